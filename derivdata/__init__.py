@@ -1,0 +1,1 @@
+"""Crypto derivatives data as tidy pandas frames and xarray surfaces."""

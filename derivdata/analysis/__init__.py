@@ -1,0 +1,1 @@
+"""Pure functions on panels, surfaces and tables: one module per question."""

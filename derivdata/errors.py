@@ -1,0 +1,157 @@
+"""What can go wrong, as one tree.
+
+::
+
+    DerivdataError
+    ├── NotConnected        nothing was connected before the first fetch
+    ├── FetchError          no usable answer came (.status, .retry_after, .retryable)
+    │   ├── BadRequest      400: the service refused an argument
+    │   ├── AuthError       401: no key, or one that is not known
+    │   ├── TierError       403: the key's tier does not include this
+    │   ├── NotFound        404: no such symbol, venue or path
+    │   ├── RateLimited     429
+    │   ├── ServerError     5xx
+    │   ├── NetworkError    nothing came back, or only half of it
+    │   ├── NotCached       offline, and the answer is not in the cache
+    │   └── NotRecorded     in replay, and the answer is not in the bundle
+    ├── SchemaError         the answer or the frame is not the table that it should be
+    ├── BundleError         a recording is damaged or hostile
+    └── ArchiveError        an archive, or a file on its way into one, is not usable
+
+Arguments that make no sense raise ``ValueError`` or ``TypeError`` before anything is sent.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArchiveError",
+    "AuthError",
+    "BadRequest",
+    "BundleError",
+    "DataNotice",
+    "DeprecationNotice",
+    "DerivdataError",
+    "FetchError",
+    "NetworkError",
+    "NotCached",
+    "NotConnected",
+    "NotFound",
+    "NotRecorded",
+    "RateLimited",
+    "SchemaError",
+    "ServerError",
+    "TierError",
+]
+
+
+class DerivdataError(Exception):
+    """Base of every error that the library raises for data and services."""
+
+
+class NotConnected(DerivdataError):
+    """A fetch was asked for before `derivdata.connect`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "not connected: call dd.connect(url, api_key=...) for the hosted service (or set "
+            "DERIVDATA_BASE_URL and DERIVDATA_API_KEY), dd.connect('path/to/archive') for your own data, "
+            "or dd.connect('sample') for the synthetic market"
+        )
+
+
+class FetchError(DerivdataError):
+    """No usable answer came for one request.
+
+    Attributes
+    ----------
+    path
+        The request's path, without host and key.
+    status
+        HTTP status, or None where none arrived.
+    retry_after
+        Seconds that the service asked to wait, or None.
+    retryable
+        Whether the same request may succeed later.
+    """
+
+    retryable: bool = False
+
+    def __init__(
+        self, path: str, message: str, *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.status = status
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+def _rebuild(kind: type[FetchError], args: tuple[object, ...], state: dict[str, object]) -> FetchError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class BadRequest(FetchError):
+    """The service refused an argument (HTTP 400); the message is the service's own."""
+
+
+class AuthError(FetchError):
+    """The key is missing or not known (HTTP 401)."""
+
+
+class TierError(FetchError):
+    """The key's tier does not include this request (HTTP 403)."""
+
+
+class NotFound(FetchError):
+    """The symbol, venue or path is not known (HTTP 404)."""
+
+
+class RateLimited(FetchError):
+    """Too many requests (HTTP 429), still so after every retry."""
+
+    retryable = True
+
+
+class ServerError(FetchError):
+    """The service failed (HTTP 5xx), still so after every retry."""
+
+    retryable = True
+
+
+class NetworkError(FetchError):
+    """No answer, or only a part of one, after every retry."""
+
+    retryable = True
+
+
+class NotCached(FetchError):
+    """``offline=True``, and this answer is not in the cache."""
+
+
+class NotRecorded(FetchError):
+    """In replay, and this answer is not in the bundle."""
+
+
+class SchemaError(DerivdataError):
+    """An answer or a frame that is not the table that it should be."""
+
+
+class BundleError(DerivdataError):
+    """A bundle that is damaged, truncated or hostile."""
+
+
+class ArchiveError(DerivdataError):
+    """An archive that cannot be read or written, or a file that does not fit into it."""
+
+
+class DataNotice(UserWarning):
+    """The data is usable but not all of what was asked: a clamp, an empty range, a tie."""
+
+
+class DeprecationNotice(UserWarning):
+    """The service announced that something the library asked for will be retired."""

@@ -1,0 +1,1 @@
+"""Fetchers: one module per family of endpoints, one function per table."""

@@ -1,0 +1,67 @@
+"""Rate conversions: the only place that knows 8, 365 and 1e4.
+
+Three ways to state one funding rate:
+
+- ``bps_8h``: basis points of notional per 8 hours, whatever the venue's interval (the API's unit)
+- ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`
+- ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
+
+Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "BPS",
+    "HOURS_PER_YEAR",
+    "REFERENCE_HOURS",
+    "SECONDS_PER_YEAR",
+    "apr_from_bps_8h",
+    "apy_from_native",
+    "bps_8h_from_apr",
+    "bps_8h_from_native",
+    "native_from_apy",
+    "native_from_bps_8h",
+]
+
+BPS = 1e4
+REFERENCE_HOURS = 8.0
+HOURS_PER_YEAR = 8760.0
+SECONDS_PER_YEAR = 31_536_000.0
+
+
+def bps_8h_from_native(rate: Any, interval_hours: Any) -> Any:
+    """Basis points per 8 hours from a decimal rate per native interval.
+
+    ``rate × 10,000 × 8 / interval_hours``: 0.0000125 an hour is 1 bps/8h.
+    """
+    return rate * BPS * REFERENCE_HOURS / interval_hours
+
+
+def native_from_bps_8h(rate_bps_8h: Any, interval_hours: Any) -> Any:
+    """Decimal rate per native interval from basis points per 8 hours."""
+    return rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
+
+
+def apr_from_bps_8h(rate_bps_8h: Any) -> Any:
+    """Simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095."""
+    return rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
+
+
+def bps_8h_from_apr(apr: Any) -> Any:
+    """Basis points per 8 hours from a simple annual rate (decimal)."""
+    return apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
+
+
+def apy_from_native(rate: Any, interval_hours: Any) -> Any:
+    """Annual rate (decimal) compounded at every native payment: 0.0001 per 8 h is 0.11571."""
+    return np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
+
+
+def native_from_apy(apy: Any, interval_hours: Any) -> Any:
+    """Decimal rate per native interval whose compounding gives `apy` (decimal)."""
+    return np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
