@@ -1,0 +1,70 @@
+"""Why an option figure is NaN, or what to know about one that is not: one bit per reason.
+
+Every fit and every inversion returns an ``int32`` variable ``status`` beside its numbers, a sum of these
+bits, 0 where there is nothing to say. `flag_attrs` makes it readable without this library, by the CF
+conventions (section 3.5, flags).
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Status", "flag_attrs"]
+
+
+class Status(IntFlag):
+    """Reasons; a status of 0 is a plain success."""
+
+    EXPIRED = 1 << 0
+    """No time is left: year fraction ≤ 0."""
+    BAD_INPUT = 1 << 1
+    """NaN, or a forward, strike or volatility that cannot be."""
+    ZERO_TIME_VALUE = 1 << 2
+    """The price is exactly intrinsic: no volatility is implied."""
+    BELOW_INTRINSIC = 1 << 3
+    """The price is below intrinsic."""
+    UPPER_BOUND = 1 << 4
+    """The price is at or above what the option can ever pay."""
+    CROSSED = 1 << 5
+    """The bid is above the ask."""
+    TOO_FEW_STRIKES = 1 << 6
+    """Fewer strikes than the method needs."""
+    FALLBACK_USED = 1 << 7
+    """A simpler method than the one asked for gave this result."""
+    NOT_CONVERGED = 1 << 8
+    """The search ended without meeting its tolerance."""
+    BUTTERFLY = 1 << 9
+    """Butterfly arbitrage: a negative density somewhere."""
+    CALENDAR = 1 << 10
+    """Calendar arbitrage: total variance falls with expiry."""
+    FORWARD_IS_SPOT = 1 << 11
+    """No forward was found; spot stands in (zero carry)."""
+    FORWARD_SUSPECT = 1 << 12
+    """The forward is over 5 % away from the venue's underlying price, or its estimates disagree."""
+    DELTA_UNREACHABLE = 1 << 13
+    """No strike has the delta asked for."""
+    EXTRAPOLATED = 1 << 14
+    """Outside the strikes or expiries of the data."""
+    SHORT_EXTRAPOLATION = 1 << 15
+    """Before the first expiry: its volatility is held."""
+    EXPIRY_TIME_ASSUMED = 1 << 16
+    """The expiry came as a date; 08:00 UTC is assumed."""
+    NEAR_EXPIRY = 1 << 17
+    """Too close to settlement for a fit, still good for exposure."""
+    ONE_SIDED = 1 << 18
+    """There is an ask and no bid."""
+    DUPLICATE = 1 << 19
+    """Several quotes were at this place; the one with the largest open interest stayed."""
+    OUTLIER = 1 << 20
+    """The implied volatility is far from its neighbours'."""
+
+
+def flag_attrs() -> dict[str, Any]:
+    """CF attributes ``flag_masks`` (int32 array) and ``flag_meanings`` (names, space-separated)."""
+    return {
+        "flag_masks": np.array([bit.value for bit in Status], dtype=np.int32),
+        "flag_meanings": " ".join(str(bit.name).lower() for bit in Status),
+    }
