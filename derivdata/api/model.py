@@ -1,0 +1,200 @@
+"""What an endpoint and a parameter are, and how arguments become one canonical request."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import pandas as pd
+
+from derivdata import times
+
+__all__ = ["TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows"]
+
+TIERS = ("free", "dev", "pro", "team")
+
+
+def allows(tier: str, needed: str) -> bool:
+    """Whether a key of `tier` may ask for what needs `needed`."""
+    return TIERS.index(tier) >= TIERS.index(needed)
+
+
+class ParamKind(StrEnum):
+    """How a parameter is written on the wire."""
+
+    TEXT = "text"
+    LIST = "comma-separated text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    INSTANT = "ISO 8601 instant"
+    MILLIS = "Unix milliseconds"
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of an endpoint.
+
+    Attributes
+    ----------
+    default
+        The value that the service assumes, as the document states it; None where it states none.
+    choices
+        Values that are allowed; empty where the document lists none.
+    in_path
+        Whether the value is a segment of the path instead of a part of the query.
+    """
+
+    name: str
+    kind: ParamKind
+    doc: str
+    required: bool = False
+    default: str | float | None = None
+    choices: tuple[str, ...] = ()
+    in_path: bool = False
+
+    def wire(self, value: Any) -> str:
+        """The one spelling of a value on the wire.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The value is of another kind, or not among the choices.
+        """
+        text = _WRITERS[self.kind](self.name, value)
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{self.name}={text!r} is not one of {', '.join(self.choices)}")
+        return text
+
+
+class Request(NamedTuple):
+    """One request in canonical form: path, and query pairs sorted by name."""
+
+    path: str
+    query: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        pairs = "&".join(f"{name}={value}" for name, value in self.query)
+        return f"{self.path}?{pairs}" if pairs else self.path
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One endpoint of the API document.
+
+    Attributes
+    ----------
+    path
+        Template; ``{symbol}`` stands for a parameter in the path.
+    tier
+        Lowest tier that may ask.
+    table
+        Name of the table that its fetcher returns.
+    fresh_seconds
+        How long an answer is served from the cache while its window is not closed.
+    per_second
+        Requests a second that the service allows, or None.
+    exclusive
+        Pairs of parameters that may not stand together.
+    """
+
+    path: str
+    tier: str
+    table: str
+    doc: str
+    params: tuple[Param, ...] = ()
+    fresh_seconds: float = 60.0
+    per_second: float | None = None
+    exclusive: tuple[tuple[str, str], ...] = ()
+
+    def request(self, params: Mapping[str, Any]) -> Request:
+        """The canonical request for `params`; None means not given.
+
+        Raises
+        ------
+        ValueError, TypeError
+            A name is unknown, a value does not fit, a required one is missing, or two exclude each other.
+        """
+        known = {p.name: p for p in self.params}
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            raise ValueError(
+                f"{self.path} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+            )
+        given = {name: known[name].wire(value) for name, value in params.items() if value is not None}
+        for p in self.params:
+            if p.required and p.name not in given:
+                raise ValueError(f"{self.path} needs {p.name}")
+        for one, other in self.exclusive:
+            if one in given and other in given:
+                raise ValueError(f"{self.path}: {one} and {other} exclude each other; give one of them")
+        segments = {p.name: quote(given.pop(p.name), safe="") for p in self.params if p.in_path}
+        return Request(self.path.format(**segments), tuple(sorted(given.items())))
+
+    def matches(self, path: str) -> bool:
+        """Whether a concrete path is one of this endpoint's."""
+        names = [field for _, field, _, _ in string.Formatter().parse(self.path) if field]
+        if not names:
+            return path == self.path
+        head, _, tail = self.path.partition("{" + names[0] + "}")
+        middle = path[len(head) : len(path) - len(tail)]
+        return path.startswith(head) and path.endswith(tail) and bool(middle) and "/" not in middle
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, not {value!r}")
+    if not value or value != value.strip() or any(ord(c) < 32 or ord(c) == 127 for c in value):
+        raise ValueError(f"{name}={value!r} is empty or has spaces or control characters at its ends")
+    return value
+
+
+def _list(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        value = value.split(",")
+    elif not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be text or a list of texts, not {value!r}")
+    items = [_text(name, item) for item in value]
+    if not items:
+        raise ValueError(f"{name} is an empty list; leave it out to ask for all")
+    if any("," in item for item in items):
+        raise ValueError(f"{name}: an item holds a comma: {items!r}")
+    return ",".join(sorted(set(items)))
+
+
+def _number(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, not {value!r}")
+    return format(value, ".15g") if isinstance(value, float) else str(value)
+
+
+def _integer(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return str(value)
+
+
+def _instant(name: str, value: Any) -> str:
+    return times.iso(times.instant(value, name))
+
+
+def _millis(name: str, value: Any) -> str:
+    return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
+
+
+_WRITERS = {
+    ParamKind.TEXT: _text,
+    ParamKind.LIST: _list,
+    ParamKind.INTEGER: _integer,
+    ParamKind.NUMBER: _number,
+    ParamKind.INSTANT: _instant,
+    ParamKind.MILLIS: _millis,
+}

@@ -1,0 +1,8 @@
+"""What a column and a table are: kinds, units, keys; frames are built and checked here and nowhere else."""
+
+from __future__ import annotations
+
+from derivdata.schema.kinds import Column, Kind
+from derivdata.schema.table import Table
+
+__all__ = ["Column", "Kind", "Table"]

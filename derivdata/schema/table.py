@@ -1,0 +1,177 @@
+"""What a table is: one row per key, declared columns, declared dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.errors import SchemaError
+from derivdata.schema.casts import cast, text
+from derivdata.schema.kinds import Column
+
+
+@dataclass(frozen=True)
+class Table:
+    """A tidy table with a fixed schema: one row per key, declared columns, declared dtypes.
+
+    Attributes
+    ----------
+    name
+        Family and fetcher: ``funding_history`` is what ``dd.funding.history`` returns.
+    key
+        Columns that together name a row; none may be missing, no two rows may share them.
+    columns
+        Every column in order, the key's first.
+    wire
+        Column to wire name, where they differ.
+    optional
+        Columns that an answer may lack; they are then missing in every row.
+    order
+        Columns that rows are sorted by; the key unless said otherwise.
+    doc
+        One line that says what a row is.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, Column]
+    doc: str
+    wire: Mapping[str, str] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    order: tuple[str, ...] = ()
+
+    def empty(self) -> pd.DataFrame:
+        """No rows, all columns."""
+        return self._finish({name: cast(self.name, name, c, []) for name, c in self.columns.items()})
+
+    def rows(self, rows: Sequence[Any], **constants: Any) -> dict[str, Any]:
+        """Wire-named columns from decoded structs, with `constants` repeated beside them.
+
+        What a struct has no attribute for is left out, so that `build` can say what is missing.
+        """
+        wanted = [self.wire.get(name, name) for name in self.columns]
+        sample = rows[0] if rows else None
+        found = {
+            w: [getattr(r, w) for r in rows] if rows else []
+            for w in wanted
+            if w not in constants and (sample is None or hasattr(sample, w))
+        }
+        return found | {name: repeated(value, len(rows)) for name, value in constants.items()}
+
+    def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
+        """The table from wire-named columns of equal length; names that it does not know are let go.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind; a key is missing or doubled.
+        """
+        return self.concat([columns])
+
+    def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+        """The table from several sets of wire-named columns; no parts give no rows."""
+        frames = [
+            {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
+            for part in parts
+        ]
+        if not frames:
+            return self.empty()
+        if len(frames) == 1:
+            return self._finish(frames[0])
+        return self._finish({name: _joined([f[name] for f in frames]) for name in self.columns})
+
+    def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A frame with the library's names as this table: cast, ordered, sorted, checked; `attrs` stay.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind; a key is missing or doubled.
+        """
+        result = self._finish({name: self._column(frame, name, name) for name in self.columns})
+        result.attrs = dict(frame.attrs)
+        return result
+
+    def _column(self, part: Any, name: str, source: str) -> Any:
+        if source in part:
+            return cast(self.name, name, self.columns[name], part[source])
+        if name in self.optional:
+            size = len(next(iter(part.values()))) if isinstance(part, Mapping) else len(part)
+            return cast(self.name, name, self.columns[name], [None] * size)
+        wire = f" (wire {source!r})" if source != name else ""
+        raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")
+
+    def _finish(self, columns: dict[str, Any]) -> pd.DataFrame:
+        sizes = {name: len(values) for name, values in columns.items()}
+        if len(set(sizes.values())) > 1:
+            raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
+        frame = pd.DataFrame(columns, copy=False)
+        for name in self.key:
+            missing = int(frame[name].isna().sum())
+            if missing:
+                raise SchemaError(f"{self.name}.{name} is part of the key and missing in {missing} rows")
+        return self._sorted(frame)
+
+    def _sorted(self, frame: pd.DataFrame) -> pd.DataFrame:
+        by = [*self.order, *(k for k in self.key if k not in self.order)]
+        codes = [_codes(frame[name]) for name in by]
+        if not _ascending(codes):
+            rank = np.lexsort(codes[::-1])
+            frame = frame.take(rank).reset_index(drop=True)
+            codes = [code[rank] for code in codes]
+        self._refuse_doubles(frame, dict(zip(by, codes, strict=True)))
+        return frame
+
+    def _refuse_doubles(self, frame: pd.DataFrame, codes: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """A pager that repeats a page, or a venue that sends a row twice: never mended in silence."""
+        if set(self.order) <= set(self.key):
+            doubled = np.ones(max(len(frame) - 1, 0), dtype=bool)
+            for name in self.key:
+                doubled &= codes[name][1:] == codes[name][:-1]
+            where = np.flatnonzero(doubled) + 1
+        else:
+            where = np.flatnonzero(frame.duplicated(list(self.key)))
+        if where.size:
+            first = ", ".join(f"{name}={frame[name].iloc[where[0]]}" for name in self.key)
+            raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
+
+
+def repeated(value: Any, size: int) -> Any:
+    """`value` in every one of `size` rows, as cheaply as its kind allows."""
+    if isinstance(value, str):
+        return pd.Categorical.from_codes(
+            np.zeros(size, dtype=np.int8), categories=pd.Index([value], dtype="str")
+        )
+    if isinstance(value, pd.Timestamp):
+        return pd.DatetimeIndex([value.as_unit("us")]).repeat(size)
+    return [value] * size
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0], pd.Series) and isinstance(parts[0].dtype, pd.CategoricalDtype):
+        return pd.Series(text(pd.api.types.union_categoricals([p.array for p in parts])))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _codes(values: pd.Series) -> np.ndarray[Any, Any]:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return np.asarray(values.cat.codes)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return np.asarray(values.array.asi8)
+    if values.dtype == "float64":
+        return np.asarray(values.to_numpy())
+    return np.asarray(pd.factorize(values, sort=True)[0])
+
+
+def _ascending(codes: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Whether rows are in lexicographic order of the code columns."""
+    tied = np.ones(max(len(codes[0]) - 1, 0), dtype=bool)
+    for code in codes:
+        if (tied & (code[1:] < code[:-1])).any():
+            return False
+        tied &= code[1:] == code[:-1]
+    return True

@@ -1,0 +1,1 @@
+"""The documented API served from an archive or the sample."""

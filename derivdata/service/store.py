@@ -1,0 +1,76 @@
+"""What the service needs of a source of data; an archive and the sample both are one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pandas as pd
+
+__all__ = ["Store"]
+
+
+class Store(Protocol):
+    """A source of base tables.
+
+    Attributes
+    ----------
+    label
+        Name shown to people: ``sample``, or the archive folder's name.
+    identity
+        Text that changes whenever the data could: part of the cache key.
+    synthetic
+        Whether the data was made up.
+    start, now
+        First instant of the data, and the clock's default.
+    """
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def synthetic(self) -> bool: ...
+    @property
+    def start(self) -> pd.Timestamp: ...
+    @property
+    def now(self) -> pd.Timestamp: ...
+
+    def tables(self) -> frozenset[str]:
+        """Names of the base tables that it holds."""
+        ...
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Symbols of a base table, sorted."""
+        ...
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Venues of a base table, sorted."""
+        ...
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none."""
+        ...
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Newest row at or before `at`, no older than `within`, per key without its time.
+
+        For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
+        """
+        ...

@@ -1,0 +1,113 @@
+"""From tidy tables to labelled arrays, and back to what an answer said."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.tables.columns import COLUMNS
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["panel", "provenance"]
+
+_DIMS = ("symbol", "exchange", "time")
+
+
+def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
+    """One column of a table as a panel.
+
+    Parameters
+    ----------
+    table
+        A table keyed by ``symbol``, ``exchange`` and ``time`` (funding or open interest history,
+        settlements).
+    column
+        A numeric column of it.
+
+    Returns
+    -------
+    DataArray, dims ``(symbol, exchange, time)``
+        Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
+        ``units``, ``kind`` of a funding rate, and ``provenance``.
+
+    Raises
+    ------
+    ValueError
+        A key column or `column` is absent, `column` is no number, rows repeat a key, or funding kinds
+        are mixed.
+    """
+    import xarray as xr
+
+    _check(table, column)
+    codes, labels = zip(*(_labels(table[dim]) for dim in _DIMS), strict=True)
+    values = np.full([len(label) for label in labels], np.nan)
+    flat = np.ravel_multi_index(codes, values.shape) if len(table) else np.array([], dtype=np.intp)
+    if np.unique(flat).size != len(table):
+        raise ValueError("rows repeat a (symbol, exchange, time): run dd.quality(table) to see which")
+    values.flat[flat] = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    return xr.DataArray(
+        values,
+        dims=_DIMS,
+        coords=dict(zip(_DIMS, labels, strict=True)),
+        name=column,
+        attrs=_attrs(table, column),
+    )
+
+
+def provenance(data: Any) -> dict[str, Any]:
+    """What else the answers behind a frame, panel or surface said.
+
+    Parameters
+    ----------
+    data
+        A frame that a fetcher returned, or a DataArray or Dataset made from one.
+
+    Returns
+    -------
+    dict
+        ``source``, ``synthetic``, ``as_of``, ``requests`` (with the hash of each answer), ``notices``.
+
+    Raises
+    ------
+    ValueError
+        `data` carries none: it was not fetched, or an operation let its ``attrs`` go.
+    """
+    found = getattr(data, "attrs", {}).get("provenance")
+    if found is None:
+        raise ValueError("no provenance: this was not fetched, or an operation let its attrs go")
+    return dict(json.loads(found) if isinstance(found, str) else found)
+
+
+def _check(table: pd.DataFrame, column: str) -> None:
+    absent = [name for name in (*_DIMS, column) if name not in table.columns]
+    if absent:
+        raise ValueError(
+            f"the table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}"
+        )
+    if not pd.api.types.is_numeric_dtype(table[column].dtype):
+        raise ValueError(f"column {column!r} is {table[column].dtype}, not a number")
+
+
+def _labels(values: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        values = values.dt.tz_convert("UTC").dt.tz_localize(None).dt.as_unit("us")
+    codes, labels = pd.factorize(np.asarray(values), sort=True)
+    return codes, labels
+
+
+def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"units": COLUMNS[column].unit} if column in COLUMNS else {}
+    if "kind" in table.columns and column.startswith("rate_"):
+        kinds = table["kind"].unique()
+        if len(kinds) > 1:
+            raise ValueError("the table mixes sampled and settled rates: keep one kind")
+        if len(kinds) == 1:
+            attrs["kind"] = str(kinds[0])
+    if "provenance" in table.attrs:
+        attrs["provenance"] = json.dumps(table.attrs["provenance"], sort_keys=True)
+    return attrs

@@ -1,0 +1,165 @@
+"""Instants, windows, ISO text, year fractions, and the one clock.
+
+Every instant is UTC with microseconds. Nothing here, nor anywhere in the package, asks the machine what
+time it is: `asof` asks the clock of the connection or of the recording.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from derivdata.errors import NotConnected
+from derivdata.units import SECONDS_PER_YEAR
+
+__all__ = [
+    "RESOLUTIONS",
+    "Instant",
+    "Window",
+    "asof",
+    "instant",
+    "iso",
+    "lookback",
+    "parse",
+    "resolution",
+    "set_clock",
+    "window",
+    "year_fraction",
+]
+
+Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
+
+RESOLUTIONS = {
+    name: pd.Timedelta(int(name[:-1]), name[-1].replace("d", "D"))
+    for name in ("1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d")
+}
+"""Bucket lengths by the API's name; ``"raw"`` has none."""
+
+_LOOKBACK = re.compile(r"(\d{1,6})(m|h|d|w)")
+_clock: Callable[[], pd.Timestamp] | None = None
+
+
+class Window(NamedTuple):
+    """Half-open span ``[start, end)`` of UTC instants."""
+
+    start: pd.Timestamp
+    end: pd.Timestamp
+
+
+def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Timestamp] | None:
+    """Set where `asof` reads the time, and return what was set before."""
+    global _clock
+    before, _clock = _clock, clock
+    return before
+
+
+def asof() -> pd.Timestamp:
+    """The current instant: the server's, floored to the minute; the recorded one in replay.
+
+    Raises
+    ------
+    NotConnected
+        No connection gives a clock.
+    """
+    if _clock is None:
+        raise NotConnected
+    return _clock()
+
+
+def instant(value: Instant, name: str = "time") -> pd.Timestamp:
+    """One instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `value` is not an instant; `name` is the argument that the message names.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
+        raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
+    try:
+        stamp = pd.Timestamp(value)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name}={value!r} is not an instant: write it like '2026-01-31T08:00'") from None
+    if stamp is pd.NaT:
+        raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
+    stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+    try:
+        return stamp.as_unit("us")
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name}={value!r} is outside the years that can be handled") from None
+
+
+def lookback(text: str) -> pd.Timedelta | None:
+    """Length of a lookback such as ``"30d"``, ``"12h"``, ``"90m"``, ``"2w"``; None for other text."""
+    match = _LOOKBACK.fullmatch(text.strip())
+    if match is None:
+        return None
+    return pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
+
+
+def window(start: Instant, end: Instant | None = None) -> Window:
+    """Half-open window from two instants, or from a lookback that ends at `end`.
+
+    Parameters
+    ----------
+    start
+        An instant, or a lookback such as ``"30d"`` that reaches back from `end`.
+    end
+        An instant; None is `asof`.
+
+    Raises
+    ------
+    ValueError
+        `start` is not before `end`.
+    """
+    last = asof() if end is None else instant(end, "end")
+    back = lookback(start) if isinstance(start, str) else None
+    first = instant(start, "start") if back is None else last - back
+    if first >= last:
+        raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
+    return Window(first, last)
+
+
+def iso(stamp: pd.Timestamp) -> str:
+    """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
+    return f"{stamp.tz_convert('UTC').tz_localize(None).isoformat()}Z"
+
+
+def parse(texts: Any) -> pd.DatetimeIndex:
+    """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be.
+
+    Raises
+    ------
+    ValueError
+        Some text is not an instant; None and empty text are missing (NaT).
+    """
+    parsed = pd.to_datetime(pd.Index(texts, dtype=object), format="ISO8601", utc=True)
+    return pd.DatetimeIndex(parsed).as_unit("us")
+
+
+def resolution(name: str) -> pd.Timedelta | None:
+    """Bucket length of a resolution's name; None for ``"raw"``.
+
+    Raises
+    ------
+    ValueError
+        The API has no such resolution.
+    """
+    if name == "raw":
+        return None
+    if name not in RESOLUTIONS:
+        raise ValueError(f"resolution={name!r} is not one of raw, {', '.join(RESOLUTIONS)}")
+    return RESOLUTIONS[name]
+
+
+def year_fraction(start: Any, end: Any) -> Any:
+    """Years from `start` to `end`, ACT/365 fixed, to the microsecond.
+
+    Works on Timestamps, datetime64 arrays, DatetimeIndexes and DataArrays; a missing instant is NaN.
+    """
+    return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
