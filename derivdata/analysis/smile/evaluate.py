@@ -1,0 +1,146 @@
+"""Fits evaluated: total variance, volatility, density factor, butterfly check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.smile.butterfly import Butterfly, check_raw
+from derivdata.analysis.smile.contract import RAW
+from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.raw import density_factor, raw_total_variance
+
+__all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]
+
+
+def total_variance(
+    fit: xr.Dataset, log_moneyness: Any, *, derivative: int = 0, extrapolate: bool = False
+) -> xr.DataArray:
+    """Total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative in k.
+
+    Parameters
+    ----------
+    fit
+        Result of `fit` or `from_raw`.
+    log_moneyness
+        ``ln(K/F)``: a float, a 1-D array (it becomes dim ``log_moneyness``), or a DataArray, whose dims
+        are broadcast against the slices'.
+    derivative
+        0, 1 or 2.
+    extrapolate
+        Whether to go on outside ``[k_min, k_max]`` of the data. If not, those points are NaN.
+
+    Returns
+    -------
+    DataArray over the slices' dims, then those of `log_moneyness`
+        NaN for slices that have no fit. Lazy if the fit or `log_moneyness` is.
+
+    Raises
+    ------
+    ValueError
+        `derivative` is not 0, 1 or 2.
+    TypeError
+        A bare array has more than one dimension.
+    """
+    if derivative not in (0, 1, 2):
+        raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
+    k = _labelled(log_moneyness)
+    w = _elementwise(_raw_kernel(derivative), *(fit[name] for name in RAW), k)
+    w = w if extrapolate else w.where(~extrapolated(fit, k))
+    return w.rename("total_variance").assign_attrs(units="1", derivative=derivative)
+
+
+def iv(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.DataArray:
+    """Implied volatility [per √year] of every slice of a fit at `log_moneyness`.
+
+    Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
+    """
+    w = total_variance(fit, log_moneyness, extrapolate=extrapolate)
+    return _elementwise(_volatility, fit["year_fraction"], w).rename("iv").assign_attrs(units="1/sqrt(year)")
+
+
+def extrapolated(fit: xr.Dataset, log_moneyness: Any) -> xr.DataArray:
+    """Whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
+    k = _labelled(log_moneyness)
+    inside = (fit["k_min"] <= k) & (k <= fit["k_max"])
+    return (~inside).rename("extrapolated")
+
+
+def durrleman(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.DataArray:
+    """Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
+
+    Parameters, shapes and NaN are those of `total_variance`.
+    """
+    k = _labelled(log_moneyness)
+    parts = [total_variance(fit, k, derivative=d, extrapolate=extrapolate) for d in (0, 1, 2)]
+    return _elementwise(lambda w, dw, d2w, k: density_factor(k, w, dw, d2w), *parts, k).rename("durrleman_g")
+
+
+def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
+    """Butterfly arbitrage of every slice, sought on the whole line.
+
+    Returns
+    -------
+    Dataset over the slices' dims
+        ``min_g`` and ``argmin_k``, the least of Durrleman's g and where; ``g_left`` and ``g_right``, its
+        limits for ``k → ∓∞``; ``ok``, True where ``min_g ≥ −1e-10``, both limits are at least 0, least
+        total variance is positive and no wing is as steep as Lee's bound of 2. Without a fit: NaN and
+        False. Lazy if the fit is.
+
+    Notes
+    -----
+    Lee's bound on the slopes alone is not enough: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
+    keeps it with room to spare, is convex, and has ``g = −0.033``.
+    """
+    parts = xr.apply_ufunc(
+        _check,
+        *(fit[name] for name in (*RAW, "k_min", "k_max")),
+        output_core_dims=[[]] * 5,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 4 + [np.bool_],
+    )
+    return xr.Dataset(dict(zip(Butterfly._fields, parts, strict=True)))
+
+
+def _check(*arrays: Floats) -> tuple[Any, ...]:
+    full = np.broadcast_arrays(*arrays)
+    *parameters, low, high = (np.asarray(x, dtype=np.float64).ravel() for x in full)
+    raw = Raw(*parameters)
+    centre = np.sqrt(np.maximum(raw_total_variance(0.0, raw), 0.0))
+    quoted = np.maximum(np.abs(low), np.abs(high)) + 1.0
+    reach = np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0))
+    known = np.isfinite(reach)
+    found = check_raw(Raw(*(np.where(known, p, 0.0) for p in raw)), np.where(known, reach, 1.0))
+    shape = full[0].shape
+    *numbers, ok = found
+    return *(np.where(known, x, np.nan).reshape(shape) for x in numbers), (ok & known).reshape(shape)
+
+
+def _raw_kernel(derivative: int) -> Callable[..., Floats]:
+    return lambda a, b, rho, m, sigma, k: raw_total_variance(
+        k, Raw(a, b, rho, m, sigma), derivative=derivative
+    )
+
+
+def _volatility(t: Floats, w: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.sqrt(w / t))
+
+
+def _elementwise(kernel: Callable[..., Floats], *arrays: Any) -> xr.DataArray:
+    result: xr.DataArray = xr.apply_ufunc(kernel, *arrays, dask="parallelized", output_dtypes=[np.float64])
+    return result
+
+
+def _labelled(log_moneyness: Any) -> xr.DataArray:
+    if isinstance(log_moneyness, xr.DataArray):
+        return log_moneyness
+    k = np.asarray(log_moneyness, dtype=np.float64)
+    if k.ndim > 1:
+        raise TypeError(
+            f"log_moneyness is a bare array of {k.ndim} dimensions; wrap it in a DataArray that names them"
+        )
+    return xr.DataArray(k, {"log_moneyness": k} if k.ndim else {}, ["log_moneyness"][: k.ndim])
