@@ -70,6 +70,9 @@ def _all_numbers(values: Any) -> bool:
 
 def _count(values: Any) -> Any:
     numbers = _number(values)
+    whole = np.isnan(numbers) | (np.floor(numbers) == numbers)
+    if not whole.all():
+        raise ValueError(f"{(~whole).sum()} of {whole.size} are not whole, the first is {numbers[~whole][0]}")
     return pd.array(pd.Series(numbers), dtype="Float64").astype("Int64")
 
 

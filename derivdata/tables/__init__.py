@@ -22,6 +22,7 @@ from derivdata.tables.definitions import (
     VOLUME_HISTORY,
 )
 from derivdata.tables.panel import panel, provenance
+from derivdata.tables.surface import surface
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "Venue",
     "panel",
     "provenance",
+    "surface",
 ]

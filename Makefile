@@ -1,0 +1,33 @@
+# `make report` and `make test` do all their own set-up: they need python3.11 with venv, make and git.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+SYMBOLS ?= BTC ETH
+SOURCE ?= sample
+OUT ?= report.html
+
+.PHONY: report test clean
+
+report: $(VENV)/.base
+	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
+
+test: $(VENV)/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q --cov --cov-fail-under=95 --cov-report=term:skip-covered
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ $(VENV)/.base

@@ -1,0 +1,292 @@
+"""Funding rates: now, over time, and as paid.
+
+Rates are in basis points of notional per 8 hours, longs pay shorts when positive. History and snapshot
+are ``sampled``: the running rate, to be integrated over time. Settlements are ``settled``: payments, to be
+added up. The API gives them for information; they are not for P&L or production trading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.errors import SchemaError
+from derivdata.fetch.windows import asked, inside, names, pieces
+from derivdata.transport import Answer
+
+__all__ = ["history", "metadata", "settlements", "snapshot"]
+
+
+class _Snapshot(msgspec.Struct):
+    funding_rates: dict[str, dict[str, float | None]]
+    timestamp: str
+    funding_rates_raw: dict[str, dict[str, str | float | None]] = {}
+    funding_intervals: dict[str, dict[str, float | None]] = {}
+    oi_rankings: dict[str, int | str | None] = {}
+
+
+class _Venue(msgspec.Struct):
+    name: str
+    display: str
+    interval: float | None = None
+
+
+class _Venues(msgspec.Struct):
+    exchange_names: list[_Venue]
+
+
+class _Metadata(msgspec.Struct):
+    exchanges: _Venues
+    timestamp: str
+
+
+class _Point(msgspec.Struct):
+    y: float | None = None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _History(msgspec.Struct):
+    symbol: str
+    unit: Literal["bps_8h"]
+    resolution: str
+    series: dict[str, list[_Point]]
+    notices: list[Any] = []
+
+
+class _Settlement(_Point):
+    intervalMinutes: float | None = None
+
+
+class _Settlements(msgspec.Struct):
+    symbol: str
+    series: dict[str, list[_Settlement]]
+    notices: list[Any] = []
+
+
+def snapshot() -> pd.DataFrame:
+    """Funding rate of every venue and symbol now.
+
+    Returns
+    -------
+    DataFrame, table ``funding_snapshot``
+        One row per symbol and venue that has a rate. ``rate_bps_8h`` [bps/8h] is normalised by the
+        service; ``rate_native`` [fraction per interval] is the venue's own and may be missing, as may
+        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the answer's own
+        time, not the age of each rate.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
+    """
+    answer = transport.get(api.FUNDING, {}, into=_Snapshot)
+    return transport.tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
+
+
+def metadata() -> pd.DataFrame:
+    """Venues that the funding endpoints cover.
+
+    Returns
+    -------
+    DataFrame, table ``funding_metadata``
+        One row per venue. ``interval_hours`` [h] is the venue's usual interval; single symbols differ.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /funding/metadata``, Dev and above.
+    """
+    answer = transport.get(api.FUNDING_METADATA, {}, into=_Metadata)
+    return transport.tabulate(
+        tables.FUNDING_METADATA,
+        [answer],
+        lambda a: tables.FUNDING_METADATA.rows(
+            a.body.exchanges.exchange_names, timestamp=times.instant(a.body.timestamp)
+        ),
+    )
+
+
+def history(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Funding rate of every venue over a window, sampled.
+
+    Parameters
+    ----------
+    symbols
+        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows.
+    start, end
+        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
+        `end` is `derivdata.asof`.
+    exchanges
+        Venues; None is all.
+    resolution
+        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
+        makes it by the length of the window, and with it the statistics of what comes back.
+
+    Returns
+    -------
+    DataFrame, table ``funding_history``
+        One row per symbol, venue and step. ``rate_bps_8h`` [bps/8h] is sampled, not settled: integrate
+        it over time, do not sum it. A null on the wire is no row; a window without data, or a symbol that
+        is not known, gives zero rows and a `DataNotice`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    TierError
+        The key may not read history, or not that far back.
+    FetchError, SchemaError
+        No answer, or one that is not this table. A partial table is never returned; what had come stays
+        in the cache, so that the same call goes on from there.
+
+    Notes
+    -----
+    ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
+    """
+    spans = pieces(times.window(start, end), resolution, exchanges)
+    queries = [
+        {"symbol": s, "exchanges": exchanges, "resolution": resolution, **asked(span)}
+        for s in names(symbols, "symbols")
+        for span in spans
+    ]
+    answers = transport.get_each(
+        api.FUNDING_HISTORICAL, queries, into=_History, until=[q["end"] for q in queries]
+    )
+    return transport.tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
+
+
+def settlements(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Funding payments of every venue over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, exchanges
+        As in `history`.
+
+    Returns
+    -------
+    DataFrame, table ``funding_settlements``
+        One row per symbol, venue and settlement, for the ``interval_hours`` [h] that end at ``time``.
+        ``rate_bps_8h`` [bps/8h] is normalised: the payment is ``rate_bps_8h × interval_hours / 8`` bps.
+
+    Raises
+    ------
+    ValueError, TypeError, TierError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
+    """
+    spans = pieces(times.window(start, end), "1h", exchanges)
+    queries = [
+        {"symbol": s, "exchanges": exchanges, **asked(span)}
+        for s in names(symbols, "symbols")
+        for span in spans
+    ]
+    answers = transport.get_each(
+        api.FUNDING_SETTLEMENT, queries, into=_Settlements, until=[q["end"] for q in queries]
+    )
+    return transport.tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
+
+
+def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
+    body = answer.body
+    keys = [(v, s, y) for v, rates in body.funding_rates.items() for s, y in rates.items() if y is not None]
+    none: dict[str, Any] = {}
+    raw, hours = body.funding_rates_raw, body.funding_intervals
+    return {
+        "symbol": [s for _, s, _ in keys],
+        "exchange": [v for v, _, _ in keys],
+        "timestamp": pd.DatetimeIndex([times.instant(body.timestamp)]).repeat(len(keys)),
+        "rate_bps_8h": [y for _, _, y in keys],
+        "rate_native": _decimals([raw.get(v, none).get(s) for v, s, _ in keys], "funding_rates_raw"),
+        "interval_hours": [hours.get(v, none).get(s) for v, s, _ in keys],
+        "oi_rank": [body.oi_rankings.get(s) for _, s, _ in keys],
+        "kind": _kind("sampled", len(keys)),
+    }
+
+
+def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
+    columns, kept = _series(answer, answer.body.series)
+    columns["resolution"] = _kind(answer.body.resolution, int(kept.sum()))
+    columns["kind"] = _kind("sampled", int(kept.sum()))
+    return columns
+
+
+def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
+    columns, kept = _series(answer, answer.body.series)
+    minutes = [p.intervalMinutes for p in chain.from_iterable(answer.body.series.values())]
+    columns["interval_hours"] = np.array(minutes, dtype=np.float64)[kept] / 60
+    columns["kind"] = _kind("settled", int(kept.sum()))
+    return columns
+
+
+def _series(answer: Answer[Any], series: dict[str, list[Any]]) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+    """Columns of a series per venue, and which of its points are kept: with a rate, inside the window."""
+    sizes = [len(points) for points in series.values()]
+    codes = np.repeat(np.arange(len(sizes), dtype=np.int16), sizes)
+    rates = np.array([p.y for points in series.values() for p in points], dtype=np.float64)
+    stamps = _stamps(series)
+    kept = ~np.isnan(rates) & inside(answer, stamps)
+    venues = pd.Categorical.from_codes(codes[kept], categories=pd.Index(list(series), dtype="str"))
+    return {
+        "symbol": _kind(answer.body.symbol, int(kept.sum())),
+        "exchange": venues,
+        "timestamp": stamps[kept],
+        "y": rates[kept],
+    }, kept
+
+
+def _stamps(series: dict[str, list[Any]]) -> pd.DatetimeIndex:
+    """Instants of all points; venues mostly share one grid, which is then parsed once."""
+    parsed: list[np.ndarray[Any, Any]] = []
+    previous: list[str] | None = None
+    for points in series.values():
+        texts = [p.timestamp or p.t for p in points]
+        if texts != previous:
+            parsed.append(times.parse(texts).asi8)
+            previous = texts
+        else:
+            parsed.append(parsed[-1])
+    joined = np.concatenate(parsed) if parsed else np.array([], dtype=np.int64)
+    return pd.DatetimeIndex(joined.view("datetime64[us]")).tz_localize("UTC")
+
+
+def _kind(value: str, size: int) -> pd.Categorical:
+    return pd.Categorical.from_codes(np.zeros(size, dtype=np.int8), categories=pd.Index([value], dtype="str"))
+
+
+def _decimals(values: list[str | float | None], field: str) -> np.ndarray[Any, Any]:
+    try:
+        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+    except ValueError as problem:
+        raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None

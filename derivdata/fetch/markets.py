@@ -1,0 +1,171 @@
+"""Market snapshots: the leaderboard, price movers, funding leaders.
+
+Price and current funding refresh about once a minute, rolling figures about every ten; ``time`` is the
+answer's own time and not the age of each figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.transport import Answer
+
+__all__ = ["funding_leaders", "price_movers", "symbols"]
+
+
+class _Symbol(msgspec.Struct):
+    rank: int
+    symbol: str
+    price_usd: float | None
+    price_24h_change_pct: float | None
+    volume_24h_usd: float | None
+    volume_24h_change_pct: float | None
+    oi_usd: float | None
+    oi_24h_change_pct: float | None
+    top_funding_bps: float | None
+    top_funding_exchange: str | None
+    liquidation_24h_usd: float | None
+    asset_class: str | None = None
+    asset_group: str | None = None
+    asset_subgroup: str | None = None
+
+
+class _Symbols(msgspec.Struct):
+    timestamp: str
+    symbols: list[_Symbol]
+
+
+class _Mover(msgspec.Struct):
+    symbol: str
+    price_usd: float | None
+    price_24h_change_pct: float | None
+    rank: int
+
+
+class _Movers(msgspec.Struct):
+    timestamp: str
+    gainers: list[_Mover]
+    losers: list[_Mover]
+
+
+class _Leader(msgspec.Struct):
+    symbol: str
+    exchange: str
+    funding_current_bps: float | None
+    rank: int
+    oi_rank: int | str | None = None
+
+
+class _Leaders(msgspec.Struct):
+    timestamp: str
+    data: list[_Leader]
+
+
+def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+    """Leaderboard of symbols, ranked by open interest.
+
+    Parameters
+    ----------
+    exchanges
+        Venues over which the figures are computed; None is all.
+
+    Returns
+    -------
+    DataFrame, table ``markets_symbols``
+        One row per symbol, best rank first. Figures that the service lacks are NaN; the asset's class,
+        group and subgroup are missing where the service gives none.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/symbols``, Dev (top 200) and above (all).
+    """
+    answer = transport.get(api.MARKETS_SYMBOLS, {"exchanges": exchanges}, into=_Symbols)
+    return transport.tabulate(
+        tables.MARKETS_SYMBOLS,
+        [answer],
+        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=times.instant(a.body.timestamp)),
+    )
+
+
+def price_movers(
+    *,
+    min_volume_usd: float | None = None,
+    limit: int | None = None,
+    exchanges: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Largest gainers and losers of the last 24 hours.
+
+    Parameters
+    ----------
+    min_volume_usd
+        Smallest 24-hour volume of a symbol [USD]; the service's default is 10,000,000.
+    limit
+        Entries per list; the service's default unless given.
+    exchanges
+        Venues; None is all.
+
+    Returns
+    -------
+    DataFrame, table ``markets_price_movers``
+        One row per entry: ``direction`` is ``gainer`` or ``loser``, ``rank`` counts from 1 in each.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/price-movers`` (wire ``min_value``), Dev and above.
+    """
+    query = {"min_value": min_volume_usd, "limit": limit, "exchanges": exchanges}
+    answer = transport.get(api.MARKETS_PRICE_MOVERS, query, into=_Movers)
+    return transport.tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
+
+
+def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+    """The highest funding rates among all pairs of symbol and venue.
+
+    Parameters
+    ----------
+    exchanges
+        Venues; None is all.
+
+    Returns
+    -------
+    DataFrame, table ``markets_funding_leaders``
+        Up to ten rows, highest rate first; ``funding_current_bps_8h`` [bps/8h].
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/funding-leaders``, Dev and above.
+    """
+    answer = transport.get(api.MARKETS_FUNDING_LEADERS, {"exchanges": exchanges}, into=_Leaders)
+    return transport.tabulate(
+        tables.MARKETS_FUNDING_LEADERS,
+        [answer],
+        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=times.instant(a.body.timestamp)),
+    )
+
+
+def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:
+    body = answer.body
+    columns = tables.MARKETS_PRICE_MOVERS.rows(
+        [*body.gainers, *body.losers], timestamp=times.instant(body.timestamp)
+    )
+    return columns | {"direction": ["gainer"] * len(body.gainers) + ["loser"] * len(body.losers)}

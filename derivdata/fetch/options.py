@@ -1,0 +1,113 @@
+"""Options: every active instrument of one symbol on one venue, as a table or as a surface.
+
+The answer carries no time and no prices: ``time`` is the server's ``Date``. Greeks are the venue's own,
+in units that the API does not state; analysis computes its own from the implied volatility.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import pandas as pd
+
+from derivdata import api, tables, transport
+from derivdata.errors import DataNotice
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["snapshot", "surface"]
+
+
+class _Instrument(msgspec.Struct):
+    instrument_name: str
+    expiry: str
+    strike: float
+    side: Literal["call", "put"]
+    iv: float | None = None
+    delta: float | None = None
+    gamma: float | None = None
+    vega: float | None = None
+    theta: float | None = None
+    open_interest: float | None = None
+    underlying_price: float | None = None
+
+
+class _Chain(msgspec.Struct):
+    symbol: str
+    exchange: str
+    instruments: list[_Instrument]
+
+
+def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
+    """Every active option of one symbol on one venue now.
+
+    Parameters
+    ----------
+    symbol, exchange
+        ``"BTC"``, ``"deribit"``. A pair that the document does not list is asked all the same, with a
+        `DataNotice`: venues are added over time.
+
+    Returns
+    -------
+    DataFrame, table ``options_snapshot``
+        One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none.
+
+    Raises
+    ------
+    BadRequest
+        The service has no options for the pair.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /options/snapshot``, every tier.
+    """
+    _warn_off_matrix(symbol, exchange)
+    answer = transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
+    return transport.tabulate(
+        tables.OPTIONS_SNAPSHOT,
+        [answer],
+        lambda a: tables.OPTIONS_SNAPSHOT.rows(
+            a.body.instruments, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
+        ),
+    )
+
+
+def surface(symbol: str, exchange: str) -> xr.Dataset:
+    """Every active option of one symbol on one venue now, by expiry, strike and side.
+
+    Parameters
+    ----------
+    symbol, exchange
+        As in `snapshot`.
+
+    Returns
+    -------
+    Dataset, dims ``(expiry, strike, side)``
+        As `derivdata.tables.surface` makes it from the snapshot.
+
+    Raises
+    ------
+    BadRequest, FetchError, SchemaError
+        As in `snapshot`.
+
+    Notes
+    -----
+    ``GET /options/snapshot``, every tier.
+    """
+    return tables.surface(snapshot(symbol, exchange))
+
+
+def _warn_off_matrix(symbol: str, exchange: str) -> None:
+    listed = api.OPTIONS_MATRIX.get(symbol, ())
+    if exchange not in listed:
+        warnings.warn(
+            f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, "
+            f"not {exchange}; asking all the same",
+            DataNotice,
+            stacklevel=3,
+        )

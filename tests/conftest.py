@@ -1,0 +1,39 @@
+"""Every test runs without network, with a cache of its own, and with nothing connected."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_connect = socket.socket.connect
+
+
+def _loopback_only(self: socket.socket, address: object) -> None:
+    host = address[0] if isinstance(address, tuple) else None
+    if host is not None and host != "localhost" and not ipaddress.ip_address(host).is_loopback:
+        raise RuntimeError(f"a test tried to reach {host}: tests talk to this machine only")
+    _connect(self, address)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_network() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _loopback_only)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder: Path = tmp_path_factory.mktemp("user")
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    for name in ("DERIVDATA_BASE_URL", "DERIVDATA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    yield
+    if transport := sys.modules.get("derivdata.transport"):
+        transport.disconnect()

@@ -1,0 +1,100 @@
+"""The API document as data: one canonical request for one question, refusals before anything is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from derivdata import api, tables
+
+DOCUMENTED = {  # spec: path, lowest tier, parameters
+    "/funding": ("free", ""),
+    "/funding/metadata": ("dev", ""),
+    "/funding/historical": ("dev", "symbol start end exchanges resolution"),
+    "/funding/settlement": ("dev", "symbol start end exchanges"),
+    "/markets/symbols": ("dev", "exchanges"),
+    "/markets/price-movers": ("dev", "min_value limit exchanges"),
+    "/markets/funding-leaders": ("dev", "exchanges"),
+    "/oi/exchanges-summary": ("dev", ""),
+    "/oi/{symbol}/timeseries": ("dev", "symbol start end range exchanges resolution"),
+    "/liquidations/events": ("dev", "since limit min_usd exchange symbol exclude_symbol"),
+    "/options/snapshot": ("free", "symbol exchange"),
+}
+
+
+@pytest.mark.parametrize("path", DOCUMENTED)
+def test_endpoint_is_as_documented(path: str) -> None:
+    endpoint = next(e for e in api.ENDPOINTS if e.path == path)
+    tier, params = DOCUMENTED[path]
+    assert endpoint.tier == tier
+    assert [p.name for p in endpoint.params] == params.split()
+    assert endpoint.table in tables.TABLES
+
+
+def test_every_spelling_of_a_question_is_one_request() -> None:
+    ask = api.FUNDING_HISTORICAL.request
+    one = ask({"symbol": "BTC", "exchanges": ["okx", "binance", "okx"], "start": "2026-01-01", "end": None})
+    two = ask({"start": "2026-01-01T01:00+01:00", "exchanges": "binance,okx", "symbol": "BTC"})
+    assert one == two
+    assert str(one) == ("/funding/historical?exchanges=binance,okx&start=2026-01-01T00:00:00Z&symbol=BTC")
+
+
+def test_path_parameters_are_escaped_and_found_again() -> None:
+    request = api.OI_TIMESERIES.request({"symbol": "龙/X", "range": "7d"})
+    assert request.path == "/oi/%E9%BE%99%2FX/timeseries"
+    assert api.endpoint_of(request.path) is api.OI_TIMESERIES
+    assert api.endpoint_of("/oi/exchanges-summary") is api.OI_EXCHANGES_SUMMARY
+    assert api.endpoint_of("/oi//timeseries") is None
+    assert api.endpoint_of("/oi/a/b/timeseries") is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "params", "kind", "message"),
+    [
+        (api.FUNDING_HISTORICAL, {}, ValueError, "/funding/historical needs symbol"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "days": 7}, ValueError, "has no parameter 'days'"),
+        (api.FUNDING_HISTORICAL, {"symbol": ""}, ValueError, "symbol='' is empty"),
+        (api.FUNDING_HISTORICAL, {"symbol": 7}, TypeError, "symbol must be text"),
+        (api.FUNDING_HISTORICAL, {"symbol": "B\nTC"}, ValueError, "control characters"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "resolution": "7h"}, ValueError, "not one of raw, 1m"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": []}, ValueError, "empty list"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": 5}, TypeError, "exchanges must be text"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": ["a,b"]}, ValueError, "holds a comma"),
+        (api.FUNDING_HISTORICAL, {"symbol": "BTC", "start": "soon"}, ValueError, "start='soon'"),
+        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "7d", "start": "2026-01-01"}, ValueError, "exclude"),
+        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "8d"}, ValueError, "range='8d' is not one of"),
+        (api.LIQUIDATIONS_EVENTS, {"symbol": "BTC", "exclude_symbol": "ETH"}, ValueError, "exclude each"),
+        (api.LIQUIDATIONS_EVENTS, {"limit": 0}, ValueError, "limit must be at least 1"),
+        (api.LIQUIDATIONS_EVENTS, {"limit": 2.5}, TypeError, "limit must be a whole number"),
+        (api.LIQUIDATIONS_EVENTS, {"min_usd": float("nan")}, ValueError, "min_usd must be finite"),
+        (api.LIQUIDATIONS_EVENTS, {"min_usd": "1000"}, TypeError, "min_usd must be a number"),
+        (api.LIQUIDATIONS_EVENTS, {"since": 1_767_225_600_000}, TypeError, "since must be ISO text"),
+        (api.OPTIONS_SNAPSHOT, {"symbol": "BTC"}, ValueError, "needs exchange"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused_before_anything_is_sent(
+    endpoint: Any, params: dict[str, Any], kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        endpoint.request(params)
+
+
+def test_since_is_milliseconds_and_limits_stay_whole() -> None:
+    request = api.LIQUIDATIONS_EVENTS.request(
+        {"since": "2026-01-01T00:00:00.123Z", "min_usd": 1e6, "limit": 5}
+    )
+    assert dict(request.query) == {"since": "1767225600123", "min_usd": "1000000", "limit": "5"}
+
+
+def test_tiers_are_ordered() -> None:
+    assert api.allows("team", "pro")
+    assert api.allows("dev", "dev")
+    assert not api.allows("free", "dev")
+
+
+def test_options_matrix_is_the_documents() -> None:
+    pairs = {(s, e) for s, venues in api.OPTIONS_MATRIX.items() for e in venues}
+    assert len(pairs) == 24
+    assert ("HYPE", "derive") in pairs
+    assert ("ZEC", "deribit") not in pairs

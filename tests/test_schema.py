@@ -1,0 +1,117 @@
+"""Tables are built and checked in one place: casts, order, keys, and errors that name table and field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.errors import SchemaError
+
+TWO = {
+    "symbol": ["ETH", "BTC"],
+    "exchange": ["okx", "okx"],
+    "timestamp": ["2026-01-01T00:00:00Z", "2026-01-01 00:00:00"],
+    "y": [1, 2.5],
+    "resolution": ["1h", "1h"],
+    "kind": ["sampled", "sampled"],
+}
+HISTORY = tables.FUNDING_HISTORY
+
+
+def test_build_renames_casts_orders_and_sorts() -> None:
+    frame = HISTORY.build(TWO | {"something_new": ["x", "y"]})
+    assert list(frame.columns) == ["symbol", "exchange", "time", "rate_bps_8h", "resolution", "kind"]
+    assert frame["symbol"].tolist() == ["BTC", "ETH"]
+    assert frame["rate_bps_8h"].tolist() == [2.5, 1.0]
+    assert frame["time"].tolist() == [pd.Timestamp("2026-01-01", tz="UTC")] * 2
+    assert frame.dtypes.astype(str).tolist() == [
+        "category", "category", "datetime64[us, UTC]", "float64", "category", "category",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("table", tables.TABLES.values(), ids=list(tables.TABLES))
+def test_empty_table_has_every_column_and_conforms(table: Any) -> None:
+    frame = table.empty()
+    assert len(frame) == 0
+    assert list(frame.columns) == list(table.columns)
+    pd.testing.assert_frame_equal(table.conform(frame), frame)
+    assert set(table.key) <= set(table.columns)
+    assert set(table.optional) <= set(table.columns) - set(table.key)
+    assert len(set(table.wire.values())) == len(table.wire), "two columns of one wire name"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": None}, r"funding_history.rate_bps_8h \(wire 'y'\) is missing"),
+        ({"y": ["1", "2"]}, "funding_history.rate_bps_8h is not number"),
+        ({"y": [True, False]}, "funding_history.rate_bps_8h is not number"),
+        ({"timestamp": ["soon", "later"]}, "funding_history.time is not time"),
+        ({"timestamp": [1, 2]}, "funding_history.time is not time"),
+        ({"symbol": [1, 2]}, "funding_history.symbol is not text"),
+        ({"symbol": ["BTC", None]}, "symbol is part of the key and missing in 1 rows"),
+        ({"symbol": ["BTC", "BTC"]}, "1 rows repeat a key, the first at symbol=BTC, exchange=okx"),
+        ({"y": [1.0]}, "columns of unequal length"),
+    ],
+)
+def test_what_is_not_the_table_is_a_schema_error_that_names_the_field(change: Any, message: str) -> None:
+    columns = {k: v for k, v in (TWO | change).items() if v is not None}
+    with pytest.raises(SchemaError, match=message):
+        HISTORY.build(columns)
+
+
+def test_a_doubled_key_is_found_wherever_it_stands() -> None:
+    many = {name: list(values) * 3 for name, values in TWO.items()}
+    with pytest.raises(SchemaError, match="4 rows repeat a key"):
+        HISTORY.build(many)
+
+
+def test_conform_wants_zones_and_keeps_attrs() -> None:
+    frame = HISTORY.build(TWO)
+    frame.attrs["provenance"] = {"source": "test"}
+    assert HISTORY.conform(frame).attrs == {"provenance": {"source": "test"}}
+    naive = frame.assign(time=frame["time"].dt.tz_localize(None))
+    with pytest.raises(SchemaError, match="instants without a zone"):
+        HISTORY.conform(naive)
+    tokyo = frame.assign(time=frame["time"].dt.tz_convert("Asia/Tokyo"))
+    pd.testing.assert_frame_equal(HISTORY.conform(tokyo), frame, check_flags=False)
+
+
+def test_parts_join_into_one_table() -> None:
+    later = TWO | {"timestamp": ["2026-01-02T00:00:00Z"] * 2, "exchange": ["aster", "zo"]}
+    frame = HISTORY.concat([TWO, later])
+    assert len(frame) == 4
+    assert list(frame["exchange"].cat.categories) == ["aster", "okx", "zo"]
+    assert frame["symbol"].tolist() == ["BTC", "BTC", "ETH", "ETH"]
+    pd.testing.assert_frame_equal(HISTORY.concat([]), HISTORY.empty())
+
+
+def test_ranks_beyond_the_list_are_missing_and_not_a_number() -> None:
+    frame = tables.FUNDING_SNAPSHOT.build(
+        {
+            "symbol": ["A", "B", "C", "D"],
+            "exchange": ["okx"] * 4,
+            "timestamp": ["2026-01-01 00:00:00"] * 4,
+            "rate_bps_8h": [1.0, None, 2.0, 3.0],
+            "oi_rank": [1, "2", "500+", None],
+            "kind": ["sampled"] * 4,
+        }
+    )
+    assert frame["oi_rank"].tolist() == [1, 2, pd.NA, pd.NA]
+    assert str(frame["oi_rank"].dtype) == "Int64"
+    assert np.isnan(frame["rate_bps_8h"][1])
+    assert frame["interval_hours"].isna().all(), "an optional column that is absent is missing in every row"
+
+
+def test_counts_must_be_whole() -> None:
+    columns = {
+        "exchange": ["okx"], "time": pd.DatetimeIndex(["2026-01-01"], tz="UTC"), "total_oi_usd": [1.0],
+        "symbol_count": [1.5], "top_symbol": ["BTC"], "change_24h": [0.0], "change_7d": [0.0],
+        "market_share": [1.0],
+    }  # fmt: skip
+    with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
+        tables.OI_EXCHANGES.build(columns)

@@ -1,0 +1,172 @@
+"""The vocabulary of columns, the venues' facts, panels and surfaces."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata import tables
+from derivdata.errors import DataNotice
+from tests.shared import shared_path
+
+SUFFIXES = {
+    "_bps_8h": "bps/8h",
+    "_usd": "USD",
+    "_pct": "%",
+    "_hours": "h",
+    "_share": "fraction",
+}
+
+
+@pytest.mark.parametrize("name", tables.COLUMNS)
+def test_suffix_and_unit_agree(name: str) -> None:
+    column = tables.COLUMNS[name]
+    assert column.doc.endswith(".")
+    for suffix, unit in SUFFIXES.items():
+        assert not name.endswith(suffix) or column.unit == unit
+
+
+def test_every_funding_table_says_its_kind() -> None:
+    for name, table in tables.TABLES.items():
+        assert ("kind" in table.columns) == (name.startswith("funding_") and name != "funding_metadata")
+
+
+def test_every_column_is_used() -> None:
+    used = {name for table in tables.TABLES.values() for name in table.columns}
+    assert used == set(tables.COLUMNS)
+
+
+def test_venues_are_the_43_with_32_decentralised() -> None:
+    assert len(tables.VENUES) == 43
+    kinds = pd.Series({slug: venue.kind for slug, venue in tables.VENUES.items()})
+    assert kinds.value_counts().to_dict() == {"dex": 28, "cex": 11, "other": 4}
+    assert tables.VENUES["huobi"].display_name == "HTX"
+    assert tables.VENUES["zo"].display_name == "01"
+    assert tables.VENUES["edgex"].interval_hours == 4
+
+
+def test_venues_agree_with_the_recorded_list() -> None:
+    recorded = pd.read_csv(shared_path("data/funding_snapshots_2026/venues.csv"), dtype={"display": "str"})
+    assert set(recorded["slug"]) == set(tables.VENUES)
+    for row in recorded.itertuples():
+        venue = tables.VENUES[row.slug]
+        assert venue.interval_hours == (None if np.isnan(row.interval_hours_btc) else row.interval_hours_btc)
+        assert not isinstance(row.display, str) or venue.display_name == row.display
+
+
+def _history(**change: object) -> pd.DataFrame:
+    columns = {
+        "symbol": ["BTC", "BTC", "ETH"],
+        "exchange": ["okx", "zo", "okx"],
+        "timestamp": ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", "2026-01-01T00:00:00Z"],
+        "y": [1.0, 2.0, 3.0],
+        "resolution": ["1h"] * 3,
+        "kind": ["sampled"] * 3,
+    }
+    return tables.FUNDING_HISTORY.build(columns | change)
+
+
+def test_panel_is_labelled_and_ragged_is_nan() -> None:
+    panel = tables.panel(_history())
+    assert panel.dims == ("symbol", "exchange", "time")
+    assert panel.attrs == {"units": "bps/8h", "kind": "sampled"}
+    assert panel.dtype == np.float64
+    assert panel["time"].dtype == "datetime64[us]"
+    assert panel.sel(symbol="BTC", exchange="zo", time="2026-01-01T01:00").item() == 2.0
+    assert panel.sel(symbol="ETH", exchange="okx", time="2026-01-01T00:00").item() == 3.0
+    assert int(panel.notnull().sum()) == 3
+    assert panel.shape == (2, 2, 2)
+
+
+def test_panel_of_no_rows_is_empty() -> None:
+    assert tables.panel(tables.FUNDING_HISTORY.empty()).shape == (0, 0, 0)
+
+
+def test_panel_survives_netcdf(tmp_path: object) -> None:
+    panel = tables.panel(_history())
+    panel.to_netcdf(f"{tmp_path}/panel.nc")
+    with xr.open_dataarray(f"{tmp_path}/panel.nc") as back:
+        xr.testing.assert_identical(back.load(), panel)
+        assert back["time"].dtype == "datetime64[us]" or (back["time"] == panel["time"]).all()
+
+
+def test_panel_refuses_what_it_cannot_label() -> None:
+    frame = _history()
+    with pytest.raises(ValueError, match="no column 'price'"):
+        tables.panel(frame, "price")
+    with pytest.raises(ValueError, match="not a number"):
+        tables.panel(frame, "resolution")
+    with pytest.raises(ValueError, match="mixes sampled and settled"):
+        tables.panel(_history(kind=["sampled", "settled", "sampled"]))
+    with pytest.raises(ValueError, match="rows repeat"):
+        tables.panel(pd.concat([frame, frame]))
+
+
+def test_provenance_is_read_from_frames_and_panels() -> None:
+    frame = _history()
+    with pytest.raises(ValueError, match="no provenance"):
+        tables.provenance(frame)
+    frame.attrs["provenance"] = {"source": "test", "synthetic": True}
+    assert tables.provenance(frame) == {"source": "test", "synthetic": True}
+    assert tables.provenance(tables.panel(frame)) == {"source": "test", "synthetic": True}
+
+
+def _chain(**change: object) -> pd.DataFrame:
+    columns = {
+        "symbol": ["BTC"] * 3,
+        "exchange": ["deribit"] * 3,
+        "time": ["2026-06-30T12:00:00Z"] * 3,
+        "instrument_name": ["a", "b", "c"],
+        "expiry": ["2026-07-03T08:00:00Z", "2026-07-03T08:00:00Z", "2026-07-10T08:00:00Z"],
+        "strike": [100_000.0, 100_000.0, 90_000.0],
+        "side": ["call", "put", "call"],
+        "iv": [0.5, 0.51, None],
+        "open_interest": [10.0, 20.0, 30.0],
+        "underlying_price": [101_000.0, 101_000.0, 102_000.0],
+    }
+    return tables.OPTIONS_SNAPSHOT.build(columns | change)
+
+
+def test_surface_places_every_instrument() -> None:
+    surface = tables.surface(_chain())
+    assert surface["iv"].dims == ("expiry", "strike", "side")
+    assert surface.sizes == {"expiry": 2, "strike": 2, "side": 2}
+    assert surface["strike"].values.tolist() == [90_000.0, 100_000.0]
+    assert surface["iv"].sel(strike=100_000, side="put", expiry="2026-07-03T08:00").item() == 0.51
+    assert surface["underlying_price"].values.tolist() == [101_000.0, 102_000.0]
+    assert int(surface["observed"].sum()) == 3
+    assert surface["year_fraction"].values[0] == pytest.approx((2 + 20 / 24) / 365, rel=1e-15)
+    assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
+
+
+def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:
+    doubled = _chain(
+        strike=[100_000.0] * 3, side=["call"] * 3, expiry=["2026-07-03T08:00:00Z"] * 3, iv=[0.4, 0.5, 0.6]
+    )
+    with pytest.warns(DataNotice, match="2 instruments share expiry, strike and side"):
+        surface = tables.surface(doubled)
+    assert surface["iv"].sel(side="call").item() == 0.6
+    assert surface["open_interest"].sel(side="call").item() == 30.0
+
+
+def test_surface_survives_netcdf(tmp_path: object) -> None:
+    surface = tables.surface(_chain())
+    surface.to_netcdf(f"{tmp_path}/surface.nc")
+    with xr.open_dataset(f"{tmp_path}/surface.nc") as back:
+        xr.testing.assert_equal(back.load(), surface)
+        assert back["iv"].attrs["units"] == "1/√year"
+        assert back["observed"].dtype == bool
+
+
+def test_surface_is_of_one_chain() -> None:
+    with pytest.raises(ValueError, match="one exchange; the chain holds 2"):
+        tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
+    with pytest.raises(ValueError, match="one symbol; the chain holds 0"):
+        tables.surface(tables.OPTIONS_SNAPSHOT.empty())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tables.surface(_chain())

@@ -1,0 +1,117 @@
+"""Instants, windows, lookbacks and wire formats; the clock is handed in and never the machine's."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from derivdata import times
+from derivdata.errors import NotConnected
+
+NOON = pd.Timestamp("2026-06-30T12:00", tz="UTC")
+
+
+@pytest.fixture
+def clock() -> Iterator[None]:
+    before = times.set_clock(lambda: NOON)
+    yield
+    times.set_clock(before)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2026-06-30T12:00:00Z",
+        "2026-06-30 12:00:00",
+        "2026-06-30T14:00+02:00",
+        dt.datetime(2026, 6, 30, 12),  # noqa: DTZ001
+        dt.datetime(2026, 6, 30, 12, tzinfo=dt.UTC),
+        np.datetime64("2026-06-30T12:00"),
+        pd.Timestamp("2026-06-30T21:00", tz="Asia/Tokyo"),
+    ],
+)
+def test_instant_is_utc_whatever_it_came_as(value: times.Instant) -> None:
+    stamp = times.instant(value)
+    assert stamp == NOON
+    assert str(stamp.tz) == "UTC"
+    assert stamp.unit == "us"
+
+
+@pytest.mark.parametrize("value", ["yesterday-ish", "2026-13-01", "", "NaT", pd.NaT])
+def test_what_is_no_instant_is_a_value_error_that_names_the_argument(value: str) -> None:
+    with pytest.raises((ValueError, TypeError), match="start"):
+        times.instant(value, "start")
+
+
+@pytest.mark.parametrize("value", [1_750_000_000, 3.5, True, None])
+def test_numbers_are_no_instants(value: object) -> None:
+    with pytest.raises(TypeError, match="end must be ISO text"):
+        times.instant(value, "end")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("clock")
+def test_lookback_reaches_back_from_the_end_or_from_the_clock() -> None:
+    assert times.window("30d") == (pd.Timestamp("2026-05-31T12:00", tz="UTC"), NOON)
+    assert times.window("12h", "2026-01-02").start == pd.Timestamp("2026-01-01T12:00", tz="UTC")
+    assert times.window("2w", "2026-01-15").start == pd.Timestamp("2026-01-01", tz="UTC")
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("2026-01-02", "2026-01-01"), ("2026-01-01", "2026-01-01"), ("0d", "2026-01-01")]
+)
+def test_reversed_or_empty_window_is_refused(start: str, end: str) -> None:
+    with pytest.raises(ValueError, match="is not before end"):
+        times.window(start, end)
+
+
+def test_without_a_connection_there_is_no_clock() -> None:
+    before = times.set_clock(None)
+    try:
+        with pytest.raises(NotConnected):
+            times.asof()
+    finally:
+        times.set_clock(before)
+
+
+def test_both_wire_formats_and_iso_read_alike() -> None:
+    parsed = times.parse(["2026-06-30 12:00:00", "2026-06-30T12:00:00Z", "2026-06-30T12:00:00.250000Z", None])
+    assert list(parsed[:2]) == [NOON, NOON]
+    assert parsed[2] - NOON == pd.Timedelta("250ms")
+    assert parsed.isna().tolist() == [False, False, False, True]
+    assert str(parsed.dtype) == "datetime64[us, UTC]"
+
+
+@pytest.mark.parametrize("text", ["12:00", "soon", "2026-02-30T00:00:00Z"])
+def test_wire_text_that_is_no_instant_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        times.parse([text])
+
+
+@given(st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2200, 1, 1)))  # noqa: DTZ001
+def test_iso_text_reads_back_to_the_microsecond(moment: dt.datetime) -> None:
+    stamp = times.instant(moment)
+    assert times.iso(stamp).endswith("Z")
+    assert times.instant(times.iso(stamp)) == stamp
+    assert times.parse([times.iso(stamp)])[0] == stamp
+
+
+def test_year_fraction_is_actual_365() -> None:
+    assert times.year_fraction(NOON, NOON + pd.Timedelta(365, "D")) == 1.0
+    assert times.year_fraction(NOON, NOON + pd.Timedelta(12, "h")) == 0.5 / 365
+    later = np.array(["2027-06-30T12:00", "NaT"], dtype="datetime64[us]")
+    years = times.year_fraction(np.datetime64("2026-06-30T12:00", "us"), later)
+    assert years[0] == 1.0
+    assert np.isnan(years[1])
+
+
+def test_resolutions_are_the_documents() -> None:
+    assert times.resolution("raw") is None
+    assert times.resolution("8h") == pd.Timedelta(8, "h")
+    with pytest.raises(ValueError, match="resolution='7h' is not one of raw, 1m"):
+        times.resolution("7h")
