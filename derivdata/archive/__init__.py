@@ -1,0 +1,13 @@
+"""Tables to partitioned Parquet and back, in memory or as dask; recorded files on their way in.
+
+An archive is one folder. ``archive.json`` names every file that counts; the files lie under
+``<table>/<month or day>/``. Files are never changed once written: an append adds files and then swings the
+manifest in one step, so that a reader sees the state before or after it and a writer that was killed leaves
+the state before.
+"""
+
+from __future__ import annotations
+
+from derivdata.archive.store import Archive, open_archive
+
+__all__ = ["Archive", "open_archive"]

@@ -1,0 +1,174 @@
+"""Rows into an archive: what is there already stays, what is new becomes new files, in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from derivdata.archive import manifest as manifests
+from derivdata.archive import parts
+from derivdata.archive.lock import writing
+from derivdata.archive.manifest import Holding, Manifest, Part
+from derivdata.errors import ArchiveError
+from derivdata.schema import Kind, Table
+
+__all__ = ["Appended", "append", "stored"]
+
+_MONTH_ROWS = 4_000_000
+_MERGE_COUNT = 8
+_BATCH_ROWS = 1_000_000
+
+
+class Appended(NamedTuple):
+    """Rows that were written, that were there with the same values, and that were there with others."""
+
+    written: int
+    present: int
+    differing: int
+
+
+def stored(table: Table) -> Table:
+    """The table as an archive keys it: `time` belongs to the key, but an order is one order for good."""
+    if "order_id" in table.key or "time" in table.key:
+        return table
+    return replace(table, key=(*table.key, "time"))
+
+
+def append(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool, timeout: float) -> Appended:
+    """Add the rows of a conformed frame whose keys are not there yet.
+
+    Raises
+    ------
+    ArchiveError
+        The lock was not given up in time, or the disk refused; the archive is then as it was.
+    """
+    with writing(folder, timeout) as cut_off:
+        if cut_off:
+            _sweep(folder)
+        try:
+            return _commit(folder, table, frame, synthetic)
+        except BaseException as problem:
+            _sweep(folder)
+            if isinstance(problem, OSError):
+                raise ArchiveError(
+                    f"{folder}: nothing was appended, the archive is as it was: {problem.strerror or problem}"
+                ) from None
+            raise
+
+
+def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) -> Appended:
+    manifest = manifests.load(folder) or Manifest()
+    holding = manifest.tables.get(table.name, Holding())
+    added, counts = _added(folder, table, holding.parts, frame)
+    if not added:
+        return counts
+    before = [*holding.parts, *added]
+    after = _merged(folder, table, before, {part.partition for part in added})
+    grown = Manifest(
+        identity=manifests.chained(manifest.identity, [table.name, *(part.digest for part in added)]),
+        synthetic=manifest.synthetic or synthetic,
+        tables={**manifest.tables, table.name: Holding(after, _values(holding, table, frame))},
+    )
+    manifests.save(folder, grown)
+    for part in set(before) - set(after):
+        (folder / part.file).unlink(missing_ok=True)
+    return counts
+
+
+def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) -> tuple[list[Part], Appended]:
+    added: list[Part] = []
+    differing = 0
+    for month, rows in _by_calendar(frame, "M"):
+        fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
+        differing += unequal
+        for partition, chunk in _partitions(table, month, fresh, held):
+            ordered = chunk.sort_values(parts.sorting(table), kind="stable")
+            added.append(parts.write(folder, partition, table, [parts.to_arrow(table, ordered)]))
+    written = sum(part.rows for part in added)
+    return added, Appended(written, len(frame) - written - differing, differing)
+
+
+def _by_calendar(frame: pd.DataFrame, unit: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    stamps = frame["time"].array.asi8.view("datetime64[us]").astype(f"datetime64[{unit}]")
+    found = np.unique(stamps)
+    for stamp in found:
+        yield str(stamp), frame if len(found) == 1 else frame[stamps == stamp]
+
+
+def _partitions(
+    table: Table, month: str, fresh: pd.DataFrame, held: list[Part]
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Rows of a month by folder: the month's while it is thin, the days' once it is not."""
+    prefix = f"{table.name}/{month}"
+    size = len(fresh) + sum(part.rows for part in held if part.partition.startswith(prefix))
+    chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
+    for name, chunk in chunks:
+        if len(chunk):
+            yield f"{table.name}/{name}", chunk
+
+
+def _existing(folder: Path, table: Table, held: list[Part], rows: pd.DataFrame) -> pd.DataFrame:
+    """What is held where `rows` go: all that could share a key with one of them."""
+    stamps = rows["time"].array.asi8
+    span = parts.Span(int(stamps.min()), int(stamps.max()) + 1) if "time" in table.key else parts.EVER
+    named = [name for name in ("symbol", "exchange", "order_id") if name in table.key]
+    where = {name: frozenset(rows[name].unique()) for name in named}
+    return parts.frame_of(table, parts.scan(folder, table, held, span, where))
+
+
+def _unseen(table: Table, rows: pd.DataFrame, existing: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+    """Rows whose key is not among the existing, and how many others have other values there."""
+    if existing.empty:
+        return rows, 0
+    both = pd.DataFrame({name: _stacked(existing[name], rows[name]) for name in table.columns})
+    seen = both.duplicated(list(table.key)).to_numpy()[len(existing) :]
+    equal = both.duplicated().to_numpy()[len(existing) :]
+    return rows[~seen], int((seen & ~equal).sum())
+
+
+def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
+    if isinstance(upper.dtype, pd.CategoricalDtype):
+        return pd.Series(pd.api.types.union_categoricals([upper.array, lower.array]))
+    return pd.concat([upper, lower], ignore_index=True)
+
+
+def _merged(folder: Path, table: Table, held: list[Part], touched: set[str]) -> list[Part]:
+    """The files with those of touched partitions merged wherever too many of one level lie together."""
+    level = 0
+    while any(part.level >= level for part in held):
+        for partition in sorted(touched):
+            group = [part for part in held if part.partition == partition and part.level == level]
+            if len(group) >= _MERGE_COUNT:
+                whole = parts.write(folder, partition, table, _sorted(folder, table, group), level=level + 1)
+                held = [*(part for part in held if part not in group), whole]
+        level += 1
+    return held
+
+
+def _sorted(folder: Path, table: Table, group: list[Part]) -> Iterator[pa.Table]:
+    """Rows of several files in order, a range of symbols at a time so that memory stays bounded."""
+    by = [(name, "ascending") for name in parts.sorting(table)]
+    for chosen in parts.ranges(folder, table, group, _BATCH_ROWS):
+        rows = pa.concat_tables(parts.scan(folder, table, group, parts.EVER, chosen))
+        yield rows.unify_dictionaries().sort_by(by)
+
+
+def _values(holding: Holding, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Values of each text column, those of the frame added."""
+    text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+    return {name: sorted({*holding.values.get(name, []), *frame[name].cat.categories}) for name in text}
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a writer left that was cut off: files that the manifest does not name."""
+    manifest = manifests.load(folder) or Manifest()
+    named = {folder / part.file for holding in manifest.tables.values() for part in holding.parts}
+    for path in folder.glob("*/*/*"):
+        if path not in named and path.suffix in (".parquet", ".new"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,279 @@
+"""Single Parquet files: written sorted in small row groups, read by the groups that can match."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache, reduce
+from operator import and_
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from derivdata.archive.manifest import Part, sync
+from derivdata.errors import ArchiveError
+from derivdata.schema import Kind, Table
+
+__all__ = [
+    "EVER",
+    "Piece",
+    "Span",
+    "Where",
+    "frame_of",
+    "load",
+    "pieces",
+    "ranges",
+    "scan",
+    "sorting",
+    "to_arrow",
+    "write",
+]
+
+_GROUP_ROWS = 32_768
+_BATCH_ROWS = 1_000_000
+_PRUNED = ("symbol", "exchange", "time", "order_id")
+_LABEL = b"derivdata.table"
+_TYPES = {
+    Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
+    Kind.LABEL: pa.string(),
+    Kind.NUMBER: pa.float64(),
+    Kind.COUNT: pa.int64(),
+    Kind.RANK: pa.int64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+}
+Where: TypeAlias = Mapping[str, Collection[str]]
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+
+
+class Span(NamedTuple):
+    """Half-open window in microseconds."""
+
+    start: int
+    end: int
+
+    def touches(self, first: int, last: int) -> bool:
+        return first < self.end and last >= self.start
+
+
+EVER = Span(-(2**63), 2**63 - 1)
+
+
+class Piece(NamedTuple):
+    """Row groups of one file."""
+
+    part: Part
+    groups: list[int]
+
+
+class _Footer(NamedTuple):
+    metadata: pq.FileMetaData
+    names: frozenset[str]
+    bounds: Mapping[str, list[tuple[Any, Any]]]
+
+
+def _schema(table: Table) -> pa.Schema:
+    """The table's columns as Arrow stores them."""
+    fields = [(name, _TYPES[column.kind]) for name, column in table.columns.items()]
+    return pa.schema(fields, metadata={_LABEL: table.name.encode()})
+
+
+def sorting(table: Table) -> list[str]:
+    """Columns that rows are sorted by within a file: what reads ask for, first."""
+    leading = [name for name in ("symbol", "exchange", "time") if name in table.columns]
+    return leading + [name for name in table.key if name not in leading]
+
+
+def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
+    """A conformed frame as Arrow."""
+    schema = _schema(table)
+    return pa.table([_array(frame[f.name], f.type) for f in schema], schema=schema)
+
+
+def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
+    """Arrow rows as the table; what older files lack of the optional columns is missing."""
+    if not found:
+        return table.empty()
+    rows = pa.concat_tables(found, promote_options="default").unify_dictionaries()
+    return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> Part:
+    """Write sorted rows as one new file of a partition; it is on disk when this returns."""
+    folder = root / partition
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{uuid.uuid4().hex}.new"
+    try:
+        count, first, last = _write_rows(draft, table, rows)
+        with draft.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        sync(draft)
+        path = folder / f"{digest}.parquet"
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync(folder)
+    return Part(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, level)
+
+
+def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Where) -> Iterator[Piece]:
+    """Row groups of some files that can hold a match, in bites that fit into memory.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged, or holds another table.
+    """
+    for part in held:
+        if not span.touches(part.first, part.last):
+            continue
+        footer = _checked(root / part.file, table)
+        chosen = _candidates(footer, span, where)
+        step = max(1, _BATCH_ROWS // _GROUP_ROWS)
+        for first in range(0, len(chosen), step):
+            yield Piece(part, chosen[first : first + step])
+
+
+def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa.Table:
+    """Rows of a piece within a span whose columns have one of the given values.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged.
+    """
+    path = root / piece.part.file
+    with _reading(path):
+        footer = _footer(path)
+        columns = [name for name in table.columns if name in footer.names]
+        with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as file:
+            rows = file.read_row_groups(piece.groups, columns=columns)
+    inside = piece.part.first >= span.start and piece.part.last < span.end
+    mask = _mask(None if inside else span, where)
+    return rows if mask is None else rows.filter(mask)
+
+
+def scan(root: Path, table: Table, held: Iterable[Part], span: Span, where: Where) -> list[pa.Table]:
+    """Rows of some files within a span whose columns have one of the given values."""
+    return [load(root, table, piece, span, where) for piece in pieces(root, table, held, span, where)]
+
+
+def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterator[Where]:
+    """Values of the leading column in order, so many at a time that they stand for about `rows` rows."""
+    lead = sorting(table)[0]
+    counts: Counter[str] = Counter()
+    for part in held:
+        column = pq.read_table(root / part.file, columns=[lead])[lead]
+        counts.update({v["values"]: v["counts"] for v in column.value_counts().to_pylist()})
+    chosen: list[str] = []
+    size = 0
+    for value in sorted(counts):
+        chosen.append(value)
+        size += counts[value]
+        if size >= rows:
+            yield {lead: frozenset(chosen)}
+            chosen, size = [], 0
+    if chosen:
+        yield {lead: frozenset(chosen)}
+
+
+def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.array(values, type=kind, from_pandas=True)
+    codes = values.cat.codes.to_numpy().astype(np.int32)
+    words = pa.array(values.cat.categories, type=pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), words)
+
+
+def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:
+    schema = _schema(table)
+    text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
+    count, bounds = 0, []
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=text,
+        column_encoding={"time": "DELTA_BINARY_PACKED"},
+        write_page_checksum=True,
+    ) as writer:
+        for batch in rows:
+            writer.write_table(batch, row_group_size=_GROUP_ROWS)
+            count += len(batch)
+            bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
+    return count, min(bounds), max(bounds)
+
+
+def _checked(path: Path, table: Table) -> _Footer:
+    with _reading(path):
+        footer = _footer(path)
+    holds = (footer.metadata.metadata or {}).get(_LABEL, b"no table of an archive").decode()
+    if holds != table.name:
+        raise ArchiveError(f"{path}: the file holds {holds}, not {table.name}")
+    return footer
+
+
+def _candidates(footer: _Footer, span: Span, where: Where) -> list[int]:
+    """Row groups whose statistics do not rule a match out."""
+    found = []
+    for index in range(footer.metadata.num_row_groups):
+        if span.touches(*footer.bounds["time"][index]) and all(
+            _may_hold(footer, name, index, values) for name, values in where.items()
+        ):
+            found.append(index)
+    return found
+
+
+def _may_hold(footer: _Footer, name: str, index: int, values: Collection[str]) -> bool:
+    low, high = footer.bounds[name][index]
+    return low is None or any(low <= value <= high for value in values)
+
+
+def _mask(span: Span | None, where: Where) -> pc.Expression | None:
+    tests = [pc.field(name).isin(pa.array(sorted(values), pa.string())) for name, values in where.items()]
+    if span is not None:
+        tests.append(pc.field("time") >= pa.scalar(span.start, _TYPES[Kind.TIME]))
+        tests.append(pc.field("time") < pa.scalar(span.end, _TYPES[Kind.TIME]))
+    return reduce(and_, tests) if tests else None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as problem:
+        raise ArchiveError(f"{path}: the file is damaged ({problem}): restore it from a copy") from None
+
+
+@lru_cache(maxsize=1024)
+def _footer(path: Path) -> _Footer:
+    """What a file's end says; files never change, so that it is read once."""
+    metadata = pq.read_metadata(path)
+    names = metadata.schema.names
+    bounds: dict[str, list[tuple[Any, Any]]] = {}
+    for column, name in enumerate(names):
+        kinds = (metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups))
+        if name in _PRUNED:
+            bounds[name] = [_bounds(s, raw=name == "time") for s in kinds]
+    return _Footer(metadata, frozenset(names), bounds)
+
+
+def _bounds(statistics: pq.Statistics | None, *, raw: bool) -> tuple[Any, Any]:
+    if statistics is None or not statistics.has_min_max:
+        return None, None
+    if raw:
+        return statistics.min_raw, statistics.max_raw
+    return statistics.min, statistics.max

@@ -1,0 +1,327 @@
+"""An archive as a source of tables: what it holds, a window of it, its newest rows."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
+
+from derivdata import tables, times
+from derivdata.archive import append, lazy, parts
+from derivdata.archive import manifest as manifests
+from derivdata.archive.manifest import Holding, Manifest
+from derivdata.errors import ArchiveError, DataNotice
+from derivdata.schema import Table
+
+if TYPE_CHECKING:
+    import dask.dataframe
+
+__all__ = ["Archive", "open_archive"]
+
+_LOCK_SECONDS = 60.0
+_TRIES = 5
+T = TypeVar("T")
+
+
+def open_archive(
+    path: str | os.PathLike[str], *, create: bool = True, lock_timeout: float = _LOCK_SECONDS
+) -> Archive:
+    """The archive in a folder.
+
+    Parameters
+    ----------
+    path
+        Its folder. Nothing is written before the first `Archive.append`.
+    create
+        Whether a folder that is absent or empty is a new archive; otherwise it is an error.
+    lock_timeout
+        Seconds that an append waits for another writer.
+
+    Returns
+    -------
+    Archive
+
+    Raises
+    ------
+    ArchiveError
+        No archive is there, the folder holds something else, the manifest is damaged, or the archive was
+        written by a newer version.
+    """
+    folder = Path(path).expanduser().resolve()
+    if manifests.load(folder) is None and not create:
+        raise ArchiveError(
+            f"{folder}: no archive is there: make one with derivdata import or dd.open_archive"
+        )
+    return Archive(folder, lock_timeout=lock_timeout)
+
+
+class Archive:
+    """A folder of tables as partitioned Parquet; see `open_archive`.
+
+    Reading takes no lock and sees the state after the last finished append, also those of other processes.
+    Each table is held once per key: rows whose key is there already are let go, and values that differ
+    from those first seen are let go with a `DataNotice`, so that a backtest stays as it was.
+    """
+
+    def __init__(self, path: Path, *, lock_timeout: float = _LOCK_SECONDS) -> None:
+        self._path = path
+        self._lock_timeout = lock_timeout
+        self._seen: tuple[Any, Manifest] = (None, Manifest())
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._path
+
+    @property
+    def label(self) -> str:
+        """The folder's name."""
+        return self._path.name
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that was appended, in order: it changes with every append that wrote a row."""
+        return self._manifest().identity
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any table that was appended said in its provenance that it was made up."""
+        return self._manifest().synthetic
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """First instant of all tables."""
+        return _stamp(min(part.first for part in self._all_parts()))
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """Last instant of all tables."""
+        return _stamp(max(part.last for part in self._all_parts()))
+
+    def tables(self) -> frozenset[str]:
+        """Names of the tables that it holds."""
+        return frozenset(self._manifest().tables)
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Symbols of a table, sorted; none where it holds no such table."""
+        return tuple(self._holding(_table(table)).values.get("symbol", ()))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Venues of a table, sorted; none where it holds no such table."""
+        return tuple(self._holding(_table(table)).values.get("exchange", ()))
+
+    def append(self, table: str, frame: pd.DataFrame) -> int:
+        """Add the rows of a table that are not there yet.
+
+        Parameters
+        ----------
+        table
+            Name of the table, such as ``"funding_history"``.
+        frame
+            Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
+
+        Returns
+        -------
+        int
+            Rows written. Appending the same rows again writes none.
+
+        Raises
+        ------
+        ValueError
+            There is no such table.
+        SchemaError
+            The frame is not that table.
+        ArchiveError
+            Another writer held the archive for too long, or the disk refused. Nothing is appended then.
+
+        Warns
+        -----
+        DataNotice
+            Some rows were there already with other values; those first seen stay.
+        """
+        counts = self.merge(table, frame)
+        if counts.differing:
+            warnings.warn(
+                f"{table}: {counts.differing} rows were there already with other values; "
+                "those first seen stay",
+                DataNotice,
+                stacklevel=2,
+            )
+        return counts.written
+
+    def merge(self, table: str, frame: pd.DataFrame) -> append.Appended:
+        """As `append`, with the counts of rows written, already there, and there with other values."""
+        keyed = _table(table)
+        rows = keyed.conform(frame)
+        synthetic = bool(dict(frame.attrs.get("provenance", {})).get("synthetic", False))
+        return append.append(self._path, keyed, rows, synthetic=synthetic, timeout=self._lock_timeout)
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of a table with ``start <= time < end``, as its table; empty where it has none.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+        start, end
+            Half-open window; an instant without a zone is UTC.
+        symbols, exchanges
+            Those wanted; None is all.
+
+        Raises
+        ------
+        ValueError
+            There is no such table, or it has no such column to choose by.
+        ArchiveError
+            A file is damaged, missing, or that of another table.
+        """
+        keyed = _table(table)
+        where = _where(keyed, symbols, exchanges)
+        span = parts.Span(_micros(start), _micros(end))
+        found = self._steady(lambda held: parts.scan(self._path, keyed, held, span, where), keyed)
+        return parts.frame_of(keyed, found)
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Newest row at or before `at`, no older than `within`, per key without its time.
+
+        For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange): the rows of its
+        last instant.
+        """
+        last = times.instant(at, "at")
+        start, end = last - within, last + pd.Timedelta(1, "us")
+        rows = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        key = [name for name in _table(table).key if name not in ("time", "instrument_name")]
+        newest = rows.groupby(key, observed=True)["time"].transform("max")
+        return _table(table).conform(rows[rows["time"] == newest])
+
+    def lazy(
+        self,
+        table: str,
+        *,
+        start: pd.Timestamp | None = None,
+        end: pd.Timestamp | None = None,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> dask.dataframe.DataFrame:
+        """As `read`, as a dask frame for what is larger than memory; None leaves the window open.
+
+        Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
+        """
+        keyed = _table(table)
+        span = parts.Span(
+            parts.EVER.start if start is None else _micros(start),
+            parts.EVER.end if end is None else _micros(end),
+        )
+        return lazy.lazy(self._path, keyed, self._holding(keyed), span, _where(keyed, symbols, exchanges))
+
+    def info(self) -> pd.DataFrame:
+        """What is there: per table its rows, first and last instant, symbols, venues, files and size [MB]."""
+        held = sorted(self._manifest().tables.items())
+        rows = {name: _summary(holding) for name, holding in held}
+        columns = ["rows", "first", "last", "symbols", "exchanges", "files", "megabytes"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("table")
+
+    def __repr__(self) -> str:
+        return f"<derivdata archive {self._path}{self._mark()}>\n{self.info().to_string()}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>derivdata archive <b>{self._path}</b>{self._mark()}</p>{self.info().to_html()}"
+
+    def _mark(self) -> str:
+        return " (synthetic)" if self.synthetic else ""
+
+    def _manifest(self) -> Manifest:
+        """The manifest now, read again only when it was swung."""
+        try:
+            state = os.stat(self._path / manifests.NAME)
+            mark = (state.st_ino, state.st_mtime_ns, state.st_size)
+        except OSError:
+            mark = None
+        if mark is None or mark != self._seen[0]:
+            self._seen = (mark, manifests.load(self._path) or Manifest())
+        return self._seen[1]
+
+    def _holding(self, table: Table) -> Holding:
+        return self._manifest().tables.get(table.name, Holding())
+
+    def _all_parts(self) -> list[manifests.Part]:
+        found = [part for holding in self._manifest().tables.values() for part in holding.parts]
+        if not found:
+            raise ArchiveError(f"{self._path}: the archive is empty: append a table or import a file first")
+        return found
+
+    def _steady(self, work: Callable[[list[manifests.Part]], T], table: Table) -> T:
+        """Do the work on the files of one state; again if a writer merged them away meanwhile."""
+        for _ in range(_TRIES):
+            held = self._holding(table).parts
+            try:
+                return work(held)
+            except FileNotFoundError as problem:
+                absent = problem.filename
+                if self._holding(table).parts == held:
+                    break
+        raise ArchiveError(
+            f"{self._path}: a file of the archive is missing: {absent}: restore it from a copy"
+        )
+
+
+def _table(name: str) -> Table:
+    table = tables.TABLES.get(name)
+    if table is None or "time" not in table.columns:
+        known = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
+        raise ValueError(f"table={name!r} is not one that an archive holds: {known}")
+    return append.stored(table)
+
+
+def _where(
+    table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
+) -> dict[str, frozenset[str]]:
+    given = {"symbol": ("symbols", symbols), "exchange": ("exchanges", exchanges)}
+    where = {}
+    for column, (argument, values) in given.items():
+        if values is None:
+            continue
+        if column not in table.columns:
+            raise ValueError(f"{argument}: table {table.name} has no column {column!r}")
+        where[column] = frozenset([values] if isinstance(values, str) else values)
+    return where
+
+
+def _summary(holding: Holding) -> list[Any]:
+    return [
+        sum(part.rows for part in holding.parts),
+        _stamp(min(part.first for part in holding.parts)),
+        _stamp(max(part.last for part in holding.parts)),
+        len(holding.values.get("symbol", ())),
+        len(holding.values.get("exchange", ())),
+        len(holding.parts),
+        round(sum(part.size for part in holding.parts) / 1e6, 3),
+    ]
+
+
+def _stamp(micros: int) -> pd.Timestamp:
+    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
+
+
+def _micros(value: pd.Timestamp) -> int:
+    return int(times.instant(value).asm8.astype("int64"))
