@@ -1,0 +1,138 @@
+"""Command line: report, serve, import.
+
+Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    from derivdata.errors import DerivdataError
+
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except (DerivdataError, OSError, ValueError) as problem:
+        print(f"derivdata {arguments.command}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="derivdata", description="Crypto derivatives data: report on it, serve it, bring it in."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
+    _add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
+    _add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
+    return parser
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source",
+        nargs="?",
+        help="'sample', an archive's folder or a URL; without it DERIVDATA_BASE_URL is asked",
+    )
+    parser.add_argument("--symbols", nargs="+", default=["BTC", "ETH"], metavar="SYMBOL")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
+    parser.add_argument("--window", default="30d", help="lookback of the histories (default: 30d)")
+    parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
+    parser.set_defaults(run=_report)
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", help="'sample' or an archive's folder")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--now", metavar="ISO", help="freeze the service's clock")
+    parser.add_argument(
+        "--key",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="TIER=KEY",
+        help="free, dev, pro or team; may be repeated",
+    )
+    parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
+    parser.set_defaults(run=_serve)
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", help="name of the table, such as funding_settlements")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    parser.add_argument("--to", type=Path, required=True, metavar="ARCHIVE")
+    parser.add_argument(
+        "--map",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="the table's column from the file's",
+    )
+    parser.add_argument(
+        "--set",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="one value in every row",
+    )
+    parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
+    parser.add_argument("--unit", metavar="UNIT", help="unit of the file's rates or volatilities")
+    parser.set_defaults(run=_import)
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from derivdata import connect, report
+
+    connect(arguments.source, now=arguments.now)
+    written = report(arguments.symbols, out=arguments.out, window=arguments.window)
+    print(written)
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from derivdata import service, times
+
+    service.serve(
+        arguments.source,
+        host=arguments.host,
+        port=arguments.port,
+        now=None if arguments.now is None else times.instant(arguments.now, "--now"),
+        keys=dict(arguments.key),
+        keyless=arguments.keyless,
+    )
+
+
+def _import(arguments: argparse.Namespace) -> None:
+    from derivdata import archive
+
+    result = archive.import_files(
+        arguments.table,
+        arguments.files,
+        arguments.to,
+        map=dict(arguments.map),
+        set=dict(arguments.set),
+        tz=arguments.tz,
+        unit=arguments.unit,
+    )
+    print(result)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (sign and name and value):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+    return name, value

@@ -1,0 +1,39 @@
+"""Recorded answers: an unrecorded request is an error, and every cassette says where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import vcr
+
+FOLDER = Path(__file__).resolve().parents[1] / "cassettes"
+ORIGINS = ("recorded", "documented", "synthetic")
+HOST = "https://api.derivdata.example"
+KEY = "cassette-key"
+
+_vcr = vcr.VCR(
+    cassette_library_dir=str(FOLDER),
+    path_transformer=vcr.VCR.ensure_suffix(".yaml"),
+    record_mode="none",
+    match_on=["method", "path", "query"],
+    filter_headers=["X-Api-Key"],
+    decode_compressed_response=True,
+)
+
+
+@contextmanager
+def playing(name: str) -> Iterator[vcr.cassette.Cassette]:
+    """Connected to the cassette's service: what it does not hold raises."""
+    import derivdata as dd
+
+    with _vcr.use_cassette(name) as cassette:
+        dd.connect(HOST, api_key=KEY)
+        yield cassette
+        dd.disconnect()
+
+
+def origin(path: Path) -> str:
+    """What the cassette's first line says of where it comes from."""
+    return path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# origin: ").split()[0]
