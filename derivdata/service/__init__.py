@@ -1,1 +1,9 @@
 """The documented API served from an archive or the sample."""
+
+from __future__ import annotations
+
+from derivdata.service.app import app
+from derivdata.service.running import Local, open_store, serve, start
+from derivdata.service.store import Store
+
+__all__ = ["Local", "Store", "app", "open_store", "serve", "start"]

@@ -1,0 +1,153 @@
+"""Funding: snapshot, metadata, history, settlements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from derivdata import tables, units
+from derivdata.service import market, span, wire
+from derivdata.service.answers.asking import Ask
+from derivdata.service.view import View
+
+__all__ = ["historical", "metadata", "settlement", "snapshot"]
+
+_FREE_SYMBOLS = ("BTC", "ETH")
+_UNRANKED = "500+"
+_RANKED = 500
+_TABLES = ("funding_history", "funding_settlements")
+_MINUTES = 60
+
+
+def snapshot(ask: Ask) -> dict[str, Any]:
+    """``GET /funding``: every pair that has a rate now; Free sees BTC and ETH."""
+    view = ask.view
+    view.need(*_TABLES)
+    symbols = _FREE_SYMBOLS if ask.tier == "free" else None
+    rates = market.funding_now(view, symbols)
+    merged = rates.merge(
+        market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]],
+        on=["symbol", "exchange"],
+        how="left",
+        suffixes=("_settled", ""),
+    ).sort_values(["exchange", "symbol"])
+    known = merged[merged["interval_hours"].notna()]
+    shown = sorted(merged["symbol"].astype(str).unique())
+    return {
+        "symbols": shown,
+        "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
+        "funding_rates": _by_venue(merged, wire.tokens(merged["rate_bps_8h"])),
+        "funding_rates_raw": _by_venue(known, _raw(known)),
+        "funding_intervals": _by_venue(known, _whole(known["interval_hours"])),
+        "oi_rankings": _rankings(view, set(shown)),
+        "default_oi_rank": _UNRANKED,
+        "timestamp": wire.stamp(view.now),
+    }
+
+
+def metadata(ask: Ask) -> dict[str, Any]:
+    """``GET /funding/metadata``: symbols and venues, each with its most common interval."""
+    view = ask.view
+    view.need(*_TABLES)
+    rates = market.funding_now(view)
+    usual = market.intervals(view).groupby("exchange", observed=True)["interval_hours"].agg(_most_common)
+    venues = _venues(sorted(rates["exchange"].astype(str).unique()))
+    for venue in venues["exchange_names"]:
+        if venue["name"] in usual.index:
+            venue["interval"] = _number(float(usual[venue["name"]]))
+    return {
+        "symbols": sorted(rates["symbol"].astype(str).unique()),
+        "exchanges": venues,
+        "timestamp": wire.stamp(view.now),
+    }
+
+
+def historical(ask: Ask) -> dict[str, Any]:
+    """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
+    view, asked = ask.view, ask.params
+    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    frame, used = view.series(
+        "funding_history",
+        "rate_bps_8h",
+        window,
+        asked["resolution"],
+        symbols=[asked["symbol"]],
+        exchanges=asked["exchanges"],
+    )
+    stamps = wire.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    points = wire.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
+    return {
+        "symbol": asked["symbol"],
+        "unit": "bps_8h",
+        "resolution": used,
+        "series": wire.split(points, frame["exchange"]),
+        "notices": window.notices + _no_data(view, frame),
+    }
+
+
+def settlement(ask: Ask) -> dict[str, Any]:
+    """``GET /funding/settlement``: the payments of one symbol."""
+    view, asked = ask.view, ask.params
+    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    frame = view.read(
+        "funding_settlements",
+        window.start,
+        window.end,
+        symbols=[asked["symbol"]],
+        exchanges=asked["exchanges"],
+    )
+    frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
+    stamps = wire.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    minutes = _whole(frame["interval_hours"] * _MINUTES)
+    points = wire.objects(
+        {"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"], "intervalMinutes": minutes}
+    )
+    return {
+        "symbol": asked["symbol"],
+        "series": wire.split(points, frame["exchange"]),
+        "notices": window.notices + _no_data(view, frame),
+    }
+
+
+def _no_data(view: View, frame: pd.DataFrame) -> list[str]:
+    if len(frame):
+        return []
+    first = view.store.start
+    return [f"no data for this request: historical funding starts in {first:%B %Y} ({wire.stamp(first)} UTC)"]
+
+
+def _venues(slugs: list[str]) -> dict[str, Any]:
+    names = {s: tables.VENUES[s].display_name if s in tables.VENUES else s.upper() for s in slugs}
+    return {"exchange_names": [{"name": s, "display": names[s]} for s in slugs], "exchanges": slugs}
+
+
+def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
+    """Venue to (symbol to token), from rows sorted by venue."""
+    pairs = list(map(b"%b:%b".__mod__, zip(wire.tokens(frame["symbol"]), values, strict=True)))
+    return wire.split(pairs, frame["exchange"], b"{%b}")
+
+
+def _raw(frame: pd.DataFrame) -> list[bytes]:
+    """Decimal rate per native interval as JSON text, never in exponent form."""
+    native = units.native_from_bps_8h(frame["rate_bps_8h"], frame["interval_hours"])
+    return [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
+
+
+def _whole(values: pd.Series) -> list[bytes]:
+    """Numbers as tokens, whole ones without a fraction."""
+    return [wire.encode(_number(value)) for value in values.tolist()]
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _most_common(values: pd.Series) -> float:
+    """The most frequent value, the smallest of several."""
+    return float(values.mode().iloc[0])
+
+
+def _rankings(view: View, shown: set[str]) -> dict[str, int]:
+    """Rank by open interest on the venue that has the most, the first 500 of it."""
+    return {s: rank for s, rank in market.oi_ranks(view).items() if rank <= _RANKED and s in shown}

@@ -1,0 +1,86 @@
+"""Open interest: venues now, one symbol over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.service import market, span, wire
+from derivdata.service.answers.asking import Ask
+from derivdata.service.refusal import not_found
+from derivdata.service.view import View
+
+__all__ = ["exchanges_summary", "timeseries"]
+
+_DAY = pd.Timedelta(1, "D")
+_WEEK = 7
+
+
+def exchanges_summary(ask: Ask) -> dict[str, Any]:
+    """``GET /oi/exchanges-summary``: changes are percent; the line has a point a day and ends now."""
+    view = ask.view
+    view.need("oi_history", "markets_symbol_exchanges")
+    summary = view.once("oi_summary", lambda: _summary(view))
+    total = float(summary["total_oi_usd"].sum())
+    rows = dict(summary.items()) | {"sparkline_7d": summary["sparkline_7d"].tolist()}
+    return {"exchanges": wire.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
+
+
+def timeseries(ask: Ask) -> dict[str, Any]:
+    """``GET /oi/{symbol}/timeseries``: time-weighted means like every sampled series."""
+    view, asked = ask.view, ask.params
+    view.need("oi_history")
+    if asked["symbol"] not in view.store.symbols("oi_history"):
+        raise not_found(f"unknown symbol {asked['symbol']!r}")
+    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    frame, used = view.series(
+        "oi_history",
+        "oi_usd",
+        window,
+        asked["resolution"],
+        symbols=[asked["symbol"]],
+        exchanges=asked["exchanges"],
+    )
+    frame = frame.sort_values(["time", "exchange"])
+    data = {"timestamp": frame["time"], "exchange": frame["exchange"], "open_interest_usd": frame["oi_usd"]}
+    return {
+        "symbol": asked["symbol"],
+        "unit": "usd",
+        "resolution": used,
+        "data": wire.rows(data),
+        "notices": window.notices + ([] if len(frame) else ["no open interest in this range"]),
+    }
+
+
+def _summary(view: View) -> pd.DataFrame:
+    """One row per venue, largest first, with the columns of the answer."""
+    days = [_totals(view, back) for back in range(_WEEK, -1, -1)]
+    now = market.oi_at(view, view.now).rename("oi_usd").reset_index()
+    now = now[now["oi_usd"] > 0].sort_values(["exchange", "oi_usd", "symbol"], ascending=[True, False, True])
+    venues = now.groupby("exchange", sort=True)
+    total = venues["oi_usd"].sum()
+    line = pd.concat(days[1:], axis=1).reindex(total.index).round(2)
+    summary = pd.DataFrame(
+        {
+            "total_oi_usd": total.round(2),
+            "symbol_count": venues.size(),
+            "top_symbol": venues["symbol"].first(),
+            "change_24h": _change(total, days[-2]),
+            "change_7d": _change(total, days[0]),
+            "sparkline_7d": [wire.encode(row) for row in line.to_numpy().tolist()],
+            "market_share": total / total.sum(),
+        }
+    ).reset_index()
+    return summary.sort_values(["total_oi_usd", "exchange"], ascending=[False, True])
+
+
+def _totals(view: View, days_ago: int) -> pd.Series:
+    past = market.oi_at(view, view.now - days_ago * _DAY)
+    return past.groupby(level="exchange").sum(min_count=1)
+
+
+def _change(now: pd.Series, before: pd.Series) -> Any:
+    before = before.reindex(now.index)
+    return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)

@@ -1,0 +1,172 @@
+"""The service as a Starlette application: routes, keys, limits, headers, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from derivdata import api
+from derivdata.errors import DerivdataError
+from derivdata.service import query, wire
+from derivdata.service.access import Keys, Pace
+from derivdata.service.answers import ANSWERS, Ask
+from derivdata.service.kept import Encoded, Kept
+from derivdata.service.refusal import DOCS, Refusal
+from derivdata.service.store import Store
+from derivdata.service.view import View
+
+__all__ = ["app"]
+
+_SAFE = " !#$&'()*+,/:;=?@[]~"
+
+
+def app(
+    store: Store,
+    *,
+    now: pd.Timestamp | None = None,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+    limits: bool = True,
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
+    """The documented API over a store, as an ASGI application.
+
+    Parameters
+    ----------
+    store
+        Where the base tables come from.
+    now
+        The service's clock, which stands still; the store's own unless given.
+    keys
+        Key to tier.
+    keyless
+        Whether a request without a known key counts as Team.
+    limits
+        Whether the documented request rates hold.
+    middleware
+        Wrapped around the whole application, the first outermost.
+
+    Raises
+    ------
+    ValueError
+        A tier is unknown, or a key is empty.
+    """
+    service = _Service(
+        View(store, store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
+    )
+    return Starlette(
+        routes=[
+            Route("/", service.hello),
+            *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS if e.path in ANSWERS),
+        ],
+        middleware=list(middleware),
+        exception_handlers={
+            Refusal: service.refused,
+            HTTPException: service.refused,
+            DerivdataError: service.down,
+            OSError: service.down,
+            Exception: service.failed,
+        },
+    )
+
+
+class _Service:
+    """What all routes share: the view, the keys, the answers that are kept, the headers."""
+
+    def __init__(self, view: View, keys: Keys, limits: bool) -> None:
+        self._view, self._keys, self._kept = view, keys, Kept()
+        rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
+        self._paces = {path: Pace(int(rate)) for path, rate in rates.items()}
+        self._headers = {
+            "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
+            "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
+            "Vary": "Accept-Encoding",
+        }
+        if view.store.synthetic:
+            self._headers["X-Derivdata-Synthetic"] = "1"
+
+    def endpoint(self, endpoint: api.Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        """The handler of one endpoint."""
+
+        async def answer(request: Request) -> Response:
+            sent = request.headers.get("X-Api-Key")
+            tier = self._keys.tier(sent)
+            self._keys.admit(tier, endpoint.tier)
+            pace = self._paces.get(endpoint.path)
+            headers = pace.admit(sent) if pace else {}
+            texts = query.given(endpoint, request.query_params.multi_items()) | request.path_params
+            ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
+            answer = self._kept.get(ask)
+            if answer is None:
+                answer = await run_in_threadpool(self._made, endpoint, tier, texts)
+                self._kept.put(ask, answer)
+            return self._response(request, 200, answer, headers)
+
+        return answer
+
+    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]) -> Encoded:
+        params = query.parse(endpoint, texts, self._view.exchanges)
+        return Encoded(wire.encode(ANSWERS[endpoint.path](Ask(self._view, tier, params))))
+
+    async def hello(self, request: Request) -> Response:
+        """The root: what this is, without a key."""
+        store = self._view.store
+        body = {
+            "service": "derivdata",
+            "source": store.label,
+            "synthetic": store.synthetic,
+            "start": wire.stamp(store.start),
+            "now": wire.stamp(self._view.now),
+            "docs": DOCS,
+        }
+        return self._response(request, 200, Encoded(wire.encode(body)))
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """A refusal of ours, or an unknown path or method."""
+        if isinstance(error, Refusal):
+            return self._error(request, error.status, error.body, error.headers)
+        assert isinstance(error, HTTPException)
+        text = {404: f"unknown path {request.url.path}", 405: "only GET and HEAD are allowed"}
+        body = {"error": text.get(error.status_code, error.detail)}
+        return self._error(request, error.status_code, body, error.headers)
+
+    async def down(self, request: Request, error: Exception) -> Response:
+        """The store cannot be read (503)."""
+        return self._error(request, 503, {"error": f"the store cannot be read: {type(error).__name__}"})
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Something that nobody thought of (500); Starlette raises it again after the answer."""
+        return self._error(request, 500, {"error": f"internal error: {type(error).__name__}"})
+
+    def _error(
+        self, request: Request, status: int, body: Any, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return self._response(request, status, Encoded(wire.encode(body)), headers)
+
+    def _response(
+        self, request: Request, status: int, answer: Encoded, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        body, extra = answer.body, dict(headers or {})
+        if answer.worth_compressing and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+            body = answer.compressed
+            extra["Content-Encoding"] = "gzip"
+        return Response(body, status, self._headers | extra, "application/json")
+
+
+def _accepts_gzip(accepted: str) -> bool:
+    for item in accepted.lower().split(","):
+        coding, _, quality = item.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

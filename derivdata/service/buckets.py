@@ -1,0 +1,106 @@
+"""Means and sums of a series in buckets that are anchored at midnight UTC and labelled by their start.
+
+The rule: a sample holds until the next one of its series, at most `HOLD`; a row that states a resolution
+of its own holds that long. A bucket's mean is weighted by time over what is known of the whole bucket up
+to the clock, whatever the window that was asked: joined windows equal one long window. A bucket in which
+nothing is known is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from derivdata import times
+
+__all__ = ["HOLD", "holds", "means", "sums"]
+
+HOLD = pd.Timedelta(1, "h")
+
+_Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_MICROSECOND = pd.Timedelta(1, "us")
+
+
+def holds(resolution: pd.Series) -> _Ints:
+    """How long each row's value holds at most [µs], from the resolution that the row states."""
+    named = pd.Categorical(resolution)
+    lengths = [_length(times.resolution(str(name)) or HOLD) for name in named.categories]
+    return np.asarray(np.array([*lengths, _length(HOLD)], dtype=np.int64)[named.codes])
+
+
+def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Time-weighted mean of a column in every bucket that a sample reaches.
+
+    Parameters
+    ----------
+    frame
+        Rows with symbol, exchange, time, resolution and `value`, sorted by symbol, exchange, time.
+    horizon
+        Instant up to which the samples are known to hold.
+
+    Returns
+    -------
+    DataFrame
+        symbol, exchange, time (the bucket's start) and `value`, sorted the same way.
+    """
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return frame[["symbol", "exchange", "time", value]]
+    series, first = _series(frame)
+    since = frame["time"].array.asi8
+    until = np.minimum(_until(since, series), since + holds(frame["resolution"]))
+    until = np.minimum(until, horizon.as_unit("us")._value)
+    row, bucket, weight = _pieces(since, until, _length(step))
+    opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
+    total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
+    mean = total / np.add.reduceat(weight, opens)
+    return _labelled(frame, first[series[row[opens]]], bucket[opens] * _length(step), value, mean)
+
+
+def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Sum of a column over the rows that begin in each bucket; sorted input, as for `means`."""
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return frame[["symbol", "exchange", "time", value]]
+    series, first = _series(frame)
+    bucket = frame["time"].array.asi8 // _length(step)
+    opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series) != 0)])
+    total = np.add.reduceat(frame[value].to_numpy(), opens)
+    return _labelled(frame, first[series[opens]], bucket[opens] * _length(step), value, total)
+
+
+def _length(span: pd.Timedelta) -> int:
+    return int(span // _MICROSECOND)
+
+
+def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
+    """Number of each row's (symbol, exchange) series, and the first row of each."""
+    codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
+    fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
+    return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
+
+
+def _until(since: _Ints, series: _Ints) -> _Ints:
+    """Instant of the next sample of the same series; the end of time after the last."""
+    until = np.full(since.size, np.iinfo(np.int64).max)
+    same = series[1:] == series[:-1]
+    until[:-1][same] = since[1:][same]
+    return until
+
+
+def _pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Spans cut at the buckets' edges: row, bucket number and length [µs] of every piece."""
+    first = since // step
+    count = (until - 1) // step - first + 1
+    row = np.repeat(np.arange(since.size), count)
+    bucket = first[row] + np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    weight = np.minimum(until[row], (bucket + 1) * step) - np.maximum(since[row], bucket * step)
+    return row, bucket, weight
+
+
+def _labelled(frame: pd.DataFrame, rows: _Ints, starts: _Ints, value: str, values: Any) -> pd.DataFrame:
+    time = pd.DatetimeIndex(starts.view("M8[us]")).tz_localize("UTC")
+    keys = {name: frame[name].array.take(rows) for name in ("symbol", "exchange")}
+    return pd.DataFrame({**keys, "time": time, value: values}, copy=False)

@@ -1,0 +1,65 @@
+"""Liquidation orders from single fills, and from a store that holds whole orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.service.view import View
+
+__all__ = ["LEAD", "TABLES", "consolidate", "events"]
+
+TABLES = ("liquidations_fills", "liquidations_events")
+LEAD = pd.Timedelta(1, "h")
+"""Longest time over which the fills of one order are looked for."""
+
+_ORDER = ["exchange", "order_id"]
+
+
+def events(
+    view: View,
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    *,
+    symbols: Sequence[str] | None = None,
+    exchanges: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Liquidation orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
+
+    An order that the store holds both whole and as fills is taken whole.
+    """
+    held = view.read(TABLES[1], start, end, symbols=symbols, exchanges=exchanges)
+    made = consolidate(view.read(TABLES[0], start - LEAD, end, symbols=symbols, exchanges=exchanges))
+    made = made[made["time"] >= start]
+    if held.empty or made.empty:
+        return held if made.empty else made
+    both = pd.concat([held, made], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+    return tables.LIQUIDATIONS_EVENTS.conform(both)
+
+
+def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
+    """One row per (exchange, order): the table ``liquidations_events``.
+
+    Time and status are the last fill's, price and size of the order the first's. Filled size and value add
+    up; the mean price is weighted by filled size.
+    """
+    if fills.empty:
+        return tables.LIQUIDATIONS_EVENTS.empty()
+    paid = fills["fill_price_usd"] * fills["filled_quantity"]
+    grouped = fills.assign(paid=paid).sort_values("time", kind="stable").groupby(_ORDER, observed=True)
+    orders = grouped.agg(
+        time=("time", "last"),
+        symbol=("symbol", "first"),
+        side=("side", "first"),
+        order_price_usd=("order_price_usd", "first"),
+        quantity=("quantity", "first"),
+        filled_quantity=("filled_quantity", "sum"),
+        value_usd=("value_usd", "sum"),
+        status=("status", "last"),
+        fill_count=("fill_id", "size"),
+        paid=("paid", "sum"),
+    ).reset_index()
+    orders["fill_price_usd"] = orders["paid"] / orders["filled_quantity"]
+    return tables.LIQUIDATIONS_EVENTS.conform(orders)

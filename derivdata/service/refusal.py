@@ -1,0 +1,41 @@
+"""How the service says no: one exception that carries the status, the body and the headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["DOCS", "Refusal", "bad_request", "not_found"]
+
+DOCS = "/docs"
+
+
+class Refusal(Exception):
+    """A request that gets an error answer.
+
+    Attributes
+    ----------
+    status
+        HTTP status.
+    body
+        JSON object of the answer; ``error`` is always there.
+    headers
+        Further headers.
+    """
+
+    def __init__(
+        self, status: int, error: str, *, headers: Mapping[str, str] | None = None, **fields: object
+    ) -> None:
+        super().__init__(error)
+        self.status = status
+        self.body = {"error": error, **fields}
+        self.headers = dict(headers or {})
+
+
+def bad_request(error: str) -> Refusal:
+    """A parameter that cannot be read, or does not fit the others (400)."""
+    return Refusal(400, error)
+
+
+def not_found(error: str) -> Refusal:
+    """A symbol, venue or path that is not there, or data that the source does not hold (404)."""
+    return Refusal(404, error)

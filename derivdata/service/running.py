@@ -1,0 +1,237 @@
+"""The service on a port: in a thread of this process, or alone in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+
+from derivdata import api, times
+from derivdata.service.app import app
+from derivdata.service.store import Store
+
+__all__ = ["Local", "open_store", "serve", "start"]
+
+SAMPLE = "sample"
+_PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Local:
+    """A service that runs in this process.
+
+    Attributes
+    ----------
+    url
+        Where it answers.
+    api_key
+        A key that it takes, of the highest tier that it has.
+    identity
+        Text that changes whenever the data or the clock could.
+    label
+        The source's name, shown to people.
+    synthetic
+        Whether the data was made up.
+    now
+        The service's clock.
+    """
+
+    url: str
+    api_key: str = field(repr=False)
+    identity: str
+    label: str
+    synthetic: bool
+    now: pd.Timestamp
+    _server: _Server = field(repr=False)
+
+    def close(self) -> None:
+        """Stop the service; a second time does nothing."""
+        self._server.stop()
+
+
+def open_store(source: str) -> Store:
+    """The sample for ``"sample"``, else the archive at that path.
+
+    Raises
+    ------
+    ArchiveError
+        There is no archive at the path, or it cannot be read.
+    """
+    if source == SAMPLE:
+        from derivdata import sample
+
+        return sample.open()
+    from derivdata import archive
+
+    return archive.open_archive(source)
+
+
+def start(
+    source: str | Store,
+    *,
+    now: times.Instant | None = None,
+    limits: bool = False,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    middleware: Sequence[Middleware] = (),
+) -> Local:
+    """Run the service in a thread of this process; it answers when this returns.
+
+    Parameters
+    ----------
+    source
+        ``"sample"``, an archive's path, or a store.
+    now
+        The service's clock, which stands still; the store's own unless given.
+    limits
+        Whether the documented request rates hold.
+    keys
+        Key to tier; without them one key of tier Team is made up.
+    keyless
+        Whether a request without a known key counts as Team.
+    port
+        0 takes a free one.
+    middleware
+        See `app`.
+
+    Raises
+    ------
+    ArchiveError
+        The source cannot be read.
+    OSError
+        The host or port cannot be listened on.
+    ValueError
+        A tier is unknown, a key is empty, or `now` is not an instant.
+    """
+    store = open_store(source) if isinstance(source, str) else source
+    clock = store.now if now is None else times.instant(now, "now")
+    keys = dict(keys) if keys else {secrets.token_urlsafe(24): api.TIERS[-1]}
+    made = app(store, now=clock, keys=keys, keyless=keyless, limits=limits, middleware=middleware)
+    listener = _listen(host, port)
+    server = _Server(made, listener)
+    server.start()
+    return Local(
+        url=_url(listener),
+        api_key=max(keys, key=lambda key: api.TIERS.index(keys[key])),
+        identity=f"{store.identity}@{times.iso(clock)}",
+        label=store.label,
+        synthetic=store.synthetic,
+        now=clock,
+        _server=server,
+    )
+
+
+def serve(
+    source: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    now: times.Instant | None = None,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+) -> None:
+    """Run the service in the foreground until it is interrupted.
+
+    Says on standard output where it answers, and, unless `keys` are given, the one key per tier that it
+    made up: they are shown there and nowhere else.
+
+    Parameters
+    ----------
+    keys
+        Tier to key.
+
+    Raises
+    ------
+    ArchiveError, OSError, ValueError
+        As `start`.
+    """
+    store = open_store(source)
+    clock = store.now if now is None else times.instant(now, "now")
+    made_up = {} if keys or keyless else {tier: secrets.token_urlsafe(24) for tier in api.TIERS}
+    by_key = {key: tier for tier, key in (keys or made_up).items()}
+    made = app(store, now=clock, keys=by_key, keyless=keyless, limits=True)
+    listener = _listen(host, port)
+    _announce(store, clock, listener, made_up, keyless)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(_config(made)).run(sockets=[listener])
+
+
+class _Server:
+    """A uvicorn server in a daemon thread."""
+
+    def __init__(self, made: Starlette, listener: socket.socket) -> None:
+        self._listener = listener
+        self._server = uvicorn.Server(_config(made))
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="derivdata-service", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + _PATIENCE
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if not self._server.started:
+            self.stop()
+            raise OSError("the service did not start")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(_PATIENCE)
+        self._listener.close()
+
+
+def _config(made: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        made,
+        loop="asyncio",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=128)
+    except (OSError, OverflowError) as problem:
+        why = getattr(problem, "strerror", None) or str(problem)
+        raise OSError(f"cannot listen on {host} port {port}: {why}") from None
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce(
+    store: Store, clock: pd.Timestamp, listener: socket.socket, made_up: Mapping[str, str], keyless: bool
+) -> None:
+    lines = [f"{store.label}{' (synthetic)' * store.synthetic} at {times.iso(clock)}: {_url(listener)}"]
+    lines += [f"  key of tier {tier}: {key}" for tier, key in made_up.items()]
+    if keyless:
+        lines.append("  no key is asked for: every request counts as Team")
+    if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        lines.append("  other machines can reach this; keys and data travel unencrypted")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

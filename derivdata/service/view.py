@@ -1,0 +1,159 @@
+"""A store as it stands at the service's clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from derivdata import tables, times
+from derivdata.service import buckets
+from derivdata.service.refusal import not_found
+from derivdata.service.span import INSTANT, Span, adaptive
+from derivdata.service.store import Store
+
+__all__ = ["View"]
+
+T = TypeVar("T")
+
+_LONGEST = pd.Timedelta(1, "D")
+_DECIMALS = {"rate_bps_8h": 6, "oi_usd": 2, "volume_usd": 2}
+
+
+class View:
+    """What a store knows at an instant; nothing later is seen.
+
+    Parameters
+    ----------
+    store
+        Source of the base tables.
+    now
+        The clock: what it stamps belongs to the past.
+    """
+
+    def __init__(self, store: Store, now: pd.Timestamp) -> None:
+        self.store, self.now = store, now
+        self.horizon = now + INSTANT
+        self._memo: dict[tuple[str, str], Any] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def exchanges(self) -> frozenset[str]:
+        """Slugs of every venue that is known: the library's and the store's."""
+        return self.once("exchanges", lambda: frozenset(tables.VENUES).union(*self._held()))
+
+    def _held(self) -> list[tuple[str, ...]]:
+        return [self.store.exchanges(table) for table in sorted(self.store.tables())]
+
+    def has(self, *names: str) -> bool:
+        """Whether the store holds any of the tables."""
+        return any(name in self.store.tables() for name in names)
+
+    def need(self, *names: str) -> None:
+        """Refuse (404) where the store holds none of the tables."""
+        if not self.has(*names):
+            raise not_found(
+                f"{self.store.label} holds no {' nor '.join(names)}, which this answer is made of"
+            )
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` returns, made once for each state of the store."""
+        key = (name, self.store.identity)
+        with self._lock:
+            if key not in self._memo:
+                self._memo = {k: v for k, v in self._memo.items() if k[1] == key[1]}
+                self._memo[key] = make()
+            return self._memo[key]  # type: ignore[no-any-return]
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of a table with ``start <= time < end``, none later than the clock, missing values dropped."""
+        end = min(end, self.horizon)
+        if start >= end or not self.has(table):
+            return tables.TABLES[table].empty()
+        return self.store.read(table, start, end, symbols=symbols, exchanges=exchanges)
+
+    def current(
+        self,
+        table: str,
+        *,
+        at: pd.Timestamp | None = None,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Newest row of every series whose value still holds at an instant (default: the clock).
+
+        A settlement holds for its interval, a row with a resolution as `buckets` says, others an hour.
+        """
+        at = self.now if at is None else min(at, self.now)
+        if not self.has(table):
+            return tables.TABLES[table].empty()
+        frame = self.store.latest(table, at, within=_LONGEST, symbols=symbols, exchanges=exchanges)
+        return frame[(at - frame["time"]) <= _reach(frame)]
+
+    def series(
+        self,
+        table: str,
+        value: str,
+        span: Span,
+        resolution: str | None,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+        added: bool = False,
+    ) -> tuple[pd.DataFrame, str]:
+        """A column over a window at a resolution, and the resolution that was used.
+
+        Rows that state a resolution of their own, coarser than the one asked, are served as they are.
+        `added` sums a bucket's rows instead of averaging them over time.
+        """
+        used = resolution or adaptive(span.asked)
+        step = times.resolution(used)
+        frame = self._around(table, span, step, symbols, exchanges)
+        stated = frame["resolution"].unique()
+        own = times.resolution(str(stated[0])) if len(stated) == 1 else None
+        if own is not None and (step is None or step < own):
+            used, step = str(stated[0]), None
+        if step is not None:
+            combine = buckets.sums if added else buckets.means
+            frame = combine(frame, value, step, self.horizon)
+            frame[value] = frame[value].round(_DECIMALS[value])
+        inside = (frame["time"] >= span.start) & (frame["time"] < span.end) & frame[value].notna()
+        return frame[inside], used
+
+    def _around(
+        self,
+        table: str,
+        span: Span,
+        step: pd.Timedelta | None,
+        symbols: Sequence[str] | None,
+        exchanges: Sequence[str] | None,
+    ) -> pd.DataFrame:
+        """Rows of a window and of the whole buckets that it touches, with what reaches into the first."""
+        if step is None:
+            return self.read(table, span.start, span.end, symbols=symbols, exchanges=exchanges)
+        lead = max(buckets.HOLD, step)
+        for back in (lead, _LONGEST):
+            start, end = span.start.floor(step) - back, span.end.ceil(step)
+            frame = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
+            held = buckets.holds(frame["resolution"])
+            if not held.size or pd.Timedelta(int(held.max()), "us") <= back:
+                break
+        return frame
+
+
+def _reach(frame: pd.DataFrame) -> Any:
+    if "interval_hours" in frame:
+        return pd.to_timedelta(frame["interval_hours"], unit="h")
+    if "resolution" in frame:
+        return pd.to_timedelta(buckets.holds(frame["resolution"]), unit="us")
+    return buckets.HOLD

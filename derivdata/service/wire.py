@@ -1,0 +1,96 @@
+"""Columns as JSON, without a Python loop over rows.
+
+Every column becomes a list of JSON tokens (each distinct instant or category is written once), and rows
+are joined from them. What is missing is ``null``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata import times
+
+__all__ = ["encode", "iso_tokens", "rows", "split", "stamp", "tokens"]
+
+_ENCODER = msgspec.json.Encoder()
+_SECOND = 1_000_000
+
+
+def encode(body: Any) -> bytes:
+    """A body as JSON; NaN is ``null``."""
+    return _ENCODER.encode(body)
+
+
+def stamp(instant: pd.Timestamp) -> str:
+    """An instant as snapshots write it: ``YYYY-MM-DD HH:MM:SS``."""
+    return str(instant.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def rows(columns: Mapping[str, Any] | pd.DataFrame) -> msgspec.Raw:
+    """A JSON array of objects from columns of equal length.
+
+    Parameters
+    ----------
+    columns
+        Name to Series, index, array, or list of tokens that are ready; or a frame.
+    """
+    return array(objects(columns))
+
+
+def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
+    """One JSON object per row."""
+    template = b"{" + b",".join(b"%b:%%b" % encode(name) for name in columns) + b"}"
+    lists = [values if isinstance(values, list) else tokens(values) for _, values in columns.items()]
+    return list(map(template.__mod__, zip(*lists, strict=True)))
+
+
+def array(items: list[bytes]) -> msgspec.Raw:
+    """A JSON array of items that are JSON already."""
+    return msgspec.Raw(b"[" + b",".join(items) + b"]")
+
+
+def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, msgspec.Raw]:
+    """Runs of equal labels, each under its label as an array, or as `shape` puts its items."""
+    names = labels.to_numpy(dtype=object)
+    if not len(names):
+        return {}
+    cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+    return {str(names[a]): msgspec.Raw(shape % b",".join(items[a:b])) for a, b in pairwise(cuts)}
+
+
+def tokens(values: Any) -> list[bytes]:
+    """JSON token of every value: numbers, text, instants, truth values; missing is ``null``."""
+    values = pd.Series(values, copy=False)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return iso_tokens(pd.DatetimeIndex(values))
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        words = [*map(encode, values.cat.categories), b"null"]
+        return [words[code] for code in values.cat.codes.tolist()]
+    if pd.api.types.is_float_dtype(values.dtype) and isinstance(values.dtype, np.dtype):
+        return _numbers(values.to_numpy())
+    if pd.api.types.is_string_dtype(values.dtype):
+        values = values.astype(object).where(values.notna(), None)
+    return [encode(None if value is pd.NA else value) for value in values.tolist()]
+
+
+def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
+    """Quoted ISO text in UTC ending in Z, with a fraction only where there is one."""
+    codes, distinct = pd.factorize(index.as_unit("us").asi8)
+    micros = np.asarray(distinct, dtype=np.int64)
+    written = np.char.add(np.datetime_as_string(micros.view("M8[us]"), unit="s"), "Z")
+    words = [encode(text) for text in written.tolist()]
+    for i in np.flatnonzero(micros % _SECOND):
+        words[i] = encode(times.iso(pd.Timestamp(int(micros[i]), unit="us", tz="UTC")))
+    for i in np.flatnonzero(micros == pd.NaT._value):
+        words[i] = b"null"
+    return [words[code] for code in codes.tolist()]
+
+
+def _numbers(values: np.ndarray[Any, Any]) -> list[bytes]:
+    return encode(values.tolist())[1:-1].split(b",") if values.size else []

@@ -1,0 +1,56 @@
+"""One small market, written out by hand, that the service's tests ask about over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+import requests
+
+from derivdata import service
+from tests.service import market
+from tests.service.memory_store import MemoryStore
+
+KEYS = {"key-free": "free", "key-dev": "dev", "key-pro": "pro", "key-team": "team"}
+
+
+class Caller:
+    """Asks one running service; `tier` chooses the key."""
+
+    def __init__(self, local: service.Local) -> None:
+        self.local, self.session = local, requests.Session()
+
+    def __call__(self, path: str, *, tier: str | None = "pro", method: str = "GET", **params: Any) -> Any:
+        headers = {"X-Api-Key": f"key-{tier}"} if tier else {}
+        return self.session.request(method, self.local.url + path, params=params, headers=headers, timeout=10)
+
+    def body(self, path: str, *, tier: str = "pro", **params: Any) -> Any:
+        answer = self(path, tier=tier, **params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def error(self, path: str, status: int, *, tier: str | None = "pro", **params: Any) -> Any:
+        answer = self(path, tier=tier, **params)
+        assert answer.status_code == status, answer.text
+        assert answer.headers["Content-Type"] == "application/json"
+        return answer.json()
+
+
+@pytest.fixture(scope="package")
+def store() -> MemoryStore:
+    return MemoryStore(market.frames(), now=market.NOW)
+
+
+@pytest.fixture(scope="package")
+def ask(store: MemoryStore) -> Iterator[Caller]:
+    local = service.start(store, keys=KEYS)
+    caller = Caller(local)
+    yield caller
+    caller.session.close()
+    local.close()
+
+
+def utc(text: str) -> pd.Timestamp:
+    return pd.Timestamp(text, tz="UTC").as_unit("us")

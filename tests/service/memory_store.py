@@ -1,0 +1,69 @@
+"""A store built from frames that a test writes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from derivdata import tables
+
+_SERIES = {"liquidations_events": ["exchange", "order_id"], "liquidations_fills": ["exchange", "order_id"]}
+
+
+class MemoryStore:
+    """Base tables held in memory; `frames` have the library's column names."""
+
+    def __init__(
+        self,
+        frames: Mapping[str, pd.DataFrame],
+        *,
+        now: str,
+        start: str = "2025-09-01",
+        label: str = "memory",
+        synthetic: bool = True,
+    ) -> None:
+        self.label, self.identity, self.synthetic = label, f"memory-{label}", synthetic
+        self.start = pd.Timestamp(start, tz="UTC").as_unit("us")
+        self.now = pd.Timestamp(now, tz="UTC").as_unit("us")
+        self.frames = {name: tables.TABLES[name].conform(frame) for name, frame in frames.items()}
+
+    def tables(self) -> frozenset[str]:
+        return frozenset(self.frames)
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        return tuple(sorted(self.frames[table]["symbol"].unique()))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        return tuple(sorted(self.frames[table]["exchange"].unique()))
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        frame = self.frames[table]
+        keep = (frame["time"] >= start) & (frame["time"] < end)
+        if symbols is not None:
+            keep &= frame["symbol"].isin(symbols)
+        if exchanges is not None:
+            keep &= frame["exchange"].isin(exchanges)
+        return tables.TABLES[table].conform(frame[keep])
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        moment = pd.Timedelta(1, "us")
+        frame = self.read(table, at - within, at + moment, symbols=symbols, exchanges=exchanges)
+        newest = frame.groupby(["symbol", "exchange"], observed=True)["time"].transform("max")
+        return tables.TABLES[table].conform(frame[frame["time"] == newest])
