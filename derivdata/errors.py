@@ -28,6 +28,7 @@ __all__ = [
     "AuthError",
     "BadRequest",
     "BundleError",
+    "CacheNotice",
     "DataNotice",
     "DeprecationNotice",
     "DerivdataError",
@@ -151,6 +152,10 @@ class ArchiveError(DerivdataError):
 
 class DataNotice(UserWarning):
     """The data is usable but not all of what was asked: a clamp, an empty range, a tie."""
+
+
+class CacheNotice(UserWarning):
+    """An answer was served but could not be kept on disk."""
 
 
 class DeprecationNotice(UserWarning):

@@ -1,0 +1,262 @@
+"""Typed answers for fetchers, and what is kept of them beside the table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+import pandas as pd
+
+from derivdata import times
+from derivdata.api import Endpoint, Request, endpoint_of
+from derivdata.errors import DataNotice, DeprecationNotice, SchemaError
+from derivdata.schema import Table
+from derivdata.transport.connecting import current
+from derivdata.transport.failures import checked
+from derivdata.transport.progress import progress
+from derivdata.transport.served import Served, observed, responder
+
+__all__ = ["Answer", "get", "get_each", "provenance", "raw", "tabulate"]
+
+T = TypeVar("T")
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """A decoded answer, and what is known of it.
+
+    Attributes
+    ----------
+    body
+        The wire struct.
+    as_of
+        The server's ``Date``.
+    sha256
+        Hash of the raw body.
+    notices
+        What the service said about it: clamps, no data.
+    source, synthetic
+        Who answered, and whether the data was made up.
+    attribution
+        The text that the API's terms ask for, or empty.
+    """
+
+    body: T
+    as_of: pd.Timestamp
+    request: Request
+    sha256: str
+    notices: tuple[str, ...]
+    source: str
+    synthetic: bool
+    attribution: str = ""
+
+
+def get(
+    endpoint: Endpoint, params: Mapping[str, Any], *, into: type[T], until: pd.Timestamp | None = None
+) -> Answer[T]:
+    """One answer, decoded.
+
+    Parameters
+    ----------
+    endpoint, params
+        What is asked for; a parameter that is None is not sent.
+    into
+        The wire struct.
+    until
+        End of the window: an hour after it the answer is kept for good, before that as long as the
+        endpoint says.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The parameters make no request.
+    NotConnected, FetchError
+        Nothing is connected; no usable answer came.
+    SchemaError
+        The answer is not what `into` says; the message names path and field.
+    """
+    request = endpoint.request(params)
+    served = _serve(request, endpoint, until)
+    body = _decoded(served, into)
+    answer = Answer(
+        body=body,
+        as_of=served.as_of,
+        request=request,
+        sha256=served.sha256,
+        notices=_notices(body),
+        source=served.source,
+        synthetic=served.synthetic,
+        attribution=served.attribution,
+    )
+    _warn(answer, served)
+    return answer
+
+
+def get_each(
+    endpoint: Endpoint,
+    params: Sequence[Mapping[str, Any]],
+    *,
+    into: type[T],
+    until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
+) -> list[Answer[T]]:
+    """One answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+
+    The first error ends it; what came before is in the cache, so that running it again goes on from there.
+
+    Raises
+    ------
+    ValueError
+        `until` is a sequence of another length; and whatever `get` raises.
+    """
+    single = until is None or isinstance(until, pd.Timestamp)
+    ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
+    pairs = zip(params, ends, strict=True)
+    return [
+        get(endpoint, one, into=into, until=end)
+        for one, end in progress(pairs, total=len(params), label=endpoint.path)
+    ]
+
+
+def raw(path: str, **params: Any) -> Any:
+    """The decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
+
+    Parameters
+    ----------
+    path
+        ``"/funding"``, ``"/oi/BTC/timeseries"``.
+    **params
+        Query parameters; those that the API document names are checked and written in its way, others
+        are sent as text.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The path or a parameter makes no request.
+    NotConnected, FetchError, SchemaError
+        Nothing is connected; no usable answer came; it is not JSON.
+    """
+    if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
+        raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
+    endpoint = endpoint_of(path)
+    request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
+    return _decoded(_serve(request, endpoint, None), Any)
+
+
+def tabulate(
+    table: Table, answers: Sequence[Answer[T]], columns: Callable[[Answer[T]], Mapping[str, Any]]
+) -> pd.DataFrame:
+    """The table of some answers, with their provenance in ``attrs``.
+
+    Parameters
+    ----------
+    columns
+        Wire-named columns of one answer.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or of another kind; a key is missing or doubled.
+    """
+    frame = table.concat(columns(answer) for answer in answers)
+    frame.attrs["provenance"] = provenance(answers)
+    return frame
+
+
+def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
+    """What some answers said beside their data, ready for JSON, the same whenever they are."""
+    last = max((a.as_of for a in answers), default=None)
+    return {
+        "source": ", ".join(dict.fromkeys(a.source for a in answers)),
+        "synthetic": any(a.synthetic for a in answers),
+        "as_of": None if last is None else times.iso(last),
+        "requests": [
+            {
+                "path": a.request.path,
+                "query": dict(a.request.query),
+                "sha256": a.sha256,
+                "as_of": times.iso(a.as_of),
+            }
+            for a in answers
+        ],
+        "notices": list(dict.fromkeys(n for a in answers for n in a.notices)),
+        "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
+    }
+
+
+def _serve(request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Served:
+    answers = responder()
+    served = answers(request) if answers is not None else current().serve(request, endpoint, until)
+    return checked(observed(served))
+
+
+def _decoded(served: Served, into: Any) -> Any:
+    try:
+        return msgspec.json.decode(served.body, type=into)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        if responder() is None:
+            current().forget(served.request)
+        path = served.request.path
+        raise SchemaError(f"{path}: {error}; see the answer with dd.raw({path!r}, ...)") from None
+
+
+def _notices(body: Any) -> tuple[str, ...]:
+    found = getattr(body, "notices", None) or ()
+    items = found if isinstance(found, list | tuple) else [found]
+    return tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
+
+
+def _warn(answer: Answer[Any], served: Served) -> None:
+    for notice in answer.notices:
+        warnings.warn(f"{answer.request}: {notice}", DataNotice, stacklevel=_outside())
+    if "Deprecation" in served.headers or "Sunset" in served.headers:
+        said = "; ".join(
+            f"{name}: {served.headers[name]}"
+            for name in ("Deprecation", "Sunset", "Link", "Warning")
+            if name in served.headers
+        )
+        warnings.warn(f"{answer.request.path}: {said}", DeprecationNotice, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """Stack level of the first caller outside the library, as seen from who calls this."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
+    """The canonical request, with what the document does not name beside it."""
+    names = {p.name for p in endpoint.params}
+    segments = zip(endpoint.path.split("/"), path.split("/"), strict=True)
+    in_path = {t[1:-1]: unquote(s) for t, s in segments if t.startswith("{")}
+    twice = sorted(set(in_path) & set(params))
+    if twice:
+        raise ValueError(f"{twice[0]} is already in the path {path}")
+    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}})
+    other = _plain(path, {n: v for n, v in params.items() if n not in names})
+    return Request(known.path, tuple(sorted((*known.query, *other.query))))
+
+
+def _plain(path: str, params: Mapping[str, Any]) -> Request:
+    query = {name: _text(name, value) for name, value in params.items() if value is not None}
+    return Request(path, tuple(sorted(query.items())))
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_text(name, item) for item in value)
+    return times.iso(times.instant(value, name))

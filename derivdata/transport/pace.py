@@ -1,0 +1,107 @@
+"""Turns at an endpoint with a rate limit, shared by every thread and process of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from derivdata.api import Endpoint
+from derivdata.transport.timing import Timing
+
+try:
+    import fcntl
+except ImportError:  # Windows: turns are then shared within the process only
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Pace"]
+
+_SHARE = 0.9
+"""Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
+_LOCK_SECONDS = 2.0
+_HORIZON_SECONDS = 60.0
+
+
+class Pace:
+    """Waits for this key's next turn at an endpoint.
+
+    Parameters
+    ----------
+    folder
+        Where the slot files are; where it cannot be written, turns are shared within the process only.
+    scope
+        Text that names the service and the key.
+    """
+
+    def __init__(self, folder: Path, scope: str, timing: Timing) -> None:
+        self._folder = folder
+        self._scope = scope
+        self._timing = timing
+        self._own: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def wait(self, endpoint: Endpoint | None) -> None:
+        """Sleep until this request may be sent."""
+        if endpoint is None or endpoint.per_second is None:
+            return
+        spacing = 1.0 / (_SHARE * endpoint.per_second)
+        name = hashlib.sha256(f"{self._scope}\n{endpoint.path}".encode()).hexdigest()[:32]
+        delay = self._shared_delay(name, spacing)
+        if delay is None:
+            delay = self._own_delay(name, spacing)
+        if delay > 0:
+            self._timing.sleep(delay)
+
+    def _shared_delay(self, name: str, spacing: float) -> float | None:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with open(self._folder / name, "a+b", opener=_private) as file:
+                if not self._locked(file):
+                    return None
+                file.seek(0)
+                now, slot = self._next(_number(file.read(64)), spacing)
+                file.truncate(0)
+                file.write(repr(slot).encode())
+                file.flush()
+        except OSError:
+            return None
+        return slot - now
+
+    def _own_delay(self, name: str, spacing: float) -> float:
+        with self._lock:
+            now, slot = self._next(self._own.get(name), spacing)
+            self._own[name] = slot
+        return slot - now
+
+    def _next(self, last: float | None, spacing: float) -> tuple[float, float]:
+        """Now, and the next free slot; the clock is the machine's monotonic one, which processes share."""
+        now = self._timing.monotonic()
+        if last is None or last > now + _HORIZON_SECONDS:
+            return now, now
+        return now, max(now, last + spacing)
+
+    def _locked(self, file: IO[bytes]) -> bool:
+        if fcntl is None:
+            return False
+        until = self._timing.monotonic() + _LOCK_SECONDS
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            if self._timing.monotonic() > until:
+                return False
+            self._timing.sleep(0.005)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _number(text: bytes) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,98 @@
+"""One cached answer as one file: a line of seal, a line of JSON, the body compressed.
+
+The seal is the sha256 of all that follows it, so that a damaged file is a miss and never an answer. There is
+nothing of the request but its path and query, and nothing that runs when it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from requests.structures import CaseInsensitiveDict
+from requests_cache.models.request import CachedRequest
+from requests_cache.models.response import CachedResponse
+
+__all__ = ["Head", "dump", "load", "load_head"]
+
+_MAGIC = b"derivdata-answer-1 "
+_BODY_BYTES = 1 << 30
+
+
+class Head(msgspec.Struct):
+    """What a record says beside the body."""
+
+    key: str
+    url: str
+    headers: dict[str, str]
+    created: datetime
+    expires: datetime | None
+    body_bytes: int
+
+
+def dump(key: str, url: str, response: Any) -> bytes:
+    """The record of a response; `url` is its path and query."""
+    head = Head(
+        key=key,
+        url=url,
+        headers=dict(response.headers),
+        created=response.created_at,
+        expires=response.expires,
+        body_bytes=len(response.content),
+    )
+    rest = msgspec.json.encode(head) + b"\n" + zlib.compress(response.content, 1)
+    return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+
+
+def load(data: bytes, key: str) -> CachedResponse | None:
+    """The response of a record; None if it is damaged or another key's."""
+    seal, _, rest = data.partition(b"\n")
+    if seal != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
+        return None
+    line, _, packed = rest.partition(b"\n")
+    head = _head(line)
+    if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
+        return None
+    body = _unpacked(packed, head.body_bytes)
+    return None if body is None else _response(head, body)
+
+
+def load_head(data: bytes) -> Head | None:
+    """What the first bytes of a record say, unchecked by the seal; None if they cannot be read."""
+    seal, _, rest = data.partition(b"\n")
+    return _head(rest.partition(b"\n")[0]) if seal.startswith(_MAGIC) else None
+
+
+def _head(line: bytes) -> Head | None:
+    try:
+        return msgspec.json.decode(line, type=Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _unpacked(packed: bytes, size: int) -> bytes | None:
+    unpacker = zlib.decompressobj()
+    try:
+        body = unpacker.decompress(packed, size + 1)
+    except zlib.error:
+        return None
+    return body if len(body) == size and unpacker.eof else None
+
+
+def _response(head: Head, body: bytes) -> CachedResponse:
+    response = CachedResponse(
+        content=body,
+        created_at=head.created,
+        expires=head.expires,
+        headers=CaseInsensitiveDict(head.headers),
+        request=CachedRequest(method="GET", url=head.url),
+        status_code=200,
+        url=head.url,
+        reason="OK",
+        encoding="utf-8",
+    )
+    response.cache_key = head.key
+    return response

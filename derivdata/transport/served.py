@@ -1,0 +1,78 @@
+"""An answer as bytes, whoever gave it, and the two seams that recording and replay hang on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pandas as pd
+
+from derivdata.api import Request
+
+__all__ = ["Observer", "Responder", "Served", "observed", "responder", "set_observer", "set_responder"]
+
+
+@dataclass(frozen=True)
+class Served:
+    """One HTTP answer, of any status.
+
+    Attributes
+    ----------
+    headers
+        Those that matter, by their usual spelling; never one of the request.
+    as_of
+        The server's ``Date``; NaT where an error came without.
+    source, synthetic
+        Who answered, and whether the data was made up.
+    attribution
+        The text that the API's terms ask for where the data is shown, or empty.
+    """
+
+    request: Request
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    as_of: pd.Timestamp
+    source: str
+    synthetic: bool
+    attribution: str = ""
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the body, in hexadecimal."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+Observer: TypeAlias = Callable[[Served], None]
+Responder: TypeAlias = Callable[[Request], Served]
+
+_observer: Observer | None = None
+_responder: Responder | None = None
+
+
+def set_observer(observer: Observer | None) -> Observer | None:
+    """Set who is shown every answer, those from the cache too; return who was before."""
+    global _observer
+    before, _observer = _observer, observer
+    return before
+
+
+def set_responder(new: Responder | None) -> Responder | None:
+    """Set who answers instead of connection, cache and network; return who did before."""
+    global _responder
+    before, _responder = _responder, new
+    return before
+
+
+def responder() -> Responder | None:
+    """Who answers instead of the connection, if anybody."""
+    return _responder
+
+
+def observed(served: Served) -> Served:
+    """The answer, after the observer has seen it."""
+    if _observer is not None:
+        _observer(served)
+    return served

@@ -1,0 +1,78 @@
+"""What the cache folder holds, and how it is emptied."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.transport.store import LIMIT_BYTES, cache_folder, folder_now, records
+
+__all__ = ["CacheInfo", "cache_clear", "cache_info"]
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What the cache holds.
+
+    Attributes
+    ----------
+    folder
+        Where it is.
+    answers, bytes
+        How many answers, and their size on disk.
+    limit_bytes
+        Size from which the oldest go.
+    """
+
+    folder: Path
+    answers: int
+    bytes: int
+    limit_bytes: int = LIMIT_BYTES
+
+    def __repr__(self) -> str:
+        used, most = self.bytes / 2**20, self.limit_bytes / 2**20
+        return f"CacheInfo({self.answers} answers, {used:.1f} of {most:.0f} MiB, {self.folder})"
+
+
+def cache_info() -> CacheInfo:
+    """What the cache holds, of every source."""
+    folder = cache_folder()
+    sizes = [stat.st_size for _, stat in records(folder / "answers")]
+    return CacheInfo(folder=folder, answers=len(sizes), bytes=sum(sizes))
+
+
+def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
+    """Remove cached answers of every source; return how many.
+
+    Parameters
+    ----------
+    older_than
+        Only those received longer ago than this: ``"30d"``, ``"12h"`` or a Timedelta. None for all.
+
+    Raises
+    ------
+    ValueError
+        `older_than` is not a length of time.
+    """
+    folder = cache_folder() / "answers"
+    if not folder.is_dir():
+        return 0
+    newest = float("inf") if older_than is None else folder_now(folder) - _seconds(older_than)
+    removed = 0
+    for path, stat in records(folder):
+        if stat.st_mtime <= newest:
+            with suppress(OSError):
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _seconds(length: str | pd.Timedelta) -> float:
+    found = times.lookback(length) if isinstance(length, str) else length
+    if not isinstance(found, pd.Timedelta) or not found >= pd.Timedelta(0):
+        raise ValueError(f"older_than={length!r} is not a length of time: write it like '30d' or '12h'")
+    return float(found.total_seconds())

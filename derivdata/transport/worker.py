@@ -1,0 +1,85 @@
+"""Work in a thread of its own, and one flight per thing that is asked for.
+
+An interrupt in a notebook strikes the thread that waits here, on a queue, and never one that holds a
+connection pool's lock; the work itself goes on and its answer is in the cache when the cell runs again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+__all__ = ["Flights", "TookTooLong", "in_worker"]
+
+T = TypeVar("T")
+
+
+class TookTooLong(Exception):
+    """The work was not done in time; it is left to itself."""
+
+
+def in_worker(work: Callable[[], T], *, seconds: float) -> T:
+    """The result of `work`, done in a daemon thread.
+
+    Raises
+    ------
+    TookTooLong
+        It was not done after `seconds`; and whatever `work` raises.
+    """
+    box: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            box.put((work(), None))
+        except BaseException as error:  # handed over, whatever it is: else the caller would wait in vain
+            box.put((None, _bare(error)))
+
+    threading.Thread(target=run, name="derivdata-request", daemon=True).start()
+    try:
+        result, error = box.get(timeout=seconds)
+    except queue.Empty:
+        raise TookTooLong from None
+    if error is not None:
+        raise error from None
+    return result  # type: ignore[return-value]
+
+
+def _bare(error: BaseException) -> BaseException:
+    """The error without the frames that saw the request as it went out, key and all."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)
+
+
+class Flights(Generic[T]):
+    """Who asks for what is already under way waits for that answer. To be called in workers only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Future[T]] = {}
+
+    def run(self, key: str, work: Callable[[], T]) -> T:
+        """The result of `work`, or of the same key's work that is under way."""
+        with self._lock:
+            flight = self._under_way.get(key)
+            mine = Future[T]() if flight is None else None
+            if mine is not None:
+                self._under_way[key] = mine
+        if flight is not None:
+            return flight.result()
+        assert mine is not None
+        return self._fly(key, work, mine)
+
+    def _fly(self, key: str, work: Callable[[], T], flight: Future[T]) -> T:
+        try:
+            result = work()
+            flight.set_result(result)
+        except BaseException as error:
+            flight.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._under_way[key]
+        return result

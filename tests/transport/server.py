@@ -1,0 +1,116 @@
+"""A loopback server made in a test: it answers what the test says, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pandas as pd
+
+NOON = pd.Timestamp("2026-06-30T12:00:30Z")
+
+
+@dataclass
+class Reply:
+    """One answer; `date` None leaves the Date header out, `framed` False the Content-Length."""
+
+    body: bytes = b'{"ok": true}'
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    date: pd.Timestamp | None = NOON
+    length: int | None = None
+    framed: bool = True
+    kind: str = "application/json"
+    raw: Callable[[BaseHTTPRequestHandler], None] | None = None
+
+    @classmethod
+    def json(cls, data: object, **rest: object) -> Reply:
+        return cls(json.dumps(data).encode(), **rest)  # type: ignore[arg-type]
+
+
+@dataclass
+class Asked:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+class Server:
+    """What a running server was asked, and where it is."""
+
+    def __init__(self, port: int, asked: list[Asked]) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.port = port
+        self.asked = asked
+
+    @property
+    def paths(self) -> list[str]:
+        return [a.path for a in self.asked if a.method == "GET"]
+
+
+@contextmanager
+def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
+    """A server whose every answer is `answer` of the request."""
+    asked: list[Asked] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1
+        disable_nagle_algorithm = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except (ConnectionError, ValueError):
+                self.close_connection = True
+
+        def do_GET(self) -> None:
+            one = Asked(self.command, self.path, dict(self.headers))
+            asked.append(one)
+            _send(self, answer(one))
+
+        do_HEAD = do_GET
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield Server(httpd.server_address[1], asked)
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+    if reply.raw is not None:
+        reply.raw(handler)
+        handler.close_connection = True
+        return
+    handler.send_response_only(reply.status)
+    if reply.date is not None:
+        handler.send_header("Date", format_datetime(reply.date.to_pydatetime(), usegmt=True))
+    handler.send_header("Content-Type", reply.kind)
+    for name, value in reply.headers.items():
+        handler.send_header(name, value)
+    if reply.framed:
+        handler.send_header("Content-Length", str(len(reply.body) if reply.length is None else reply.length))
+    else:
+        handler.send_header("Connection", "close")
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(reply.body)
+    if reply.length is not None or not reply.framed:
+        handler.wfile.flush()
+        handler.close_connection = True
