@@ -1,0 +1,12 @@
+"""The synthetic market: deterministic, labelled as such, with known true parameters."""
+
+from __future__ import annotations
+
+from derivdata.sample.store import Sample
+
+__all__ = ["Sample", "open"]
+
+
+def open() -> Sample:  # noqa: A001
+    """The synthetic market, as a store: from 1 September 2025 on, its clock at 30 June 2026, 12:00 UTC."""
+    return Sample()

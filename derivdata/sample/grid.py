@@ -1,0 +1,63 @@
+"""Instants of the sample as whole numbers: microseconds, days, and steps within a day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = [
+    "ANCHOR_DAY",
+    "DAY_US",
+    "HOUR_US",
+    "NOW",
+    "START",
+    "START_DAY",
+    "STEPS",
+    "STEP_US",
+    "Ints",
+    "day",
+    "instants",
+    "micros",
+    "years",
+]
+
+Ints = NDArray[np.int64]
+
+START = pd.Timestamp("2025-09-01", tz="UTC").as_unit("us")
+NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")
+STEP_US = 300_000_000
+HOUR_US = 3_600_000_000
+DAY_US = 86_400_000_000
+STEPS = DAY_US // STEP_US
+
+_EPOCH = pd.Timestamp("1970-01-01", tz="UTC").as_unit("us")
+
+
+def micros(stamp: pd.Timestamp) -> int:
+    """Microseconds since 1970."""
+    return int((stamp - _EPOCH) // pd.Timedelta(1, "us"))
+
+
+def day(stamp: pd.Timestamp | str) -> int:
+    """Days since 1970 of a date or of the day that an instant lies in."""
+    if isinstance(stamp, str):
+        stamp = pd.Timestamp(stamp, tz="UTC")
+    return micros(stamp) // DAY_US
+
+
+def instants(microseconds: Any) -> pd.DatetimeIndex:
+    """UTC instants from microseconds since 1970."""
+    values = np.ascontiguousarray(microseconds, dtype=np.int64).view("datetime64[us]")
+    return pd.DatetimeIndex(values).tz_localize("UTC")
+
+
+START_DAY = day(START)
+ANCHOR_DAY = START_DAY - 32
+
+
+def years(microseconds: Any) -> Any:
+    """Years of 365 days since the sample's start."""
+    return (np.asarray(microseconds) - START_DAY * DAY_US) / (365.0 * DAY_US)

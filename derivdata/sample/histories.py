@@ -1,0 +1,156 @@
+"""Tables with one row per pair and step: their days as matrices, and columns made from them.
+
+A matrix has a row per pair and a column per step; where its first values are NaN, the table has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sample import activity, funding, market
+from derivdata.sample.grid import DAY_US, HOUR_US, STEP_US, STEPS, Ints, instants
+from derivdata.sample.noise import Floats
+from derivdata.sample.universe import Pairs, exchange_names, symbols
+
+__all__ = ["HISTORIES", "latest", "read", "text"]
+
+
+class Matrix(NamedTuple):
+    """Values of whole days: instants [µs] of the steps, and ``(pairs, steps)`` per column."""
+
+    time: Ints
+    values: Mapping[str, Floats]
+
+    def within(self, first: int, last: int) -> Matrix:
+        """The steps with ``first <= time < last`` [µs]."""
+        inside = slice(*np.searchsorted(self.time, [first, last]))
+        return Matrix(self.time[inside], {name: v[:, inside] for name, v in self.values.items()})
+
+
+class History(NamedTuple):
+    """How a table is made.
+
+    Attributes
+    ----------
+    days
+        Matrix of some pairs on some days: ``days(pairs, first, count)``.
+    newest
+        The same for one day, where steps after an instant may be left out: ``newest(pairs, day, last)``.
+    constants
+        Columns that are the same in every row.
+    """
+
+    days: Callable[[Pairs, int, int], Matrix]
+    newest: Callable[[Pairs, int, int], Matrix]
+    constants: Mapping[str, str]
+
+
+def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Columns of the rows with ``first <= time < last`` [µs], by symbol, venue and time."""
+    begin, stop = _days_that_hold(first, last)
+    chosen = chosen.trading(begin, stop)
+    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
+    values = {name: v[row, step] for name, v in matrix.values.items()}
+    return _columns(table, chosen.take(row), matrix.time[step], values)
+
+
+def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Columns of each pair's newest row with ``first <= time <= last`` [µs]."""
+    parts: list[tuple[Pairs, Ints, dict[str, Floats]]] = []
+    begin, stop = _days_that_hold(first, last + 1)
+    for day in range(stop - 1, begin - 1, -1):
+        today = chosen.trading(day, day + 1)
+        matrix = HISTORIES[table].newest(today, day, last).within(first, last + 1)
+        present = ~np.isnan(next(iter(matrix.values.values())))
+        found = np.flatnonzero(present.any(axis=1))
+        if found.size:
+            step = present.shape[1] - 1 - np.argmax(present[found, ::-1], axis=1)
+            values = {name: v[found, step] for name, v in matrix.values.items()}
+            parts.append((today.take(found), matrix.time[step], values))
+            chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[found])))
+        if not len(chosen.trading(begin, day)):
+            break
+    return _gathered(table, parts, chosen)
+
+
+def text(codes: Ints, names: tuple[str, ...]) -> pd.Categorical:
+    """Text column from positions in sorted names."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+
+
+def _days_that_hold(first: int, last: int) -> tuple[int, int]:
+    """Days whose matrices hold ``[first, last)``; a payment at midnight is of the day that ends then."""
+    return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
+
+
+def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]], none: Pairs) -> dict[str, Any]:
+    if not parts:
+        return _columns(table, none.take(np.array([], dtype=np.int64)), np.array([], dtype=np.int64), {})
+    rows = np.concatenate([p.row for p, _, _ in parts])
+    order = np.argsort(rows)
+    found = Pairs(*(np.concatenate([vars(p)[n] for p, _, _ in parts])[order] for n in vars(none)))
+    time = np.concatenate([t for _, t, _ in parts])[order]
+    values = {n: np.concatenate([v[n] for _, _, v in parts])[order] for n in parts[0][2]}
+    return _columns(table, found, time, values)
+
+
+def _columns(table: str, rows: Pairs, time: Ints, values: Mapping[str, Floats]) -> dict[str, Any]:
+    constants = HISTORIES[table].constants.items()
+    zeros = np.zeros(len(time), dtype=np.int8)
+    return {
+        "symbol": text(rows.symbol, symbols().name),
+        "exchange": text(rows.exchange, exchange_names()),
+        "time": instants(time),
+        **values,
+        **{name: text(zeros, (value,)) for name, value in constants},
+    }
+
+
+def _steps(day: int, days: int) -> Ints:
+    return np.asarray(day * DAY_US + np.arange(days * STEPS) * STEP_US)
+
+
+def _funding(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(_steps(day, days), {"rate_bps_8h": funding.recorded(chosen, day, days)})
+
+
+def _settlements(chosen: Pairs, day: int, days: int) -> Matrix:
+    time, rate, interval = funding.settled(chosen, day, days)
+    return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
+
+
+def _oi(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(activity.hours(day, days), {"oi_usd": activity.oi(chosen, day, days)})
+
+
+def _volume(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(activity.hours(day, days), {"volume_usd": activity.volume(chosen, day, days)})
+
+
+def _market(chosen: Pairs, day: int, days: int) -> Matrix:
+    parts = [market.state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
+    return Matrix(_steps(day, days), {n: np.concatenate([p[n] for p in parts], axis=1) for n in parts[0]})
+
+
+def _market_newest(chosen: Pairs, day: int, last: int) -> Matrix:
+    """The last step alone: a pair that trades on a day has a row at every step of it."""
+    step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
+    return Matrix(_steps(day, 1)[step], market.state(chosen, day, step))
+
+
+def _whole(days: Callable[[Pairs, int, int], Matrix]) -> Callable[[Pairs, int, int], Matrix]:
+    return lambda chosen, day, last: days(chosen, day, 1)
+
+
+HISTORIES: dict[str, History] = {
+    "funding_history": History(_funding, _whole(_funding), {"resolution": "raw", "kind": "sampled"}),
+    "funding_settlements": History(_settlements, _whole(_settlements), {"kind": "settled"}),
+    "oi_history": History(_oi, _whole(_oi), {"resolution": "1h"}),
+    "volume_history": History(_volume, _whole(_volume), {"resolution": "1h"}),
+    "markets_symbol_exchanges": History(_market, _market_newest, {}),
+}

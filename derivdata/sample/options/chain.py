@@ -1,0 +1,91 @@
+"""Chains: every listed option with its volatility, greeks and open interest at each hour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from derivdata.sample import noise
+from derivdata.sample.grid import DAY_US, Ints
+from derivdata.sample.noise import Floats
+from derivdata.sample.options.listing import EXPIRY_US, Listing, listing
+from derivdata.sample.options.surface import Slices, slices, total_variance
+from derivdata.sample.universe import symbols
+
+__all__ = ["GREEKS", "chain"]
+
+GREEKS: dict[str, tuple[float, float] | None] = {
+    "deribit": (0.01, 1.0 / 365.0),
+    "bybit": (0.01, 1.0 / 365.0),
+    "binance": (1.0, 1.0 / 365.0),
+    "derive": (1.0, 1.0),
+    "okx": None,
+}
+"""Units of vega [per 1.00 of volatility] and theta [per year] on each venue; None gives no greeks."""
+
+_WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
+
+
+def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
+    """Columns of the options snapshot at some instants [µs] of one trading day, each instant's rows together.
+
+    Every value is rounded once: volatility and prices to 6 digits, greeks to 6 but gamma to 10.
+    """
+    listed = listing(symbol, exchange, trading_day)
+    s = slices(symbol, exchange, listed.expiry, time)
+    forward = s.forward[listed.place]
+    k = np.log(listed.strike[:, None] / forward)
+    w = total_variance(k, s.theta[listed.place], s.rho[listed.place], s.psi[listed.place])
+    iv = np.sqrt(w / s.year_fraction[listed.place])
+    columns = {
+        "iv": np.round(iv, 6),
+        "underlying_price": np.round(forward, 6),
+        "open_interest": _open_interest(symbol, exchange, listed, s, time),
+        **_greeks(exchange, listed, s, k, w),
+    }
+    count = len(time)
+    rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
+    return {
+        "time": np.repeat(time, len(listed.strike)),
+        "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
+        "strike": np.tile(listed.strike, count),
+        "call": np.tile(listed.call, count),
+        "instrument_name": np.tile(listed.name, count),
+        **rows,
+    }
+
+
+def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> dict[str, Floats]:
+    """Black-76 with r = 0 in the venue's units; NaN where the venue gives none."""
+    units = GREEKS[exchange]
+    if units is None:
+        return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
+    root, years, forward = np.sqrt(w), s.year_fraction[listed.place], s.forward[listed.place]
+    d1 = -k / root + 0.5 * root
+    density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
+    vega = forward * density * np.sqrt(years)
+    return {
+        "delta": np.round(ndtr(d1) - ~listed.call[:, None], 6),
+        "gamma": np.round(density / (forward * root), 10),
+        "vega": np.round(units[0] * vega, 6),
+        "theta": np.round(-units[1] * vega * root / (2.0 * years), 6),
+    }
+
+
+def _open_interest(symbol: str, exchange: str, listed: Listing, s: Slices, time: Ints) -> Floats:
+    """Contracts: more near the money and for round strikes, growing since the expiry was listed."""
+    own = symbols().name.index(symbol)
+    size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
+    width = 0.9 * np.sqrt(s.theta[:, :1])[listed.place] + 0.08
+    k = np.log(listed.strike / s.forward[listed.place, 0])[:, None]
+    age = (time / DAY_US - listed.listed[listed.place][:, None]) / 30.0
+    ramp = age / (1.0 + age)
+    day = time // DAY_US
+    part = time / DAY_US - day
+    drift = (1.0 - part) * noise.uniform(listed.streams[:, None], day) + part * noise.uniform(
+        listed.streams[:, None], day + 1
+    )
+    own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
+    return np.round(size * own_size * ramp * (0.8 + 0.4 * drift) * np.exp(-((k / width) ** 2) / 2.0), 1)

@@ -1,0 +1,161 @@
+"""Which options are listed: expiries at 08:00 UTC, and strikes about the prices since an expiry was listed.
+
+A trading day runs from 08:00 to 08:00. A strike, once listed, stays until its expiry.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sample import noise, prices
+from derivdata.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
+from derivdata.sample.noise import Floats, Keys
+from derivdata.sample.universe import symbols
+
+__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "listing", "session"]
+
+EXPIRY_US = 8 * HOUR_US
+
+
+class Expiry(NamedTuple):
+    """One expiry: day since 1970, ``daily``, ``weekly``, ``monthly`` or ``quarterly``, and first day."""
+
+    day: int
+    kind: str
+    listed: int
+
+
+class Listing(NamedTuple):
+    """Options of one symbol on one venue during one trading day, by expiry, strike, call before put.
+
+    Attributes
+    ----------
+    expiry
+        Days since 1970 of the expiries.
+    listed
+        First days of the expiries.
+    place
+        Row of `expiry` that each option belongs to.
+    strike, call
+        Strike [USD] and whether it is a call.
+    streams
+        One stream of noise per option.
+    name
+        The venue's name of each.
+    """
+
+    expiry: Ints
+    listed: Ints
+    place: Ints
+    strike: Floats
+    call: np.ndarray
+    streams: Keys
+    name: np.ndarray
+
+
+_DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
+_REACH = {"daily": 0.14, "weekly": 0.32, "monthly": 0.55, "quarterly": 0.9}
+_STEP = {"daily": 0.0085, "weekly": 0.018, "monthly": 0.035, "quarterly": 0.05}
+_KINDS = {
+    "deribit": ("daily", "weekly", "monthly", "quarterly"),
+    "binance": ("daily", "weekly", "monthly", "quarterly"),
+    "bybit": ("daily", "weekly", "monthly", "quarterly"),
+    "okx": ("daily", "weekly", "monthly", "quarterly"),
+    "derive": ("weekly", "monthly", "quarterly"),
+}
+_COARSE = {"deribit": 1.0, "okx": 1.5, "binance": 2.0, "bybit": 1.8, "derive": 2.5}
+_NAMES = {
+    "deribit": "{symbol}-{day}{month}{year}-{strike}-{side}",
+    "bybit": "{symbol}-{day}{month}{year}-{strike}-{side}-USDT",
+    "binance": "{symbol}-{year}{number:02}{day:02}-{strike}-{side}",
+    "okx": "{symbol}-USD-{year}{number:02}{day:02}-{strike}-{side}",
+    "derive": "{symbol}-20{year}{number:02}{day:02}-{strike}-{side}",
+}
+_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
+
+
+def session(microseconds: Ints) -> Ints:
+    """Trading day that instants lie in: the day on which it began."""
+    return np.asarray((microseconds - EXPIRY_US) // DAY_US)
+
+
+@lru_cache(maxsize=512)
+def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
+    """Expiries that are open during a trading day; one of several kinds is of the longest-lived."""
+    found: dict[int, Expiry] = {}
+    for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
+        kind = _kind(expiry)
+        listed = expiry - _DAYS_LISTED[kind]
+        if kind in kinds and listed <= trading_day:
+            found[expiry] = Expiry(expiry, kind, listed)
+    return tuple(found.values())
+
+
+@lru_cache(maxsize=64)
+def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
+    """What a venue lists for a symbol during a trading day."""
+    own = symbols().name.index(symbol)
+    stream = noise.key("option", symbol, exchange)
+    opened = expiries(trading_day, _KINDS[exchange])
+    ladders = [_ladder(own, exchange, e, trading_day) for e in opened]
+    place = np.repeat(np.arange(len(opened)), [2 * len(ladder) for ladder in ladders])
+    strike = np.repeat(np.concatenate(ladders), 2)
+    call = np.arange(len(strike)) % 2 == 0
+    expiry = np.array([e.day for e in opened], dtype=np.int64)
+    names = [
+        _name(symbol, exchange, expiry[p], k, c)
+        for p, k, c in zip(place.tolist(), strike.tolist(), call.tolist(), strict=True)
+    ]
+    cents = np.round(strike * 1e4).astype(np.uint64)
+    streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
+    listed = np.array([e.listed for e in opened], dtype=np.int64)
+    return Listing(expiry, listed, place, strike, call, streams, np.array(names, dtype=object))
+
+
+@lru_cache(maxsize=4096)
+def _kind(day: int) -> str:
+    date = instants([day * DAY_US])[0]
+    if date.weekday() != 4:
+        return "daily"
+    if (date + pd.Timedelta(7, "D")).month == date.month:
+        return "weekly"
+    return "quarterly" if date.month % 3 == 0 else "monthly"
+
+
+def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
+    """Strikes: multiples of a step about every midnight price since the expiry was listed."""
+    first = max(expiry.listed, ANCHOR_DAY)
+    seen = _midnight_prices(own, trading_day)[first - ANCHOR_DAY :]
+    wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
+    step = _nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
+    reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
+    low = max(np.floor(seen.min() / reach / step), 1.0)
+    return np.asarray(np.round(np.arange(low, np.ceil(seen.max() * reach / step) + 1.0) * step, 4))
+
+
+@lru_cache(maxsize=64)
+def _midnight_prices(own: int, day: int) -> Floats:
+    return prices.price(np.array([own]), ANCHOR_DAY, day - ANCHOR_DAY + 1, 1)[0]
+
+
+def _nice(value: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
+
+
+def _name(symbol: str, exchange: str, day: int, strike: float, call: bool) -> str:
+    date = instants([day * DAY_US])[0]
+    return _NAMES[exchange].format(
+        symbol=symbol,
+        day=date.day,
+        month=_MONTHS[date.month - 1],
+        number=date.month,
+        year=date.year % 100,
+        strike=f"{strike:.4f}".rstrip("0").rstrip("."),
+        side="C" if call else "P",
+    )

@@ -1,0 +1,85 @@
+"""Ornstein–Uhlenbeck paths whose value at an instant never depends on the window that is asked for.
+
+A path is drawn in two levels. Its values at midnight are an AR(1) that starts from its stationary law on the
+anchor day, 32 days before the sample starts; within a day it is the bridge between two midnights: the free path from the first
+midnight, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second one by, which is the exact law of the
+process given both ends. So a day needs its two midnights and its own noise and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from derivdata.sample import noise
+from derivdata.sample.grid import ANCHOR_DAY
+from derivdata.sample.noise import Floats, Keys
+
+__all__ = ["midnights", "ou", "smooth"]
+
+_INNER = np.uint64(0xD1B54A32D192ED03)
+_LN2 = 0.6931471805599453
+
+
+def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Floats:
+    """Unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
+    decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
+    spread = np.sqrt(1.0 - decay * decay)
+    count = first - ANCHOR_DAY + days
+    draws = noise.normal(streams, np.arange(count)[:, None])
+    state = draws[0]
+    for k in range(1, count):
+        state = decay * state + spread * draws[k]
+        draws[k] = state
+    return draws[count - days :]
+
+
+def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -> Floats:
+    """Unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
+
+    Parameters
+    ----------
+    streams
+        One stream of noise per path.
+    half_life_hours
+        Half-life [h] of each path, or of all.
+    first, days
+        First day and number of days.
+    steps
+        Steps in a day; the first is midnight.
+    """
+    ends = midnights(streams, half_life_hours, first, days + 1)
+    kappa = _LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape)
+    decay = np.exp(-kappa / steps)
+    spread = np.sqrt(1.0 - decay * decay)
+    pull = np.sinh(kappa * (np.arange(steps + 1) / steps)[:, None]) / np.sinh(kappa)
+    index = (first + np.arange(days)) * steps + np.arange(steps)[:, None]
+    path = noise.normal(streams ^ _INNER, index[..., None])
+    path *= spread
+    state = ends[:-1]
+    moved = np.empty_like(state)
+    for k in range(steps):
+        np.multiply(state, decay, out=moved)
+        path[k] += moved
+        state = path[k]
+    missed = ends[1:] - path[-1]
+    path[1:] = path[:-1] + pull[1:-1, None] * missed
+    path[0] = ends[:-1]
+    return np.ascontiguousarray(path.transpose(2, 1, 0))
+
+
+def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
+    """Midnight values joined by cubic smoothsteps, shape ``(streams, instants)``.
+
+    Parameters
+    ----------
+    day_fraction
+        Instants as days since 1970, with fractions.
+    """
+    whole = np.floor(day_fraction).astype(np.int64)
+    first = int(whole.min())
+    ends = midnights(streams, half_life_hours, first, int(whole.max()) - first + 2).T
+    u = day_fraction - whole
+    left, right = ends[:, whole - first], ends[:, whole - first + 1]
+    return np.asarray(left + (right - left) * (u * u * (3.0 - 2.0 * u)))

@@ -1,0 +1,37 @@
+"""Price paths of the symbols: exponentials of slow Ornstein–Uhlenbeck paths about a centre."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from derivdata.sample import noise, paths
+from derivdata.sample.grid import STEPS, Ints
+from derivdata.sample.noise import Floats
+from derivdata.sample.universe import Pairs, symbols
+
+__all__ = ["HALF_LIFE_HOURS", "premium", "price"]
+
+HALF_LIFE_HOURS = 24.0 * 120.0
+_WHITEN = np.uint64(0x9FB21C651E98DF25)
+
+
+def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
+    """Price of symbols [USD], unrounded, shape ``(symbols, days × steps)``.
+
+    Paths on different numbers of steps a day agree at midnight only; everything that must agree within a day
+    asks for the same `steps`.
+    """
+    s = symbols()
+    path = paths.ou(s.streams[own] ^ _WHITEN, HALF_LIFE_HOURS, first, days, steps).reshape(len(own), -1)
+    return np.asarray(s.price[own, None] * np.exp(_deviation(own)[:, None] * path))
+
+
+def premium(chosen: Pairs) -> Floats:
+    """Constant factor between a venue's price and the symbol's, within ±3 bps."""
+    return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams, 1 << 41) - 0.5))
+
+
+def _deviation(own: Ints) -> Floats:
+    """Stationary standard deviation of the log price that gives the symbol its volatility."""
+    kappa = np.log(2.0) * 8760.0 / HALF_LIFE_HOURS
+    return np.asarray(symbols().volatility[own] / np.sqrt(2.0 * kappa))

@@ -1,0 +1,111 @@
+"""The sample as a source of base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from derivdata.sample import events, histories
+from derivdata.sample.grid import NOW, START, micros
+from derivdata.sample.noise import SEED
+from derivdata.sample.universe import exchange_names, select
+from derivdata.sample.universe import symbols as every_symbol
+from derivdata.tables import TABLES
+
+__all__ = ["VERSION", "Sample"]
+
+VERSION = 1
+"""Counts every change of what the sample answers."""
+
+_Names = Sequence[str] | None
+_EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
+    "liquidations_fills": events.fills,
+    "options_snapshot": events.chains,
+}
+_TABLES = frozenset((*histories.HISTORIES, *_EVENTS))
+
+
+class Sample:
+    """A deterministic synthetic market; a store for the service.
+
+    It has no state: every answer is computed when asked for, from the seed and nothing else.
+    """
+
+    label = "sample"
+    identity = f"sample-{SEED}-{VERSION}"
+    synthetic = True
+    start = START
+    now = NOW
+
+    def __repr__(self) -> str:
+        return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
+
+    def tables(self) -> frozenset[str]:
+        """Names of the base tables that it holds."""
+        return _TABLES
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Symbols of a base table, sorted."""
+        _check(table)
+        return events.option_symbols() if table == "options_snapshot" else every_symbol().name
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Venues of a base table, sorted."""
+        _check(table)
+        return events.option_exchanges() if table == "options_snapshot" else exchange_names()
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none."""
+        _check(table)
+        first, last = max(micros(start), micros(START)), micros(end)
+        if first >= last:
+            return TABLES[table].empty()
+        if table in _EVENTS:
+            return _built(table, _EVENTS[table](first, last, symbols, exchanges))
+        return _built(table, histories.read(table, first, last, select(symbols, exchanges)))
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Newest row at or before `at`, no older than `within`, per key without its time.
+
+        For ``options_snapshot`` it is the newest whole chain of each symbol and venue; a fill is a key of its
+        own, so of ``liquidations_fills`` it is every row of the span.
+        """
+        _check(table)
+        first, last = max(micros(at - within), micros(START)), micros(at)
+        if first > last:
+            return TABLES[table].empty()
+        if table == "options_snapshot":
+            return _built(table, events.newest_chains(first, last, symbols, exchanges))
+        if table in _EVENTS:
+            return _built(table, _EVENTS[table](first, last + 1, symbols, exchanges))
+        return _built(table, histories.latest(table, first, last, select(symbols, exchanges)))
+
+
+def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
+    table = TABLES[name]
+    if not columns or not len(columns["time"]):
+        return table.empty()
+    return table.build({table.wire.get(name, name): values for name, values in columns.items()})
+
+
+def _check(table: str) -> None:
+    if table not in _TABLES:
+        raise ValueError(f"the sample has no table {table!r}; it has {', '.join(sorted(_TABLES))}")
