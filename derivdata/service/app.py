@@ -65,7 +65,7 @@ def app(
     service = _Service(
         View(store, store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
     )
-    return Starlette(
+    made = Starlette(
         routes=[
             Route("/", service.hello),
             *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS if e.path in ANSWERS),
@@ -79,6 +79,8 @@ def app(
             Exception: service.failed,
         },
     )
+    made.router.redirect_slashes = False
+    return made
 
 
 class _Service:

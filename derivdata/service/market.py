@@ -27,9 +27,9 @@ _KEYS = ["symbol", "exchange"]
 
 
 def pairs(view: View) -> pd.DataFrame:
-    """One row per pair with any figure: text symbol and exchange, and `COLUMNS` (NaN where unknown).
+    """One row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
 
-    ``volume_before_usd`` and ``oi_before_usd`` are the same figures a day earlier. A figure comes from its
+    NaN is unknown. ``volume_before_usd`` and ``oi_before_usd`` are the same figures a day earlier. A figure comes from its
     own history where the store holds one, else from ``markets_symbol_exchanges``.
     """
     return view.once("pairs", lambda: _pairs(view))
@@ -122,7 +122,7 @@ def _pairs(view: View) -> pd.DataFrame:
         "liquidation_24h_usd": _liquidated(view, market),
     }
     joined = pd.concat(columns, axis=1, join="outer", sort=True)
-    present = joined.drop(columns=["volume_before_usd", "oi_before_usd"]).notna().any(axis=1)
+    present = joined[["price_usd", "volume_24h_usd", "oi_usd", "funding_bps_8h"]].notna().any(axis=1)
     return joined[present].rename_axis(_KEYS).reset_index()
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 import uvicorn
@@ -27,36 +27,47 @@ SAMPLE = "sample"
 _PATIENCE = 30.0
 
 
-@dataclass(frozen=True)
 class Local:
-    """A service that runs in this process.
+    """A service that runs in this process; made by `start`."""
 
-    Attributes
-    ----------
-    url
-        Where it answers.
-    api_key
-        A key that it takes, of the highest tier that it has.
-    identity
-        Text that changes whenever the data or the clock could.
-    label
-        The source's name, shown to people.
-    synthetic
-        Whether the data was made up.
-    now
-        The service's clock.
-    """
+    def __init__(self, url: str, api_key: str, store: Store, now: pd.Timestamp, server: _Server) -> None:
+        self._url, self._api_key, self._store, self._now, self._server = url, api_key, store, now, server
 
-    url: str
-    api_key: str = field(repr=False)
-    identity: str
-    label: str
-    synthetic: bool
-    now: pd.Timestamp
-    _server: _Server = field(repr=False)
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return self._url
+
+    @property
+    def api_key(self) -> str:
+        """A key that it takes, of the highest tier that it has."""
+        return self._api_key
+
+    @property
+    def identity(self) -> str:
+        """Text that changes whenever an answer could: with the data, and with the clock."""
+        return f"{self._store.identity}@{times.iso(self._now)}"
+
+    @property
+    def label(self) -> str:
+        """The source's name, shown to people."""
+        return self._store.label
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the data was made up."""
+        return self._store.synthetic
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """The service's clock."""
+        return self._now
+
+    def __repr__(self) -> str:
+        return f"<derivdata service of {self.label} at {self.url}>"
 
     def close(self) -> None:
-        """Stop the service; a second time does nothing."""
+        """Stop it; a second time does nothing."""
         self._server.stop()
 
 
@@ -123,15 +134,8 @@ def start(
     listener = _listen(host, port)
     server = _Server(made, listener)
     server.start()
-    return Local(
-        url=_url(listener),
-        api_key=max(keys, key=lambda key: api.TIERS.index(keys[key])),
-        identity=f"{store.identity}@{times.iso(clock)}",
-        label=store.label,
-        synthetic=store.synthetic,
-        now=clock,
-        _server=server,
-    )
+    best = max(keys, key=lambda key: api.TIERS.index(keys[key]))
+    return Local(_url(listener), best, store, clock, server)
 
 
 def serve(
@@ -162,6 +166,8 @@ def serve(
     clock = store.now if now is None else times.instant(now, "now")
     made_up = {} if keys or keyless else {tier: secrets.token_urlsafe(24) for tier in api.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
+    if len(by_key) < len(keys or made_up):
+        raise ValueError("two tiers have the same key: give each one of its own")
     made = app(store, now=clock, keys=by_key, keyless=keyless, limits=True)
     listener = _listen(host, port)
     _announce(store, clock, listener, made_up, keyless)
@@ -212,11 +218,25 @@ def _config(made: Starlette) -> uvicorn.Config:
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=128)
-    except (OSError, OverflowError) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
+        if not 0 <= port < 1 << 16:
+            raise OSError("a port is a number from 0 to 65535")
+        return _bound(*socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0])
+    except OSError as problem:
+        why = problem.strerror or str(problem)
         raise OSError(f"cannot listen on {host} port {port}: {why}") from None
+
+
+def _bound(family: int, kind: int, proto: int, _: str, address: Any) -> socket.socket:
+    """A listening socket that says it is TCP: only then does asyncio send small packets at once."""
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def _url(listener: socket.socket) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from derivdata import tables, times
+from derivdata import api, tables, times
 from derivdata.service import buckets
 from derivdata.service.refusal import not_found
 from derivdata.service.span import INSTANT, Span, adaptive
@@ -18,6 +18,7 @@ __all__ = ["View"]
 
 T = TypeVar("T")
 
+_KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
 _DECIMALS = {"rate_bps_8h": 6, "oi_usd": 2, "volume_usd": 2}
 
@@ -42,7 +43,7 @@ class View:
     @property
     def exchanges(self) -> frozenset[str]:
         """Slugs of every venue that is known: the library's and the store's."""
-        return self.once("exchanges", lambda: frozenset(tables.VENUES).union(*self._held()))
+        return self.once("exchanges", lambda: _KNOWN.union(*self._held()))
 
     def _held(self) -> list[tuple[str, ...]]:
         return [self.store.exchanges(table) for table in sorted(self.store.tables())]

@@ -1,0 +1,117 @@
+"""Keys, tiers and rates."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+
+from derivdata import api, service
+from derivdata.service.access import Keys, Pace
+from derivdata.service.refusal import Refusal
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.memory_store import MemoryStore
+
+PARAMS = {
+    "/funding/historical": {"symbol": "BTC"},
+    "/funding/settlement": {"symbol": "BTC"},
+    "/options/snapshot": {"exchange": "deribit"},
+}
+FREE = {"/funding", "/options/snapshot"}
+ENDPOINTS = {e.path: e.path.format(symbol="BTC") for e in api.ENDPOINTS}
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_every_endpoint_wants_a_key(ask: Caller, path: str) -> None:
+    body = ask.error(ENDPOINTS[path], 401, tier=None, **PARAMS.get(path, {}))
+    assert set(body) == {"error", "docs"}
+    assert "X-Api-Key" in body["error"]
+
+
+def test_an_unknown_key_is_refused_and_not_repeated(ask: Caller) -> None:
+    answer = ask("/funding", tier="nobody")
+    assert answer.status_code == 401
+    assert "key-nobody" not in answer.text + str(answer.headers)
+
+
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_free_gets_what_is_free(ask: Caller, path: str) -> None:
+    if path in FREE:
+        ask.body(ENDPOINTS[path], tier="free", **PARAMS.get(path, {}))
+    else:
+        body = ask.error(ENDPOINTS[path], 403, tier="free", **PARAMS.get(path, {}))
+        assert body["required_tier"] == "dev"
+        assert set(body) == {"error", "required_tier", "docs"}
+
+
+@pytest.mark.parametrize("tier", ["dev", "pro", "team"])
+@pytest.mark.parametrize("path", ENDPOINTS)
+def test_the_other_tiers_get_all(ask: Caller, path: str, tier: str) -> None:
+    ask.body(ENDPOINTS[path], tier=tier, **PARAMS.get(path, {}))
+
+
+def test_no_more_than_two_in_any_second() -> None:
+    """At 0 and 0.5 two are admitted; the third must wait for 1.0, the fourth for 1.5."""
+    clock = iter([0.0, 0.5, 0.75, 1.0, 1.25, 1.5])
+    pace = Pace(2, clock=lambda: next(clock))
+    assert pace.admit("k") == {"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}
+    assert pace.admit("k")["X-RateLimit-Remaining"] == "0"
+    with pytest.raises(Refusal) as refused:
+        pace.admit("k")
+    assert refused.value.status == 429
+    assert refused.value.body["retry_after"] == 1
+    assert "0.250 s" in str(refused.value.body["message"])
+    assert refused.value.headers == {
+        "Retry-After": "1",
+        "X-RateLimit-Limit": "2",
+        "X-RateLimit-Remaining": "0",
+    }
+    pace.admit("k")
+    with pytest.raises(Refusal):
+        pace.admit("k")
+    pace.admit("k")
+
+
+def test_keys_have_their_own_rate() -> None:
+    pace = Pace(1, clock=lambda: 0.0)
+    pace.admit("one")
+    pace.admit("other")
+    with pytest.raises(Refusal):
+        pace.admit("one")
+
+
+def test_only_historical_funding_is_limited() -> None:
+    store = MemoryStore({"funding_history": market.funding()}, now=market.NOW)
+    local = service.start(store, keys=KEYS, limits=True)
+    headers = {"X-Api-Key": "key-dev"}
+    try:
+        others = [requests.get(f"{local.url}/funding", headers=headers, timeout=10) for _ in range(10)]
+        url = f"{local.url}/funding/historical?symbol=BTC&resolution=1d"
+        some = [requests.get(url, headers=headers, timeout=10) for _ in range(10)]
+    finally:
+        local.close()
+    assert {a.status_code for a in others} == {200}
+    assert some[0].headers["X-RateLimit-Remaining"] == "1"
+    refused = next(a for a in some if a.status_code == 429)
+    assert refused.json()["retry_after"] == 1
+    assert set(refused.json()) == {"error", "message", "retry_after"}
+    assert refused.headers["Retry-After"] == "1"
+    assert refused.headers["X-RateLimit-Limit"] == "2"
+    assert refused.headers["X-RateLimit-Remaining"] == "0"
+
+
+def test_the_local_service_is_not_limited_unless_asked(ask: Caller) -> None:
+    for _ in range(4):
+        assert "X-RateLimit-Limit" not in ask("/funding/historical", symbol="BTC").headers
+
+
+def test_keyless_counts_as_team_and_known_keys_keep_their_tier() -> None:
+    keys = Keys({"mine": "free"}, keyless=True)
+    assert keys.tier(None) == keys.tier("whatever") == "team"
+    assert keys.tier("mine") == "free"
+
+
+@pytest.mark.parametrize("tiers", [{"k": "gold"}, {"": "free"}])
+def test_bad_keys_are_refused_at_the_start(tiers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"key is empty|not one of"):
+        Keys(tiers)

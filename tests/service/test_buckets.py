@@ -1,0 +1,151 @@
+"""Buckets, by hand: what a sample holds for, what a bucket's mean is, and what joins."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.service import buckets
+from tests.service.conftest import Caller
+from tests.service.market import at, series
+
+HISTORY = "/funding/historical"
+HOUR = pd.Timedelta(1, "h")
+
+
+def means(
+    time: list[str], rate: list[float], step: str, horizon: str, stated: str = "raw"
+) -> dict[str, float]:
+    frame = series(
+        "BTC", "x", pd.DatetimeIndex([at(t) for t in time], tz="UTC"), rate_bps_8h=rate, resolution=stated
+    )
+    found = buckets.means(frame, "rate_bps_8h", pd.Timedelta(step), at(horizon))
+    return dict(zip(found["time"].dt.strftime("%d %H:%M"), found["rate_bps_8h"], strict=True))
+
+
+def test_a_mean_is_weighted_by_time() -> None:
+    """2 for a quarter of an hour, then 4 for three quarters: 3.5."""
+    found = means(["2026-01-01 10:00", "2026-01-01 10:15"], [2.0, 4.0], "1h", "2026-01-02")
+    assert found == {"01 10:00": 3.5, "01 11:00": 4.0}
+
+
+def test_a_sample_holds_for_an_hour_at_most() -> None:
+    """10:45 holds until 11:45, so 11:00 is known for 45 minutes and 12:00 not at all."""
+    found = means(["2026-01-01 10:45"], [3.0], "15min", "2026-01-02")
+    assert list(found) == ["01 10:45", "01 11:00", "01 11:15", "01 11:30"]
+
+
+def test_a_row_with_a_resolution_holds_that_long() -> None:
+    found = means(["2026-01-01 00:00", "2026-01-01 16:00"], [1.0, 5.0], "4h", "2026-01-03", "8h")
+    assert found == {"01 00:00": 1.0, "01 04:00": 1.0, "01 16:00": 5.0, "01 20:00": 5.0}
+
+
+def test_nothing_is_known_beyond_the_clock() -> None:
+    """At 10:30 the bucket of 10:00 is 1 for ten minutes and 4 for twenty: 3."""
+    found = means(
+        ["2026-01-01 10:00", "2026-01-01 10:10", "2026-01-01 10:30"], [1, 4, 9], "1h", "2026-01-01 10:30"
+    )
+    assert found == {"01 10:00": 3.0}
+
+
+def test_buckets_are_anchored_at_midnight_utc() -> None:
+    found = means(["2026-01-01 23:59", "2026-01-02 00:00"], [1.0, 2.0], "8h", "2026-01-03")
+    assert found == {"01 16:00": 1.0, "02 00:00": 2.0}
+    assert list(means(["1969-12-31 23:30"], [1.0], "24h", "1970-01-03")) == ["31 00:00", "01 00:00"]
+
+
+def test_missing_values_and_no_rows_give_no_bucket() -> None:
+    assert means(["2026-01-01 10:00"], [np.nan], "1h", "2026-01-02") == {}
+    assert means([], [], "1h", "2026-01-02") == {}
+
+
+def test_series_do_not_reach_into_each_other() -> None:
+    frame = pd.concat(
+        [
+            series("A", "x", [at("2026-01-01 10:00")], rate_bps_8h=1.0, resolution="raw"),
+            series("A", "y", [at("2026-01-01 10:30")], rate_bps_8h=2.0, resolution="raw"),
+            series("B", "y", [at("2026-01-01 10:30")], rate_bps_8h=3.0, resolution="raw"),
+        ],
+        ignore_index=True,
+    )
+    found = buckets.means(frame, "rate_bps_8h", HOUR, at("2026-01-02"))
+    assert found["rate_bps_8h"].tolist() == [1.0, 2.0, 2.0, 3.0, 3.0]
+    assert (found["symbol"] + found["exchange"]).tolist() == ["Ax", "Ay", "Ay", "By", "By"]
+
+
+@pytest.mark.parametrize("step", ["1min", "30min", "4h", "24h"])
+def test_means_agree_with_a_slow_count_by_seconds(step: str) -> None:
+    """Against one value per second, held forward by a loop, averaged per bucket."""
+    rng = np.random.default_rng(5)
+    seconds = np.sort(rng.choice(2 * 86400, size=60, replace=False))
+    rates = rng.normal(size=60)
+    origin, length = at("2026-01-01"), int(pd.Timedelta(step).total_seconds())
+    known: dict[int, list[float]] = {}
+    for i, second in enumerate(seconds):
+        until = min(seconds[i + 1] if i + 1 < 60 else 3 * 86400, second + 3600)
+        for s in range(second, until):
+            known.setdefault(s // length, []).append(rates[i])
+    frame = series("A", "x", origin + pd.to_timedelta(seconds, unit="s"), rate_bps_8h=rates, resolution="raw")
+    found = buckets.means(frame, "rate_bps_8h", pd.Timedelta(step), origin + pd.Timedelta(3, "D"))
+    numbers = ((found["time"] - origin) // pd.Timedelta(step)).tolist()
+    assert numbers == sorted(known)
+    np.testing.assert_allclose(found["rate_bps_8h"], [np.mean(known[n]) for n in numbers], rtol=1e-12)
+
+
+def points(ask: Caller, **params: Any) -> list[tuple[str, float]]:
+    body = ask.body(HISTORY, symbol="BTC", exchanges="hyperliquid", **params)
+    return [(p["timestamp"][8:16], p["y"]) for p in body["series"].get("hyperliquid", [])]
+
+
+def test_buckets_over_http(ask: Caller) -> None:
+    """The steps of 29 June: 2 at 10:00, 4 at 10:15 (held to 11:15), 6 at 14:00 (held to 15:00)."""
+    window = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T00:00Z"}
+    assert points(ask, resolution="1h", **window) == [("29T10:00", 3.5), ("29T11:00", 4.0), ("29T14:00", 6.0)]
+    four = [("29T08:00", round((2 * 15 + 4 * 60) / 75, 6)), ("29T12:00", 6.0)]
+    assert points(ask, resolution="4h", **window) == four
+    assert points(ask, resolution="1d", **window) == [
+        ("29T00:00", round((2 * 15 + 4 * 60 + 6 * 60) / 135, 6))
+    ]
+    assert points(ask, resolution="raw", **window) == [
+        ("29T10:00", 2.0),
+        ("29T10:15", 4.0),
+        ("29T14:00", 6.0),
+    ]
+
+
+def test_a_window_reads_what_reaches_into_it(ask: Caller) -> None:
+    """At 11:00 the sample of 10:15 still holds, though it lies before the window."""
+    window = {"start": "2026-06-29T11:00Z", "end": "2026-06-29T12:00Z"}
+    assert points(ask, resolution="5m", **window) == [("29T11:00", 4.0), ("29T11:05", 4.0), ("29T11:10", 4.0)]
+
+
+@pytest.mark.parametrize("resolution", ["raw", "5m", "1h", "8h", "1d"])
+def test_joined_windows_are_the_long_window(ask: Caller, resolution: str) -> None:
+    cuts = ["2026-06-29T09:00Z", "2026-06-29T10:07Z", "2026-06-29T14:30Z", "2026-06-30T12:00Z"]
+    parts = [
+        point
+        for start, end in pairwise(cuts)
+        for point in points(ask, resolution=resolution, start=start, end=end)
+    ]
+    assert parts == points(ask, resolution=resolution, start=cuts[0], end=cuts[-1])
+    assert parts
+
+
+@pytest.mark.parametrize("resolution", ["raw", "1m", "15m", "1h", "4h", "12h", "1d"])
+def test_a_constant_is_constant_at_every_resolution(ask: Caller, resolution: str) -> None:
+    body = ask.body(HISTORY, symbol="BTC", exchanges="binance", resolution=resolution, start="2026-06-20")
+    assert body["resolution"] == resolution
+    assert {p["y"] for p in body["series"]["binance"]} == {1.0}
+
+
+def test_rows_coarser_than_asked_are_served_as_they_are(ask: Caller) -> None:
+    """The open interest of this market is stored by the hour."""
+    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="5m", exchanges="hyperliquid")
+    assert body["resolution"] == "1h"
+    assert [row["timestamp"][11:16] for row in body["data"][:2]] == ["12:00", "13:00"]
+    body = ask.body("/oi/BTC/timeseries", range="1d", resolution="raw", exchanges="hyperliquid")
+    assert body["resolution"] == "1h"

@@ -1,0 +1,158 @@
+"""What holds for every answer: headers, methods, compression, errors, the root."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+
+import pandas as pd
+import pytest
+import requests
+
+from derivdata import service
+from derivdata.errors import ArchiveError
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.memory_store import MemoryStore
+
+
+def test_the_clock_stands_still_and_is_in_every_answer(ask: Caller) -> None:
+    for path, tier in [("/", None), ("/funding", "free"), ("/funding", None), ("/nowhere", "pro")]:
+        headers = ask(path, tier=tier).headers
+        assert headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
+        assert headers["X-Derivdata-Source"] == "memory"
+        assert headers["X-Derivdata-Synthetic"] == "1"
+        assert "Server" not in headers
+
+
+def test_recorded_data_is_not_marked_synthetic() -> None:
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW, label="Büro", synthetic=False)
+    local = service.start(store, now="2026-06-29 06:00:30")
+    try:
+        answer = requests.head(local.url, timeout=10)
+    finally:
+        local.close()
+    assert answer.headers["Date"] == "Mon, 29 Jun 2026 06:00:30 GMT"
+    assert answer.headers["X-Derivdata-Source"] == "B%C3%BCro"
+    assert "X-Derivdata-Synthetic" not in answer.headers
+    assert (local.label, local.synthetic) == ("Büro", False)
+    assert local.now == pd.Timestamp("2026-06-29 06:00:30Z")
+
+
+@pytest.mark.parametrize("path", ["/", "/funding", "/nowhere", "/markets/symbols"])
+def test_head_is_get_without_a_body(ask: Caller, path: str) -> None:
+    got, head = ask(path), ask(path, method="HEAD")
+    assert head.status_code == got.status_code
+    assert head.headers == got.headers
+    assert head.content == b""
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_are_refused_with_what_is_allowed(ask: Caller, method: str) -> None:
+    answer = ask("/funding", method=method)
+    assert answer.status_code == 405
+    assert {m.strip() for m in answer.headers["Allow"].split(",")} == {"GET", "HEAD"}
+    assert "error" in answer.json()
+
+
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/funding/", "/oi//timeseries", "/Funding", "/oi/a/b/timeseries"]
+)
+def test_unknown_paths_are_404(ask: Caller, path: str) -> None:
+    assert "error" in ask.error(path, 404)
+
+
+def test_large_answers_are_compressed_where_that_is_accepted(ask: Caller) -> None:
+    url = f"{ask.local.url}/funding/historical?symbol=BTC"
+    key = {"X-Api-Key": "key-pro"}
+    with requests.get(url, headers=key | {"Accept-Encoding": "gzip"}, stream=True, timeout=10) as answer:
+        assert answer.headers["Content-Encoding"] == "gzip"
+        packed = answer.raw.read(decode_content=False)
+    for refused in ["identity", "gzip;q=0", "br"]:
+        plain = requests.get(url, headers=key | {"Accept-Encoding": refused}, timeout=10)
+        assert "Content-Encoding" not in plain.headers
+        assert plain.headers["Vary"] == "Accept-Encoding"
+        assert gzip.decompress(packed) == plain.content
+
+
+class Broken(MemoryStore):
+    """Fails in the way that it was told to."""
+
+    problem: Exception
+
+    def latest(self, *_: object, **__: object) -> pd.DataFrame:
+        raise self.problem
+
+
+@pytest.mark.parametrize(
+    ("problem", "status"),
+    [(ArchiveError("gone"), 503), (OSError(5, "secret path"), 503), (ZeroDivisionError("secret"), 500)],
+)
+def test_failures_are_json_without_details(problem: Exception, status: int) -> None:
+    store = Broken({"funding_history": market.funding()}, now=market.NOW)
+    store.problem = problem
+    local = service.start(store, keys=KEYS)
+    try:
+        body = Caller(local).error("/funding", status)
+    finally:
+        local.close()
+    assert set(body) == {"error"}
+    assert type(problem).__name__ in body["error"]
+    assert "secret" not in body["error"]
+
+
+def test_what_a_source_lacks_is_said() -> None:
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
+    local = service.start(store, keys=KEYS)
+    ask = Caller(local)
+    try:
+        for path in ["/funding", "/funding/metadata", "/markets/price-movers", "/liquidations/events"]:
+            assert "memory holds no" in ask.error(path, 404)["error"]
+        assert ask.body("/funding/historical", symbol="BTC")["series"] == {}
+        board = ask.body("/markets/symbols")["symbols"]
+    finally:
+        local.close()
+    assert [row["symbol"] for row in board] == ["BTC", "SOL", "ETH"]
+    assert board[0]["price_usd"] is None
+
+
+def test_answers_are_the_same_the_second_time(ask: Caller) -> None:
+    first = [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")]
+    assert [ask("/markets/symbols", tier=tier).content for tier in ("dev", "pro")] == first
+
+
+def test_an_answer_is_not_kept_beyond_a_change_of_the_store() -> None:
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
+    local = service.start(store, keys=KEYS)
+    ask = Caller(local)
+    try:
+        before, identity = ask.body("/oi/exchanges-summary"), local.identity
+        store.frames["oi_history"] = store.frames["oi_history"].assign(oi_usd=1.0)
+        assert ask.body("/oi/exchanges-summary") == before
+        store.identity = "another"
+        assert ask.body("/oi/exchanges-summary")["total_market_oi"] == 4.0
+        assert local.identity != identity
+    finally:
+        local.close()
+
+
+def test_the_service_stops_and_says_what_it_is_without_its_key() -> None:
+    local = service.start(MemoryStore({"oi_history": market.open_interest()}, now=market.NOW))
+    assert requests.get(local.url, timeout=10).json()["source"] == "memory"
+    assert local.api_key not in repr(local)
+    local.close()
+    local.close()
+    with pytest.raises(requests.ConnectionError):
+        requests.get(local.url, timeout=10)
+
+
+def test_a_port_that_is_taken_is_one_clear_error() -> None:
+    store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1 port {port}: "):
+            service.start(store, port=port)
+    with pytest.raises(OSError, match=r"cannot listen on nowhere\.invalid port 0"):
+        service.start(store, host="nowhere.invalid")
+    with pytest.raises(OSError, match=r"cannot listen on 127\.0\.0\.1 port 99999: a port is a number"):
+        service.start(store, port=99999)

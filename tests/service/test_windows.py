@@ -1,0 +1,121 @@
+"""Which window and which resolution an answer has, by tier and clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Caller
+
+HISTORY = "/funding/historical"
+
+
+def history(ask: Caller, **params: Any) -> Any:
+    return ask.body(HISTORY, **{"symbol": "BTC", "exchanges": "binance", **params})
+
+
+def ends(body: Any) -> tuple[str, str]:
+    points = body["series"]["binance"]
+    return points[0]["t"], points[-1]["t"]
+
+
+def test_seven_days_ending_now_unless_given(ask: Caller) -> None:
+    """A window of 7 days has buckets of 4 hours; now, 12:00, is a bucket of its own that has just begun."""
+    body = history(ask)
+    assert body["resolution"] == "4h"
+    assert ends(body) == ("2026-06-23T12:00:00Z", "2026-06-30T12:00:00Z")
+    assert len(body["series"]["binance"]) == 7 * 6 + 1
+    assert body["notices"] == []
+    before = history(ask, end="2026-06-20T00:00Z")
+    assert ends(before) == ("2026-06-13T00:00:00Z", "2026-06-19T20:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("start", "resolution"),
+    [
+        ("2026-06-28T00:00:01Z", "raw"),
+        ("2026-06-28T00:00:00Z", "1h"),
+        ("2026-06-22T00:00:01Z", "1h"),
+        ("2026-06-22T00:00:00Z", "4h"),
+        ("2026-05-22T00:00:00Z", "4h"),
+    ],
+)
+def test_the_length_of_the_window_chooses_the_resolution(ask: Caller, start: str, resolution: str) -> None:
+    """Under 24 hours, under 7 days, longer: here all end on 29 June at midnight."""
+    body = history(ask, start=start, end="2026-06-29")
+    assert body["resolution"] == resolution
+
+
+def test_windows_are_half_open(ask: Caller) -> None:
+    window = {"start": "2026-06-29T10:00Z", "end": "2026-06-29T11:00Z"}
+    assert ends(history(ask, resolution="raw", **window)) == ("2026-06-29T10:00:00Z", "2026-06-29T10:30:00Z")
+    assert ends(history(ask, resolution="1h", **window)) == ("2026-06-29T10:00:00Z", "2026-06-29T10:00:00Z")
+
+
+def test_an_end_left_out_includes_now_and_one_given_does_not(ask: Caller) -> None:
+    open_end = history(ask, start="2026-06-30T00:00Z")
+    given = history(ask, start="2026-06-30T00:00Z", end="2026-06-30T12:00Z")
+    beyond = history(ask, start="2026-06-30T00:00Z", end="2026-07-30", resolution="raw")
+    assert ends(open_end)[1] == ends(beyond)[1] == "2026-06-30T12:00:00Z"
+    assert ends(given)[1] == "2026-06-30T11:30:00Z"
+    assert beyond["notices"] == []
+
+
+def test_dev_is_held_to_thirty_days(ask: Caller) -> None:
+    """Thirty days before 30 June noon is 31 May noon."""
+    body = history(ask, tier="dev", start="2026-05-25", resolution="raw")
+    assert ends(body) == ("2026-05-31T12:00:00Z", "2026-06-30T12:00:00Z")
+    assert len(body["notices"]) == 1
+    assert "start was raised from 2026-05-25T00:00:00Z to 2026-05-31T12:00:00Z" in body["notices"][0]
+    pro = history(ask, start="2026-05-25", resolution="raw")
+    assert ends(pro)[0] == "2026-05-25T00:00:00Z"
+    assert pro["notices"] == []
+
+
+def test_dev_sees_no_bucket_that_begins_before_its_floor(ask: Caller) -> None:
+    body = history(ask, tier="dev", start="2026-05-25", resolution="1d")
+    assert ends(body)[0] == "2026-06-01T00:00:00Z"
+
+
+def test_dev_is_told_that_its_end_was_set_to_now(ask: Caller) -> None:
+    body = history(ask, tier="dev", start="2026-06-29", end="2026-08-01")
+    assert body["notices"] == ["end was set from 2026-08-01T00:00:00Z to now, 2026-06-30T12:00:00Z"]
+    assert body["resolution"] == "4h"
+
+
+def test_a_default_start_is_clamped_too(ask: Caller) -> None:
+    body = history(ask, tier="dev", end="2026-06-02T00:00Z", resolution="1d")
+    assert ends(body) == ("2026-06-01T00:00:00Z", "2026-06-01T00:00:00Z")
+    assert "start was raised" in body["notices"][0]
+
+
+@pytest.mark.parametrize(
+    ("start", "end"), [("2026-05-01", "2026-05-31T12:00Z"), ("2026-07-01", "2026-07-02")]
+)
+def test_dev_windows_wholly_outside_are_403(ask: Caller, start: str, end: str) -> None:
+    body = ask.error(HISTORY, 403, tier="dev", symbol="BTC", start=start, end=end)
+    assert body["required_tier"] == "pro"
+    assert "2026-05-31T12:00:00Z to 2026-06-30T12:00:00Z" in body["error"]
+
+
+@pytest.mark.parametrize(("start", "end"), [("2024-01-01", "2024-02-01"), ("2026-07-01", "2026-07-02")])
+def test_pro_windows_without_data_say_since_when_there_is_some(ask: Caller, start: str, end: str) -> None:
+    for path in (HISTORY, "/funding/settlement"):
+        body = ask.body(path, symbol="BTC", start=start, end=end)
+        assert body["series"] == {}
+        assert body["notices"] == [
+            "no data for this request: historical funding starts in September 2025 (2025-09-01 00:00:00 UTC)"
+        ]
+
+
+def test_ranges_end_now(ask: Caller) -> None:
+    body = ask.body("/oi/BTC/timeseries", range="1d", exchanges="binance", resolution="1h")
+    assert body["data"][0] == {
+        "timestamp": "2026-06-29T12:00:00Z",
+        "exchange": "binance",
+        "open_interest_usd": 990.0,
+    }
+    assert len(body["data"]) == 25
+    dev = ask.body("/oi/BTC/timeseries", tier="dev", range="90d")
+    assert "start was raised" in dev["notices"][0]
