@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedRequest
 
 import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError
@@ -240,7 +241,7 @@ def test_pair_off_the_matrix_warns_and_asks_all_the_same() -> None:
     with playing("options_snapshot") as cassette:
         with (
             pytest.warns(DataNotice, match="lists options on ZEC for derive, not deribit"),
-            pytest.raises(dd.errors.FetchError),
+            pytest.raises(UnrecordedRequest, match="exchange=deribit&symbol=ZEC"),
         ):
             dd.options.snapshot("ZEC", "deribit")
         assert cassette.play_count == 0

@@ -25,7 +25,8 @@ _STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 1.2rem; max-width: 72rem; background: var(--paper); color: var(--ink);
        font: 16px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; } h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
+h1 { font-size: 1.7rem; margin: 0 0 .2rem; }
+h2 { margin: 2.2rem 0 .6rem; border-bottom: 1px solid var(--line); }
 h3 { margin: 1.4rem 0 .4rem; font-size: 1.05rem; } p { margin: .5rem 0; max-width: 60rem; }
 .soft { color: var(--soft); } .lack { color: var(--soft); font-style: italic; }
 .warn { background: var(--warnbg); color: var(--warn); padding: .6rem .9rem; border-radius: 6px; }
@@ -36,7 +37,8 @@ th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(
 th { color: var(--soft); font-weight: 600; } td.text, th.text { text-align: left; }
 details { margin: .5rem 0; } summary { cursor: pointer; color: var(--accent); }
 code { font-size: .85em; overflow-wrap: anywhere; }
-@media print { body { max-width: none; font-size: 11px; } h2 { break-after: avoid; } figure, table { break-inside: avoid; }
+@media print { body { max-width: none; font-size: 11px; } h2 { break-after: avoid; }
+               figure, table { break-inside: avoid; }
                details > * { display: revert; } }
 """
 

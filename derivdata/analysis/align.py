@@ -1,0 +1,233 @@
+"""Bringing series onto one clock without ever looking ahead.
+
+An observation may be used at t only when it was available at t. A snapshot is available when it was
+taken, a settlement when it was paid, a bucket when it ends: its stamp is its start, so its delay is its
+length. Joins go backward only, and what is too old is NaN with its age beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+__all__ = ["align", "asof_join", "settlement_sums"]
+
+Array = np.ndarray[Any, Any]
+_HOUR_US = 3_600_000_000
+
+
+def align(
+    panel: xr.DataArray,
+    grid: str | pd.DatetimeIndex,
+    *,
+    tolerance: str | pd.Timedelta | None = None,
+    delay: str | pd.Timedelta = "0h",
+    interval_hours: float | None = None,
+) -> xr.Dataset:
+    """The newest value that was available at each instant of a grid.
+
+    Parameters
+    ----------
+    panel
+        Values with a sorted ``time`` dim of naive UTC instants, in memory or dask-backed.
+    grid
+        Instants (naive UTC), or a step such as ``"8h"``: instants anchored at 00:00 UTC within the span.
+    tolerance
+        Oldest age that still counts, inclusive. Without it: the native interval for settled rates, twice
+        the usual step for all else.
+    delay
+        How long after its stamp a value becomes available: the bucket's length for buckets.
+    interval_hours
+        Native interval [h] of settled rates, for their default tolerance.
+
+    Returns
+    -------
+    Dataset
+        ``value`` as `panel` with the grid as ``time``, and its ``staleness`` [h] since it was available;
+        both NaN where nothing is recent enough. A NaN observation is no observation.
+
+    Raises
+    ------
+    ValueError
+        No ``time`` dim, unsorted times, or settled rates without a tolerance or an interval.
+    """
+    _sorted_times(panel)
+    wait = pd.Timedelta(delay)
+    stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
+    instants = _grid(panel, grid, wait)
+    oldest = _tolerance(panel, tolerance, interval_hours, stamps)
+    value, staleness = xr.apply_ufunc(
+        _newest,
+        panel,
+        input_core_dims=[["time"]],
+        output_core_dims=[["grid"], ["grid"]],
+        kwargs={
+            "stamps": stamps,
+            "grid": instants.to_numpy().astype("datetime64[us]").astype(np.int64),
+            "oldest": oldest,
+        },
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": {"grid": len(instants)}},
+        keep_attrs=True,
+    )
+    staleness.attrs = {"units": "h"}
+    joined = xr.Dataset({"value": value, "staleness": staleness}).rename(grid="time")
+    return joined.assign_coords(time=instants.as_unit("us")).transpose(*panel.dims)
+
+
+def asof_join(
+    left: pd.DataFrame,
+    right: pd.DataFrame,
+    *,
+    tolerance: str | pd.Timedelta,
+    by: tuple[str, ...] = ("symbol", "exchange"),
+    delay: str | pd.Timedelta = "0h",
+) -> pd.DataFrame:
+    """Each row of `left` with the newest row of `right` that was available at its ``time``.
+
+    Parameters
+    ----------
+    left, right
+        Frames with a UTC ``time`` column and the columns `by`.
+    tolerance
+        Oldest age that still counts, inclusive.
+    delay
+        How long after its stamp a row of `right` becomes available.
+
+    Returns
+    -------
+    DataFrame
+        `left` in its own order with the other columns of `right` (suffixed ``_right`` where names meet)
+        and ``available_at``; missing where nothing is recent enough.
+
+    Raises
+    ------
+    ValueError
+        A frame lacks ``time`` or a column of `by`, or has naive times.
+    """
+    for side, frame in (("left", left), ("right", right)):
+        absent = [name for name in ("time", *by) if name not in frame.columns]
+        if absent:
+            raise ValueError(f"the {side} frame has no column {absent[0]!r}")
+        if getattr(frame["time"].dt, "tz", None) is None:
+            raise ValueError(f"the {side} frame's times have no zone: .dt.tz_localize('UTC') says which")
+    keys = dict.fromkeys(by, "str")
+    one = left.assign(time=left["time"].dt.as_unit("us"), __row=np.arange(len(left))).astype(keys)
+    two = right.assign(available_at=(right["time"] + pd.Timedelta(delay)).dt.as_unit("us")).astype(keys)
+    joined = pd.merge_asof(
+        one.sort_values("time", kind="stable"),
+        two.drop(columns="time").sort_values("available_at", kind="stable"),
+        left_on="time",
+        right_on="available_at",
+        by=list(by),
+        tolerance=pd.Timedelta(tolerance),
+        direction="backward",
+        suffixes=("", "_right"),
+    )
+    joined = joined.sort_values("__row").drop(columns="__row").reset_index(drop=True)
+    return joined.astype({name: left[name].dtype for name in by})
+
+
+def settlement_sums(panel: xr.DataArray, interval_hours: Any, *, hours: int = 8) -> xr.DataArray:
+    """Payments added up over ``(t − hours, t]``, on a grid anchored at 00:00 UTC.
+
+    Parameters
+    ----------
+    panel
+        Settled rates [bps/8h] with a ``time`` dim.
+    interval_hours
+        Hours that each payment covers: a number, or an array that broadcasts against `panel`.
+    hours
+        Length of a span; 24 must be a multiple of it.
+
+    Returns
+    -------
+    DataArray
+        Basis points of notional paid in the span, labelled by its end. NaN unless payments that cover the
+        whole span are there: a hole is not a payment of zero.
+
+    Raises
+    ------
+    ValueError
+        Rates that are not settled, or no ``time`` dim.
+    """
+    if panel.attrs.get("kind") != "settled" or panel.attrs.get("units") != "bps/8h":
+        raise ValueError(
+            f"payments are added up from settled rates in bps/8h; this panel says kind="
+            f"{panel.attrs.get('kind')!r}, units={panel.attrs.get('units')!r}"
+        )
+    _sorted_times(panel)
+    interval = xr.zeros_like(panel) + interval_hours
+    ends = pd.DatetimeIndex(panel["time"].values).ceil(f"{hours}h")
+    labels, codes = np.unique(ends.to_numpy(), return_inverse=True)
+    sums: xr.DataArray = xr.apply_ufunc(
+        _complete_sums,
+        panel,
+        interval,
+        input_core_dims=[["time"], ["time"]],
+        output_core_dims=[["span"]],
+        kwargs={"codes": codes, "size": len(labels), "hours": hours},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": {"span": len(labels)}},
+    )
+    result = sums.rename(span="time").assign_coords(time=labels).transpose(*panel.dims)
+    return result.rename("payment_bps").assign_attrs(units="bps", kind="settled", span_hours=hours)
+
+
+def _sorted_times(panel: xr.DataArray) -> None:
+    if "time" not in panel.dims:
+        raise ValueError(f"the panel has no time dim; it has {', '.join(map(str, panel.dims))}")
+    if not pd.Index(panel["time"].values).is_monotonic_increasing:
+        raise ValueError("times are not sorted: panel.sortby('time') sorts them")
+
+
+def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
+    if not isinstance(grid, str):
+        instants = pd.DatetimeIndex(grid)
+        return instants if instants.tz is None else instants.tz_convert("UTC").tz_localize(None)
+    stamps = pd.DatetimeIndex(panel["time"].values)
+    if not len(stamps):
+        return stamps
+    return pd.date_range(stamps[0].ceil(grid), (stamps[-1] + wait).floor(grid), freq=grid)
+
+
+def _tolerance(
+    panel: xr.DataArray, tolerance: str | pd.Timedelta | None, interval_hours: float | None, stamps: Array
+) -> int:
+    if tolerance is not None:
+        return int(pd.Timedelta(tolerance) // pd.Timedelta(1, "us"))
+    if panel.attrs.get("kind") == "settled":
+        if interval_hours is None:
+            raise ValueError("settled rates are good for their interval: give interval_hours or tolerance")
+        return int(interval_hours * _HOUR_US)
+    return int(2 * np.median(np.diff(stamps))) if stamps.size > 1 else 0
+
+
+def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[Array, Array]:
+    place = np.where(np.isnan(values), -1, np.arange(stamps.size))
+    place = np.maximum.accumulate(place, axis=-1)
+    before = np.searchsorted(stamps, grid, side="right") - 1
+    padded = np.concatenate([np.full((*place.shape[:-1], 1), -1), place], axis=-1)
+    found = padded[..., before + 1]
+    age = grid - stamps[np.maximum(found, 0)] if stamps.size else np.zeros(found.shape)
+    kept = (found >= 0) & (age <= oldest)
+    if not stamps.size:
+        return np.full(found.shape, np.nan), np.full(found.shape, np.nan)
+    taken = np.take_along_axis(values, np.maximum(found, 0), axis=-1)
+    return np.where(kept, taken, np.nan), np.where(kept, age / _HOUR_US, np.nan)
+
+
+def _complete_sums(rates: Array, interval: Array, *, codes: Array, size: int, hours: int) -> Array:
+    there = ~np.isnan(rates) & ~np.isnan(interval)
+    paid = np.where(there, rates * interval / 8.0, 0.0)
+    covered = np.where(there, interval, 0.0)
+    starts = np.flatnonzero(np.r_[True, np.diff(codes) > 0]) if codes.size else np.array([], dtype=int)
+    if not starts.size:
+        return np.full((*rates.shape[:-1], size), np.nan)
+    total, span = (np.add.reduceat(x, starts, axis=-1) for x in (paid, covered))
+    return np.where(np.abs(span - hours) < 1e-9, total, np.nan)

@@ -1,0 +1,245 @@
+"""Liquidations: sums per bucket, imbalance, clusters and cascades.
+
+``side`` is the side that was liquidated. Feeds are throttled or sampled on some venues, so levels are not
+comparable across venues: use a venue's own shares. An order counts once, by venue and order id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+__all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance"]
+
+Array = np.ndarray[Any, Any]
+
+
+def imbalance(long_usd: Any, short_usd: Any) -> Any:
+    """``(long − short) / (long + short)`` of liquidated value, −1 to 1; NaN where nothing was liquidated."""
+    total = long_usd + short_usd
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (long_usd - short_usd) / total
+
+
+def bucket(
+    events: pd.DataFrame,
+    freq: str = "5min",
+    *,
+    by: Sequence[str] = (),
+    start: Any = None,
+    end: Any = None,
+    coverage: pd.DataFrame | None = None,
+) -> xr.Dataset:
+    """Liquidated value per bucket ``[t, t + freq)``, labelled by its start.
+
+    Parameters
+    ----------
+    events
+        Table ``liquidations_events``, or a frame with ``time``, ``side`` and ``value_usd``.
+    freq
+        Width of a bucket, anchored at 1970-01-01.
+    by
+        Further dims, such as ``("symbol", "exchange")``.
+    start, end
+        The span; the events' own without them. Give it where a quiet hour at an end counts.
+    coverage
+        Spans that were observed, columns ``start`` and ``end`` (UTC). Without it every bucket counts as
+        observed.
+
+    Returns
+    -------
+    Dataset, dims `by` and ``time``
+        ``long_usd``, ``short_usd`` [USD], ``count``, ``imbalance``, and ``coverage(time)``, the observed
+        part of each bucket. A bucket that was watched and stayed empty is 0 with NaN imbalance; one that
+        was not watched at all is NaN throughout.
+
+    Raises
+    ------
+    ValueError
+        Columns are absent, an order stands twice, or times have no zone.
+    """
+    _check(events, ("side", "value_usd", *by))
+    labels = _labels(events, freq, start, end)
+    inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + pd.Timedelta(freq))]
+    place = ((inside["time"] - labels[0]) // pd.Timedelta(freq)).to_numpy(dtype=np.intp)
+    keys = [pd.factorize(np.asarray(inside[name], dtype=object), sort=True) for name in by]
+    shape = (*(len(names) for _, names in keys), len(labels))
+    at = (*(codes for codes, _ in keys), place)
+    value = inside["value_usd"].to_numpy(dtype=np.float64)
+    dims = [*by, "time"]
+    data = {
+        f"{side}_usd": (
+            dims,
+            _summed(at, np.where(inside["side"] == side, value, 0.0), shape),
+            {"units": "USD"},
+        )
+        for side in ("long", "short")
+    }
+    data["count"] = (dims, _summed(at, np.ones(len(inside)), shape), {"units": "1"})
+    coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
+    result = xr.Dataset(data, coords=coords | {"time": labels.tz_localize(None).as_unit("us")})
+    seen = xr.DataArray(
+        _observed(labels, pd.Timedelta(freq), coverage), dims="time", attrs={"units": "fraction"}
+    )
+    if coverage is not None:
+        result = result.map(lambda values: values.where(seen > 0), keep_attrs=True)
+    result["imbalance"] = imbalance(result["long_usd"], result["short_usd"])
+    return result.assign(coverage=seen)
+
+
+def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) -> pd.DataFrame:
+    """Runs of liquidations that follow one another within a gap.
+
+    Parameters
+    ----------
+    events
+        Table ``liquidations_events``, or a frame with ``time``, ``side`` and ``value_usd``.
+    gap
+        Longest wait [time] inside a cluster, inclusive: one that is longer starts a new cluster.
+    by
+        Columns within which clusters are sought, such as ``("symbol",)``.
+
+    Returns
+    -------
+    DataFrame
+        One row per cluster in order of ``start``: `by`, ``start``, ``end``, ``count``, ``value_usd``,
+        ``imbalance``, ``venues`` (how many; NaN without a column ``exchange``), ``peak_10s_usd``, the most in
+        any 10 seconds, and ``price_move``, last fill price over first minus 1 (NaN without prices, or where
+        symbols are mixed).
+
+    Raises
+    ------
+    ValueError
+        Columns are absent, an order stands twice, or times have no zone.
+    """
+    _check(events, ("side", "value_usd", *by))
+    rows: list[dict[str, Any]] = []
+    groups = events.groupby(list(by), observed=True, sort=True) if by else [((), events)]
+    for key, group in groups:
+        ordered = group.sort_values("time", kind="stable")
+        fresh = ordered["time"].diff() > pd.Timedelta(gap)
+        named = dict(zip(by, key, strict=True))
+        rows += [named | _cluster(part) for _, part in ordered.groupby(fresh.cumsum())]
+    columns = [*by, "start", "end", "count", "value_usd", "imbalance", "venues", "peak_10s_usd", "price_move"]
+    return pd.DataFrame(rows, columns=columns).sort_values("start", kind="stable").reset_index(drop=True)
+
+
+def cascades(
+    found: pd.DataFrame,
+    *,
+    min_count: int = 5,
+    min_usd: float = 1e6,
+    quantile: float = 0.99,
+    history: int = 20,
+) -> pd.DataFrame:
+    """Clusters that are large on their own and large against what came before.
+
+    Parameters
+    ----------
+    found
+        What `clusters` returned.
+    min_count, min_usd
+        Fewest orders, and least value [USD].
+    quantile, history
+        The value must also reach this quantile of all earlier clusters, once there are `history` of them.
+
+    Returns
+    -------
+    DataFrame
+        The rows that qualify. Only earlier clusters are looked at, never the cluster itself or later ones.
+    """
+    ordered = found.sort_values("start", kind="stable")
+    earlier = ordered["value_usd"].expanding(min_periods=history).quantile(quantile).shift(1)
+    bar = np.maximum(earlier.fillna(-np.inf), min_usd)
+    return ordered[(ordered["count"] >= min_count) & (ordered["value_usd"] >= bar)].reset_index(drop=True)
+
+
+def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
+    """How much of the flow excites itself: 1 − √(mean/variance) of counts per bucket.
+
+    NaN where the variance does not exceed the mean, as of independent events. Missing buckets are left out.
+
+    Notes
+    -----
+    Hardiman and Bouchaud (2014), Physical Review E 90:062807.
+    """
+    if dim not in counts.dims:
+        raise ValueError(f"no dim {dim!r}; the array has {', '.join(map(str, counts.dims))}")
+    mean, variance = counts.mean(dim), counts.var(dim, ddof=0)
+    return (1.0 - (mean / variance.where(variance > mean)) ** 0.5).rename("branching_ratio")
+
+
+def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
+    absent = [name for name in ("time", *columns) if name not in events.columns]
+    if absent:
+        raise ValueError(f"the events have no column {absent[0]!r}")
+    if len(events) and getattr(events["time"].dt, "tz", None) is None:
+        raise ValueError("the events' times have no zone: .dt.tz_localize('UTC') says which")
+    if {"exchange", "order_id"} <= set(events.columns):
+        doubled = int(events.duplicated(["exchange", "order_id"]).sum())
+        if doubled:
+            raise ValueError(
+                f"{doubled} events repeat an order of a venue: drop_duplicates(['exchange', 'order_id'])"
+            )
+
+
+def _labels(events: pd.DataFrame, freq: str, start: Any, end: Any) -> pd.DatetimeIndex:
+    if (start is None or end is None) and not len(events):
+        raise ValueError("no events: give start and end of the span")
+    first = events["time"].min() if start is None else _utc(start)
+    last = events["time"].max() if end is None else _utc(end) - pd.Timedelta(1, "us")
+    return pd.date_range(first.floor(freq), last.floor(freq), freq=freq)
+
+
+def _utc(when: Any) -> pd.Timestamp:
+    stamp = pd.Timestamp(when)
+    return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+
+
+def _summed(at: tuple[Array, ...], values: Array, shape: tuple[int, ...]) -> Array:
+    flat = np.ravel_multi_index(at, shape) if values.size else np.array([], dtype=np.intp)
+    return np.bincount(flat, weights=values, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _observed(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd.DataFrame | None) -> Array:
+    """The part of each bucket that lies in the union of the observed spans."""
+    if coverage is None:
+        return np.ones(len(labels))
+    seen = np.zeros(len(labels))
+    reached = labels[0]
+    for span in coverage.sort_values("start").itertuples():
+        start = max(span.start, reached)
+        overlap = np.minimum(labels + width, span.end) - np.maximum(labels, start)
+        seen += np.maximum(overlap / width, 0.0)
+        reached = max(reached, span.end)
+    return seen
+
+
+def _cluster(part: pd.DataFrame) -> dict[str, Any]:
+    value = part["value_usd"].to_numpy(dtype=np.float64)
+    sides = np.asarray(part["side"], dtype=object)
+    one_asset = "symbol" not in part or part["symbol"].nunique() == 1
+    price = (
+        part["fill_price_usd"].to_numpy(dtype=np.float64) if "fill_price_usd" in part and one_asset else None
+    )
+    return {
+        "start": part["time"].iloc[0],
+        "end": part["time"].iloc[-1],
+        "count": len(part),
+        "value_usd": value.sum(),
+        "imbalance": imbalance(value[sides == "long"].sum(), value[sides == "short"].sum()),
+        "venues": part["exchange"].nunique() if "exchange" in part else np.nan,
+        "peak_10s_usd": _peak(part["time"], value),
+        "price_move": np.nan if price is None else price[-1] / price[0] - 1.0,
+    }
+
+
+def _peak(times: pd.Series, value: Array) -> float:
+    """Most value in any window of 10 seconds that starts at an event."""
+    stamps = np.asarray(times.dt.as_unit("us").array.asi8)
+    total = np.r_[0.0, np.cumsum(value)]
+    return float((total[np.searchsorted(stamps, stamps + 10_000_000, side="left")] - total[:-1]).max())

@@ -1,0 +1,13 @@
+"""Who holds the open interest: shares, concentration, trends, and what moved between two instants.
+
+Open interest must be in USD or in coins throughout; it is never added across units. Shares are taken over
+a balanced set of venues, so that a venue that appears or fails does not look like migration.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.oi.moves import migration
+from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volume
+from derivdata.analysis.oi.trend import share_trend
+
+__all__ = ["by_kind", "hhi", "market_share", "migration", "oi_to_volume", "share_trend"]

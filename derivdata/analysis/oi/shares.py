@@ -1,0 +1,195 @@
+"""Shares of open interest over a balanced set of venues, and how concentrated they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.oi.checks import has, wants
+from derivdata.tables import VENUES, VENUES_AS_OF
+
+Array = np.ndarray[Any, Any]
+_HOUR_US = 3_600_000_000
+_BLOCK = 2048
+
+
+def market_share(
+    oi: xr.DataArray,
+    *,
+    cover: float = 0.95,
+    tolerance_hours: float = 4.0,
+    venues: list[str] | None = None,
+) -> xr.DataArray:
+    """Each venue's part of the open interest, over a balanced set of venues.
+
+    Parameters
+    ----------
+    oi
+        Open interest with dims ``exchange`` and ``time`` [USD or coins], in memory or dask-backed.
+    cover
+        Part of the window that a venue must be present in to belong to the set, per symbol.
+    tolerance_hours
+        How long [h] a venue's last figure stands in for a missing one.
+    venues
+        The set itself. A set found from the window looks ahead (it knows who stays): give one that was
+        known beforehand wherever the shares decide something in the past.
+
+    Returns
+    -------
+    DataArray
+        Fractions that add to 1 over ``exchange``, in the dims of `oi`. NaN for venues outside the set, and
+        for all venues at an instant at which one of the set has no figure. ``attrs["dropped"]`` names the
+        venues that left (in memory only).
+
+    Raises
+    ------
+    ValueError
+        Dims are missing, the unit is unstated, or a venue of `venues` is not in the panel.
+    """
+    wants(oi, "exchange", "time")
+    chosen = _membership(oi, venues)
+    stamps = oi["time"].values.astype("datetime64[us]").astype(np.int64)
+    share: xr.DataArray = xr.apply_ufunc(
+        _balanced,
+        oi,
+        input_core_dims=[["exchange", "time"]],
+        output_core_dims=[["exchange", "time"]],
+        kwargs={
+            "stamps": stamps,
+            "cover": cover,
+            "oldest": int(tolerance_hours * _HOUR_US),
+            "chosen": chosen,
+        },
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True},
+    ).transpose(*oi.dims)
+    share = share.rename("market_share").assign_attrs(units="fraction", weights=str(oi.attrs["units"]))
+    if share.chunks is None:
+        gone = ~share.notnull().any("time") & oi.notnull().any("time")
+        share.attrs["dropped"] = _names(gone)
+    return share
+
+
+def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
+    """Herfindahl–Hirschman concentration of shares.
+
+    Parameters
+    ----------
+    share
+        Fractions that add to 1 over `dim`; NaN is no participant.
+
+    Returns
+    -------
+    Dataset
+        ``hhi`` (0 to 1), ``hhi_10000`` (as regulators print it), ``effective_n`` = 1/hhi, ``normalised`` =
+        (hhi − 1/n)/(1 − 1/n) and ``n``. NaN where no share is given; ``normalised`` also where n is 1.
+
+    Raises
+    ------
+    ValueError
+        `dim` is absent.
+    """
+    has(share, dim)
+    squares, count = xr.apply_ufunc(
+        _squares,
+        share,
+        input_core_dims=[[dim]],
+        output_core_dims=[[], []],
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True},
+    )
+    floor = 1.0 / count
+    spread = (1.0 - floor).where(count > 1)
+    return xr.Dataset(
+        {
+            "hhi": squares,
+            "hhi_10000": 1e4 * squares,
+            "effective_n": 1.0 / squares,
+            "normalised": (squares - floor) / spread,
+            "n": count,
+        }
+    )
+
+
+def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
+    """Days of trading that the open interest stands for: OI over 24-hour volume, both in USD.
+
+    NaN where the volume is missing or not positive. Refuses units that differ.
+    """
+    units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
+    if units != {"USD"}:
+        raise ValueError(f"both must say units='USD' in attrs; they say {', '.join(sorted(units))}")
+    ratio = oi / volume_24h.where(volume_24h > 0)
+    return ratio.rename("oi_to_volume").assign_attrs(units="days")
+
+
+def by_kind(oi: xr.DataArray) -> xr.DataArray:
+    """Open interest by kind of venue (``cex``, ``dex``, ``other``, ``unknown``), summed over ``exchange``.
+
+    The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
+    venue of the kind has a figure.
+    """
+    wants(oi, "exchange")
+    kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
+    grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
+    return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
+
+
+def _membership(oi: xr.DataArray, venues: list[str] | None) -> Array | None:
+    if venues is None:
+        return None
+    held = oi["exchange"].values.tolist()
+    absent = [v for v in venues if v not in held]
+    if absent:
+        raise ValueError(f"venues: {absent[0]!r} is not in the panel")
+    return np.isin(held, venues)
+
+
+def _names(gone: xr.DataArray) -> list[str]:
+    stacked = gone.to_series()
+    return [str(k) if isinstance(k, str) else "/".join(map(str, k)) for k in stacked[stacked].index]
+
+
+def _balanced(oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None) -> Array:
+    out = np.full(oi.shape, np.nan)
+    for place in np.ndindex(oi.shape[:-2]):
+        block = oi[place]
+        there = ~np.isnan(block)
+        member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
+        if member.any():
+            kept = block[member]
+            out[(*place, member)] = _fractions(kept if there[member].all() else _held(kept, stamps, oldest))
+    return out
+
+
+def _held(values: Array, stamps: Array, oldest: int) -> Array:
+    """Missing figures take the last one, unless that is too old."""
+    place = np.where(np.isnan(values), -1, np.arange(stamps.size))
+    place = np.maximum.accumulate(place, axis=-1)
+    fresh = (place >= 0) & (stamps - stamps[np.maximum(place, 0)] <= oldest)
+    return np.where(fresh, np.take_along_axis(values, np.maximum(place, 0), axis=-1), np.nan)
+
+
+def _fractions(values: Array) -> Array:
+    """Parts of the total over the first axis, block by block so that each stays in cache."""
+    out = np.empty_like(values)
+    for start in range(0, values.shape[-1], _BLOCK):
+        block = values[:, start : start + _BLOCK]
+        total = block.sum(axis=0)
+        np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
+    return out
+
+
+def _squares(share: Array) -> tuple[Array, Array]:
+    """Sum of squares and count over the last axis, which is walked so that memory is read in order."""
+    total = np.zeros(share.shape[:-1])
+    count = np.zeros(share.shape[:-1])
+    for part in np.moveaxis(share, -1, 0):
+        there = part == part
+        total += np.where(there, part * part, 0.0)
+        count += there
+    return np.where(count > 0, total, np.nan), np.where(count > 0, count, np.nan)

@@ -1,0 +1,154 @@
+"""Alignment never looks ahead, and a hole is never a payment of zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.analysis import align
+
+
+def panel(stamps: list[str], values: list[float], **attrs: str) -> xr.DataArray:
+    times = pd.DatetimeIndex(stamps).as_unit("us")
+    return xr.DataArray(
+        [values], dims=("exchange", "time"), coords={"exchange": ["a"], "time": times}, attrs=attrs
+    )
+
+
+SAMPLED = panel(
+    ["2026-01-01T00:10", "2026-01-01T01:10", "2026-01-01T02:10", "2026-01-01T06:10"],
+    [1.0, 2.0, 3.0, 4.0],
+    units="bps/8h",
+    kind="sampled",
+)
+
+
+def test_each_instant_takes_the_newest_that_was_there() -> None:
+    found = align.align(SAMPLED, "1h")
+    hours = found["time"].dt.hour.values.tolist()
+    assert hours == [1, 2, 3, 4, 5, 6]
+    value = found["value"].sel(exchange="a").values
+    np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, 3.0, np.nan, np.nan])
+    staleness = found["staleness"].sel(exchange="a").values
+    np.testing.assert_allclose(staleness[:4], [50 / 60, 50 / 60, 50 / 60, 110 / 60])
+    assert np.isnan(staleness[4:]).all()
+    assert found["value"].attrs == SAMPLED.attrs
+    assert found["time"].dtype == "datetime64[us]"
+
+
+def test_tolerance_is_inclusive_and_delay_postpones() -> None:
+    grid = pd.DatetimeIndex(["2026-01-01T01:10", "2026-01-01T02:09"])
+    assert align.align(SAMPLED, grid, tolerance="0h")["value"].values.tolist() == [
+        [2.0, pytest.approx(np.nan, nan_ok=True)]
+    ]
+    late = align.align(SAMPLED, grid, tolerance="2h", delay="1h")["value"].values
+    assert late.tolist() == [[1.0, 1.0]], "a bucket may be used when it has ended"
+
+
+def test_settled_rates_are_good_for_their_interval() -> None:
+    settled = SAMPLED.assign_attrs(kind="settled")
+    with pytest.raises(ValueError, match="interval_hours or tolerance"):
+        align.align(settled, "1h")
+    value = align.align(settled, "1h", interval_hours=1)["value"].values[0]
+    np.testing.assert_array_equal(value, [1.0, 2.0, 3.0, np.nan, np.nan, np.nan])
+
+
+def test_a_missing_value_is_no_observation() -> None:
+    holes = SAMPLED.where(SAMPLED != 2.0)
+    value = align.align(holes, pd.DatetimeIndex(["2026-01-01T01:30"]), tolerance="3h")
+    assert value["value"].item() == 1.0
+    assert value["staleness"].item() == pytest.approx(80 / 60)
+
+
+def test_the_past_does_not_know_the_future() -> None:
+    grid = pd.date_range("2026-01-01", "2026-01-01T02:00", freq="30min")
+    spoiled = SAMPLED.copy(data=np.where(SAMPLED["time"] > grid[-1], 1e9, SAMPLED))
+    for delay in ("0h", "1h"):
+        one, other = (align.align(x, grid, tolerance="2h", delay=delay) for x in (SAMPLED, spoiled))
+        xr.testing.assert_identical(one, other)
+
+
+def test_lazy_alignment_stays_lazy_and_agrees() -> None:
+    pytest.importorskip("dask")
+    lazy = align.align(SAMPLED.chunk({"time": 2}), "1h")
+    assert lazy["value"].chunks is not None
+    xr.testing.assert_identical(lazy.compute(), align.align(SAMPLED, "1h"))
+
+
+def test_nothing_aligns_to_nothing() -> None:
+    empty = SAMPLED.isel(time=slice(0, 0))
+    assert align.align(empty, "1h").sizes["time"] == 0
+    assert np.isnan(align.align(empty, pd.DatetimeIndex(["2026-01-01"]), tolerance="1h")["value"]).all()
+    with pytest.raises(ValueError, match="not sorted"):
+        align.align(SAMPLED.isel(time=[1, 0]), "1h")
+    with pytest.raises(ValueError, match="no time dim"):
+        align.align(SAMPLED.rename(time="t"), "1h")
+
+
+def test_asof_join_takes_the_newest_available_row_per_venue() -> None:
+    left = pd.DataFrame(
+        {
+            "symbol": ["BTC"] * 3,
+            "exchange": ["b", "a", "a"],
+            "time": pd.to_datetime(["2026-01-01T02:00Z", "2026-01-01T03:30Z", "2026-01-01T01:00Z"]),
+        }
+    )
+    right = pd.DataFrame(
+        {
+            "symbol": ["BTC"] * 3,
+            "exchange": ["a", "a", "b"],
+            "time": pd.to_datetime(["2026-01-01T01:00Z", "2026-01-01T03:00Z", "2026-01-01T03:00Z"]),
+            "oi_usd": [10.0, 20.0, 30.0],
+        }
+    )
+    now = align.asof_join(left, right, tolerance="4h")
+    np.testing.assert_array_equal(now["oi_usd"], [np.nan, 20.0, 10.0])
+    later = align.asof_join(left, right, tolerance="4h", delay="1h")
+    np.testing.assert_array_equal(later["oi_usd"], [np.nan, 10.0, np.nan])
+    assert later["available_at"].iloc[1] == pd.Timestamp("2026-01-01T02:00Z")
+    strict = align.asof_join(left, right, tolerance="10min")
+    np.testing.assert_array_equal(strict["oi_usd"], [np.nan, np.nan, 10.0])
+    with pytest.raises(ValueError, match="the right frame has no column 'exchange'"):
+        align.asof_join(left, right.drop(columns="exchange"), tolerance="1h")
+    with pytest.raises(ValueError, match="no zone"):
+        align.asof_join(left.assign(time=left["time"].dt.tz_localize(None)), right, tolerance="1h")
+
+
+def settled(hours: int, periods: int, rate: float) -> xr.DataArray:
+    times = pd.date_range("2026-01-01", periods=periods + 1, freq=f"{hours}h")[1:].as_unit("us")
+    return xr.DataArray(
+        np.full((1, periods), rate),
+        dims=("exchange", "time"),
+        coords={"exchange": ["a"], "time": times},
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+
+
+@pytest.mark.parametrize("hours", [1, 2, 4, 8])
+def test_payments_of_a_constant_rate_add_to_it_at_every_interval(hours: int) -> None:
+    sums = align.settlement_sums(settled(hours, 72 // hours, 1.5), hours)
+    np.testing.assert_allclose(sums, 1.5)
+    assert sums["time"].dt.hour.values[:3].tolist() == [8, 16, 0]
+    assert sums.attrs["units"] == "bps"
+
+
+def test_a_span_with_a_hole_is_unknown() -> None:
+    rates = settled(1, 24, 2.0)
+    rates[0, 10] = np.nan
+    np.testing.assert_allclose(align.settlement_sums(rates, 1)[0], [2.0, np.nan, 2.0])
+    shorter = rates.isel(time=slice(1, None))
+    assert np.isnan(align.settlement_sums(shorter, 1)[0, 0])
+
+
+def test_an_interval_that_changes_still_covers_the_span() -> None:
+    eight, hourly = settled(8, 1, 3.0), settled(1, 16, 3.0).isel(time=slice(8, None))
+    rates = xr.concat([eight, hourly], dim="time")
+    interval = xr.DataArray([8.0] + [1.0] * 8, dims="time", coords={"time": rates["time"]})
+    np.testing.assert_allclose(align.settlement_sums(rates, interval)[0], [3.0, 3.0])
+
+
+def test_sampled_rates_are_not_added_up() -> None:
+    with pytest.raises(ValueError, match="kind='sampled'"):
+        align.settlement_sums(SAMPLED, 1)

@@ -1,0 +1,145 @@
+"""Buckets, clusters and cascades against hand-made numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.analysis import liquidations
+from tests.shared import shared_path
+
+
+@pytest.fixture
+def events() -> pd.DataFrame:
+    frame = pd.read_csv(shared_path("known_answers/liquidation_events.csv"), parse_dates=["time"])
+    return frame.rename(columns={"usd_value": "value_usd"})
+
+
+def known(name: str) -> str:
+    frame = pd.read_csv(shared_path("known_answers/liquidation_expected.csv")).set_index("quantity")
+    return str(frame.loc[name, "expected"])
+
+
+def test_buckets_are_the_hand_made(events: pd.DataFrame) -> None:
+    found = liquidations.bucket(events, "5min")
+    first, second, third = (found.isel(time=i) for i in range(3))
+    assert first["long_usd"].item() == float(known("bucket_5min 00:00 long_usd"))
+    assert first["short_usd"].item() == float(known("bucket_5min 00:00 short_usd"))
+    assert first["count"].item() == float(known("bucket_5min 00:00 count"))
+    wanted = float(known("bucket_5min 00:00 imbalance=(L-S)/(L+S)"))
+    assert first["imbalance"].item() == pytest.approx(wanted, abs=1e-15)
+    assert second["long_usd"].item() == float(known("bucket_5min 00:05 long_usd"))
+    assert second["short_usd"].item() == float(known("bucket_5min 00:05 short_usd"))
+    assert second["imbalance"].item() == float(known("bucket_5min 00:05 imbalance"))
+    assert third["long_usd"].item() == third["count"].item() == 0.0
+    assert np.isnan(third["imbalance"].item()), known("bucket_5min 00:10 imbalance (empty bucket)")
+    half = found.sel(time="2026-01-01T00:30")
+    assert half["long_usd"].item() == half["short_usd"].item() == float(known("bucket_5min 00:30 long_usd"))
+    assert half["imbalance"].item() == float(known("bucket_5min 00:30 imbalance"))
+    assert (found["coverage"] == 1).all()
+
+
+def test_buckets_by_venue_add_up(events: pd.DataFrame) -> None:
+    whole, parts = liquidations.bucket(events), liquidations.bucket(events, by=("exchange",))
+    for name in ("long_usd", "short_usd", "count"):
+        xr.testing.assert_equal(parts[name].sum("exchange"), whole[name])
+    assert parts["exchange"].values.tolist() == ["x", "y"]
+    shuffled = liquidations.bucket(events.sample(frac=1, random_state=3))
+    xr.testing.assert_identical(shuffled, whole)
+
+
+def test_what_was_not_watched_is_unknown_and_not_zero(events: pd.DataFrame) -> None:
+    at = pd.Timestamp("2026-01-01", tz="UTC")
+    minutes = [(0, 4), (3, 7), (30, 60)]
+    seen = pd.DataFrame([(at + pd.Timedelta(a, "min"), at + pd.Timedelta(b, "min")) for a, b in minutes])
+    seen.columns = ["start", "end"]
+    found = liquidations.bucket(events, coverage=seen, end=at + pd.Timedelta(1, "h"))
+    np.testing.assert_allclose(found["coverage"][:3], [1.0, 0.4, 0.0])
+    assert np.isnan(found["long_usd"][2])
+    assert np.isnan(found["count"][2])
+    assert found["long_usd"][7].item() == 0.0, "watched and quiet"
+    assert found.sizes["time"] == 12
+
+
+def test_clusters_are_the_hand_made(events: pd.DataFrame) -> None:
+    found = liquidations.clusters(events, "60s")
+    assert len(found) == int(known("clusters gap<=60s: number"))
+    clock = [f"{a:%H:%M:%S}..{b:%H:%M:%S}" for a, b in zip(found["start"], found["end"], strict=True)]
+    assert clock[0] == known("cluster1 start..end")
+    said = [f"{c}, {n}, {v:.0f}" for c, n, v in zip(clock, found["count"], found["value_usd"], strict=True)]
+    assert said[0].endswith(known("cluster1 n, usd"))
+    assert said[1] == known("cluster2 start..end, n, usd")
+    assert said[2] == known("cluster3 start..end, n, usd")
+    assert known("cluster4 start..end, n, usd").startswith(said[3])
+    assert found["venues"].tolist() == [2, 1, 2, 1]
+    assert found.loc[0, "imbalance"] == pytest.approx(1_000_000 / 1_100_000)
+    assert found.loc[0, "peak_10s_usd"] == 400_000, "no two of them within ten seconds"
+    assert np.isnan(found.loc[0, "price_move"])
+
+
+def test_cascades_are_large_and_look_only_back(events: pd.DataFrame) -> None:
+    found = liquidations.clusters(events, "60s")
+    assert known("cascades min_n=5 min_usd=1e6") == "cluster1 only"
+    assert liquidations.cascades(found)["start"].tolist() == [found.loc[0, "start"]]
+    starts = pd.date_range("2026-01-01", periods=60, freq="h", tz="UTC")
+    series = pd.DataFrame(
+        {"start": starts, "count": 9, "value_usd": np.r_[np.full(50, 2e6), 1.5e6, np.full(9, 9e6)]}
+    )
+    full = liquidations.cascades(series)
+    assert starts[50] not in set(full["start"]), "above the floor, but small against what came before"
+    cut = liquidations.cascades(series.iloc[:40])
+    pd.testing.assert_frame_equal(full[full["start"] < starts[40]], cut)
+
+
+def test_peak_and_price_move_of_one_asset() -> None:
+    frame = pd.DataFrame(
+        {
+            "time": pd.to_datetime(["2026-01-01T00:00:00Z", "2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z"]),
+            "symbol": "BTC",
+            "side": ["long", "long", "short"],
+            "value_usd": [10.0, 20.0, 40.0],
+            "fill_price_usd": [100.0, 99.0, 98.0],
+        }
+    )
+    row = liquidations.clusters(frame).loc[0]
+    assert row["peak_10s_usd"] == 60.0, "the window is half-open: 0 s and 10 s are not within ten seconds"
+    assert row["price_move"] == pytest.approx(-0.02)
+    mixed = frame.assign(symbol=["BTC", "ETH", "BTC"])
+    assert np.isnan(liquidations.clusters(mixed).loc[0, "price_move"])
+    assert len(liquidations.clusters(mixed, by=("symbol",))) == 2
+
+
+def test_branching_ratio_is_the_hand_made() -> None:
+    counts = xr.DataArray([5.0, 1, 0, 0, 0, 0, 4, 0], dims="time")
+    name = "hawkes branching approx 1-sqrt(mean/var), counts [5,1,0,0,0,0,4,0] (ddof=0)"
+    assert liquidations.branching_ratio(counts).item() == pytest.approx(float(known(name)), abs=1e-11)
+    assert np.isnan(liquidations.branching_ratio(xr.DataArray([1.0, 1.0], dims="time")).item())
+    with pytest.raises(ValueError, match="no dim 'hour'"):
+        liquidations.branching_ratio(counts, dim="hour")
+
+
+def test_misuse_is_refused(events: pd.DataFrame) -> None:
+    doubled = pd.concat([events, events]).assign(order_id="one")
+    with pytest.raises(ValueError, match="repeat an order"):
+        liquidations.bucket(doubled)
+    with pytest.raises(ValueError, match="no column 'side'"):
+        liquidations.clusters(events.drop(columns="side"))
+    with pytest.raises(ValueError, match="no zone"):
+        liquidations.clusters(events.assign(time=events["time"].dt.tz_localize(None)))
+    with pytest.raises(ValueError, match="give start and end"):
+        liquidations.bucket(events.iloc[:0])
+    quiet = liquidations.bucket(events.iloc[:0], start="2026-01-01", end="2026-01-01T01:00")
+    assert quiet["long_usd"].values.tolist() == [0.0] * 12
+
+
+def test_recorded_liquidations_bucket_to_their_total() -> None:
+    frame = pd.read_parquet(shared_path("data/liquidations_hyperliquid/liquidations.parquet"))
+    found = liquidations.bucket(
+        frame.rename(columns={"timestamp": "time", "size_usd": "value_usd"}).assign(side="short"), "1h"
+    )
+    assert found["count"].sum().item() == 2243
+    assert found["short_usd"].sum().item() == pytest.approx(frame["size_usd"].sum(), rel=1e-12)
+    first = found.sel(time="2025-05-25T14:00")
+    assert first["count"].item() == (frame["timestamp"] < "2025-05-25T15:00Z").sum()

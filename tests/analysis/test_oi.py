@@ -1,0 +1,246 @@
+"""Shares, concentration, trends and migration of open interest against published and hand-made numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from derivdata import tables
+from derivdata.analysis import oi
+from tests.shared import shared_path
+
+HOURS = pd.date_range("2026-01-01", periods=48, freq="h").as_unit("us")
+
+
+def panel(values: object, venues: str = "abc", times: pd.DatetimeIndex = HOURS) -> xr.DataArray:
+    array = np.asarray(values, dtype=float)
+    return xr.DataArray(
+        array,
+        dims=("exchange", "time"),
+        coords={"exchange": list(venues), "time": times[: array.shape[1]]},
+        attrs={"units": "USD"},
+    )
+
+
+def expected(name: str) -> pd.Series:
+    frame = pd.read_csv(shared_path("known_answers/concentration_migration_expected.csv"))
+    return frame[frame["quantity"] == name].reset_index(drop=True)["expected"]
+
+
+@pytest.mark.parametrize(
+    ("row", "shares"), [(0, [30, 30, 20, 20]), (1, [30, 20, 15, 15, 10, 10]), (2, [32, 25, 19, 9, 8, 7])]
+)
+def test_hhi_is_the_textbooks(row: int, shares: list[float]) -> None:
+    found = oi.hhi(xr.DataArray(np.array(shares) / 100, dims="exchange"))
+    assert found["hhi_10000"].item() == pytest.approx(expected("hhi_10000")[row], abs=1e-9)
+    assert found["hhi"].item() == pytest.approx(expected("hhi_10000")[row] / 1e4, abs=1e-13)
+    assert found["n"].item() == len(shares)
+
+
+def test_hhi_companions() -> None:
+    found = oi.hhi(xr.DataArray([0.3, 0.3, np.nan, 0.2, 0.2], dims="exchange"))
+    assert found["effective_n"].item() == pytest.approx(expected("effective_n")[0], abs=1e-11)
+    assert found["normalised"].item() == pytest.approx(expected("hhi_normalised")[0], abs=1e-13)
+    alone = oi.hhi(xr.DataArray([1.0, np.nan], dims="exchange"))
+    assert alone["hhi"].item() == 1.0
+    assert np.isnan(alone["normalised"].item())
+    assert np.isnan(oi.hhi(xr.DataArray([np.nan, np.nan], dims="exchange"))["hhi"].item())
+
+
+def test_shares_add_up_over_a_balanced_set() -> None:
+    values = np.array([[60.0] * 48, [30.0] * 48, [np.nan] * 40 + [500.0] * 8])
+    values[1, 5] = np.nan
+    share = oi.market_share(panel(values))
+    np.testing.assert_allclose(share.sel(exchange=["a", "b"]).sum("exchange"), 1.0)
+    assert share.sel(exchange="c").isnull().all(), "a venue that came late is not migration"
+    assert share.attrs["dropped"] == ["c"]
+    np.testing.assert_allclose(share.sel(exchange="a"), 2 / 3)
+
+
+def test_a_hole_is_bridged_for_so_long_and_then_everything_is_unknown() -> None:
+    values = np.array([[60.0] * 48, [30.0] * 48])
+    values[1, 10:16] = np.nan
+    share = oi.market_share(panel(values, "ab"), cover=0.5, tolerance_hours=4)
+    known = share.notnull().all("exchange").values
+    assert known[:14].all()
+    assert not known[14:16].any(), "five and six hours after the last figure"
+    assert known[16:].all()
+    assert (share.notnull().any("exchange") == share.notnull().all("exchange")).all()
+
+
+def test_a_set_known_beforehand_makes_shares_causal() -> None:
+    values = np.random.default_rng(1).uniform(1, 9, (3, 48))
+    spoiled = values.copy()
+    spoiled[:, 30:] = np.nan
+    spoiled[1, 40:] = 1e12
+    before = oi.market_share(panel(values), venues=["a", "b"])[:, :30]
+    after = oi.market_share(panel(spoiled), venues=["a", "b"])[:, :30]
+    xr.testing.assert_equal(before, after)
+
+
+def test_lazy_shares_stay_lazy_and_agree() -> None:
+    values = np.random.default_rng(2).uniform(1, 9, (2, 3, 48))
+    values[0, 1, ::7] = np.nan
+    full = xr.DataArray(
+        values,
+        dims=("symbol", "exchange", "time"),
+        coords={"symbol": ["BTC", "ETH"], "exchange": list("abc"), "time": HOURS},
+        attrs={"units": "USD"},
+    )
+    lazy = full.chunk({"symbol": 1, "time": 16})
+    share, lazy_share = oi.market_share(full, cover=0.8), oi.market_share(lazy, cover=0.8)
+    assert lazy_share.chunks is not None
+    xr.testing.assert_equal(share, lazy_share.compute())
+    lazy_hhi = oi.hhi(lazy_share)
+    assert lazy_hhi["hhi"].chunks is not None
+    xr.testing.assert_equal(oi.hhi(share), lazy_hhi.compute())
+
+
+@given(hnp.arrays(float, (4, 6), elements=st.floats(0.5, 1e9)), st.permutations(range(4)))
+def test_shares_do_not_depend_on_the_order_of_venues(values: np.ndarray, order: list[int]) -> None:
+    one = oi.market_share(panel(values, "abcd"))
+    other = oi.market_share(panel(values, "abcd").isel(exchange=order))
+    xr.testing.assert_allclose(one, other.sel(exchange=one["exchange"]), rtol=1e-12)
+    np.testing.assert_allclose(one.sum("exchange"), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["base", "midpoint", "lmdi"])
+@pytest.mark.parametrize(("venue", "column"), [("A", 0), ("B", 1)])
+def test_migration_is_the_hand_derived(method: str, venue: str, column: int) -> None:
+    held = panel([[60, 66], [40, 84]], "AB")
+    found = oi.migration(held, HOURS[0], HOURS[1], method=method).sel(exchange=venue)
+    for part in ("growth", "share", "interaction"):
+        known = expected(f"migration_{method}_{venue}:{part}")
+        if len(known):
+            assert found[part].item() == pytest.approx(known[0], abs=5e-9)
+    parts = [name for name in found.data_vars if name != "change"]
+    assert sum(found[name].item() for name in parts) == pytest.approx([6, 44][column], abs=1e-12)
+
+
+def test_migration_takes_the_price_out_first() -> None:
+    held = panel([[1000, 1320]], "A")
+    price = xr.DataArray([100.0, 110.0], dims="time", coords={"time": HOURS[:2]})
+    found = oi.migration(held, HOURS[0], HOURS[1], price=price)
+    assert found["price"].item() == pytest.approx(expected("price_quantity_midpoint:price")[0], abs=1e-12)
+    quantity = found["growth"].item() + found["share"].item()
+    assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
+
+
+@given(hnp.arrays(float, (3, 2), elements=st.floats(1.0, 1e6)), st.floats(0.1, 10), st.floats(0.1, 10))
+def test_migration_adds_up_exactly(values: np.ndarray, p0: float, p1: float) -> None:
+    price = xr.DataArray([p0, p1], dims="time", coords={"time": HOURS[:2]})
+    for method in ("base", "midpoint", "lmdi"):
+        found = oi.migration(panel(values), HOURS[0], HOURS[1], method=method, price=price)
+        total = sum(found[name] for name in found.data_vars if name != "change")
+        scale = float(np.abs(values).max())
+        np.testing.assert_allclose(total, found["change"], atol=1e-9 * scale)
+
+
+def test_lmdi_falls_back_where_an_end_is_zero() -> None:
+    held = panel([[0, 50], [100, 100]], "AB")
+    one = oi.migration(held, HOURS[0], HOURS[1], method="lmdi").sel(exchange="A")
+    other = oi.migration(held, HOURS[0], HOURS[1]).sel(exchange="A")
+    assert one["growth"].item() == other["growth"].item()
+    assert one["change"].item() == 50
+
+
+def test_theil_sen_is_sens_example() -> None:
+    points = pd.read_csv(shared_path("known_answers/theil_sen.csv"))
+    known = pd.read_csv(shared_path("known_answers/theil_sen_expected.csv")).set_index("quantity")
+    days = pd.DatetimeIndex(
+        pd.Timestamp("2026-01-01") + pd.to_timedelta(points["x"].to_numpy(), unit="D")
+    ).as_unit("us")
+    series = xr.DataArray(points["y"].to_numpy(float), dims="time", coords={"time": days})
+    found = oi.share_trend(series, ci="iid", confidence=0.93)
+    assert found["slope"].item() == known.loc["slope", "value"]
+    assert found["low"].item() == pytest.approx(known.loc["ci_low_93", "value"], abs=1e-10)
+    assert found["high"].item() == pytest.approx(known.loc["ci_high_93", "value"], abs=1e-10)
+
+
+def _ar1(phi: float, n: int, seeds: int) -> np.ndarray:
+    noise = np.random.default_rng(11).standard_normal((seeds, n + 200))
+    for i in range(1, noise.shape[1]):
+        noise[:, i] += phi * noise[:, i - 1]
+    return noise[:, 200:]
+
+
+@pytest.mark.parametrize(("phi", "iid_at_most"), [(0.5, 0.85), (0.8, 0.62)])
+def test_the_default_interval_covers_autocorrelated_shares(phi: float, iid_at_most: float) -> None:
+    days = pd.date_range("2026-01-01", periods=120, freq="D").as_unit("us")
+    series = xr.DataArray(_ar1(phi, 120, 200), dims=("seed", "time"), coords={"time": days})
+    covered = {}
+    for ci in ("ar1", "iid"):
+        found = oi.share_trend(series, ci=ci)
+        covered[ci] = float(((found["low"] <= 0) & (found["high"] >= 0)).mean())
+    assert covered["ar1"] >= 0.91
+    assert covered["iid"] <= iid_at_most, "a plain interval is far too narrow"
+
+
+def test_trend_leaves_out_what_is_missing() -> None:
+    days = pd.date_range("2026-01-01", periods=9, freq="D").as_unit("us")
+    line = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
+    holes = line.where(line % 2 == 0)
+    assert oi.share_trend(holes)["slope"].item() == oi.share_trend(line)["slope"].item() == 1.0
+    assert oi.share_trend(holes)["n"].item() == 5
+    assert np.isnan(oi.share_trend(line[:2])["slope"].item())
+
+
+def test_oi_to_volume_is_days_and_unknown_without_volume() -> None:
+    held = panel([[10.0, 10.0, 10.0]], "a")
+    traded = panel([[5.0, 0.0, np.nan]], "a")
+    days = oi.oi_to_volume(held, traded)
+    assert days.values[0, 0] == 2.0
+    assert np.isnan(days.values[0, 1:]).all()
+    with pytest.raises(ValueError, match="units='USD'"):
+        oi.oi_to_volume(held.assign_attrs(units="coin"), traded)
+
+
+def test_kinds_come_from_the_dated_table() -> None:
+    held = xr.DataArray(
+        [[1.0, 2.0, 4.0, 8.0]],
+        dims=("time", "exchange"),
+        coords={"exchange": ["binance", "okx", "hyperliquid", "nowhere"]},
+        attrs={"units": "USD"},
+    )
+    kinds = oi.by_kind(held)
+    assert kinds.sel(kind="cex").item() == 3.0
+    assert kinds.sel(kind="dex").item() == 4.0
+    assert kinds.sel(kind="unknown").item() == 8.0
+    assert kinds.attrs["venues_as_of"] == tables.VENUES_AS_OF
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: oi.market_share(panel([[1.0]], "a").drop_attrs()), "must say its unit"),
+        (lambda: oi.market_share(panel([[1.0]], "a").rename(time="t")), "no dim 'time'"),
+        (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not in the panel"),
+        (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not an instant"),
+        (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[1], method="x"), "not one of"),
+        (lambda: oi.share_trend(panel([[1.0, 2.0]], "a"), ci="block"), "ci='block'"),
+        (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "no dim 'venue'"),
+    ],
+)
+def test_misuse_is_refused(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_recorded_hyperliquid_share_of_two_coins() -> None:
+    frame = pd.read_parquet(shared_path("data/open_interest_hyperliquid/open_interest.parquet"))
+    wide = frame.pivot_table(index="timestamp", columns="coin", values="oi_usd")
+    held = xr.DataArray(
+        wide[["BTC", "DOGE"]].to_numpy().T,
+        dims=("exchange", "time"),
+        coords={"exchange": ["BTC", "DOGE"], "time": wide.index.tz_localize(None).to_numpy()},
+        attrs={"units": "USD"},
+    )
+    share = oi.market_share(held)
+    first = share.sel(time="2025-03-08T08:00")
+    btc, doge = 8.987454e08, 3.535762e07  # read by eye
+    assert first.sel(exchange="BTC").item() == pytest.approx(btc / (btc + doge), rel=1e-6)
