@@ -29,8 +29,8 @@ _KEYS = ["symbol", "exchange"]
 def pairs(view: View) -> pd.DataFrame:
     """One row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
 
-    NaN is unknown. ``volume_before_usd`` and ``oi_before_usd`` are the same figures a day earlier. A figure comes from its
-    own history where the store holds one, else from ``markets_symbol_exchanges``.
+    NaN is unknown. ``volume_before_usd`` and ``oi_before_usd`` are the same figures a day earlier. A figure
+    comes from its own history where the store holds one, else from ``markets_symbol_exchanges``.
     """
     return view.once("pairs", lambda: _pairs(view))
 
