@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -131,6 +131,7 @@ def test_migration_takes_the_price_out_first() -> None:
     assert quantity == pytest.approx(expected("price_quantity_midpoint:quantity")[0], abs=1e-12)
 
 
+@settings(max_examples=30)
 @given(hnp.arrays(float, (3, 2), elements=st.floats(1.0, 1e6)), st.floats(0.1, 10), st.floats(0.1, 10))
 def test_migration_adds_up_exactly(values: np.ndarray, p0: float, p1: float) -> None:
     price = xr.DataArray([p0, p1], dims="time", coords={"time": HOURS[:2]})

@@ -76,9 +76,9 @@ def _theil_sen(y: Array, *, x: Array, inflate: bool, z: float) -> tuple[float, f
     _, ties = np.unique(y, return_counts=True)
     variance = (n * (n - 1) * (2 * n + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
     spread = z * np.sqrt(variance * (1 + phi) / (1 - phi)) * slopes.size / (n * (n - 1) / 2)
-    low = max(round((slopes.size - spread) / 2), 0)
-    high = min(round((slopes.size + spread) / 2) - 1, slopes.size - 1)
-    return slope, float(slopes[min(low, slopes.size - 1)]), float(slopes[max(high, 0)]), phi, float(n)
+    low = max(round((slopes.size - spread) / 2) - 1, 0)
+    high = min(round((slopes.size + spread) / 2), slopes.size - 1)
+    return slope, float(slopes[low]), float(slopes[high]), phi, float(n)
 
 
 def _pair_slopes(x: Array, y: Array) -> Array:
