@@ -11,16 +11,17 @@ from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import liquidations, options
 from derivdata.sample.grid import DAY_US, HOUR_US, Ints, instants
 from derivdata.sample.histories import text
-from derivdata.sample.universe import exchange_names, select, symbols
+from derivdata.sample.universe import exchange_names, pairs, select, symbols
 
-__all__ = ["chains", "fills", "newest_chains", "option_exchanges", "option_symbols"]
+__all__ = ["chains", "fills", "newest_chains"]
 
 Names = Sequence[str] | None
 
 
 def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
     """Columns of the liquidation fills with ``first <= time < last`` [µs]."""
-    parts = [_fills_begun(d, first, last, names, exchanges) for d in range(_day_before(first), _day(last))]
+    days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
+    parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
     found = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     order = np.lexsort((found["place"], found["number"], found["exchange"], found["time"]))
     found = {name: values[order] for name, values in found.items()}
@@ -31,7 +32,7 @@ def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, An
         "fill_id": [f"{n}-{k}" for n, k in zip(number, found["place"].tolist(), strict=True)],
         "time": instants(found["time"]),
         "symbol": text(found["symbol"], symbols().name),
-        "side": text(found["long"].astype(np.int8) * 0 + np.where(found["long"], 0, 1), ("long", "short")),
+        "side": text(np.where(found["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
         **{n: found[n] for n in _FILL_NUMBERS},
     }
@@ -52,40 +53,20 @@ def newest_chains(first: int, last: int, names: Names, exchanges: Names) -> dict
     return _chains(np.array([hour] if hour >= first else [], dtype=np.int64), names, exchanges)
 
 
-def option_symbols() -> tuple[str, ...]:
-    """Symbols that have options, sorted."""
-    return tuple(sorted(OPTIONS_MATRIX))
-
-
-def option_exchanges() -> tuple[str, ...]:
-    """Venues that have options, sorted."""
-    return tuple(sorted({v for venues in OPTIONS_MATRIX.values() for v in venues}))
-
-
-def _day(microseconds: int) -> int:
-    return (microseconds - 1) // DAY_US + 1
-
-
-def _day_before(microseconds: int) -> int:
-    return microseconds // DAY_US - 1
-
-
-def _fills_begun(day: int, first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
+def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     """Fills within a window of the clusters that began on a day."""
     orders = liquidations.orders(day)
     found = liquidations.fills(orders)
-    chosen = select(names, exchanges)
     pair = orders.pair[found.order]
-    inside = (found.time >= first) & (found.time < last) & np.isin(pair, chosen.row)
+    inside = (found.time >= first) & (found.time < last) & np.isin(pair, rows)
     order, pair = found.order[inside], pair[inside]
-    everything = select(None, None)
     price, quantity = found.price[inside], found.quantity[inside]
     return {
         "number": orders.number[order],
         "place": found.place[inside],
         "time": found.time[inside],
-        "exchange": everything.exchange[pair],
-        "symbol": everything.symbol[pair],
+        "exchange": pairs().exchange[pair],
+        "symbol": pairs().symbol[pair],
         "long": orders.long[order],
         "order_price_usd": orders.price[order],
         "fill_price_usd": price,
@@ -96,17 +77,22 @@ def _fills_begun(day: int, first: int, last: int, names: Names, exchanges: Names
 
 
 def _chains(hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
-    parts, symbol, exchange = [], [], []
-    for s in (s for s in option_symbols() if names is None or s in names):
-        for v in (v for v in sorted(OPTIONS_MATRIX[s]) if exchanges is None or v in exchanges):
-            days = options.session(hours)
-            for d in np.unique(days).tolist():
-                parts.append(options.chain(s, v, d, hours[days == d]))
-                symbol += [s] * len(parts[-1]["iv"])
-                exchange += [v] * len(parts[-1]["iv"])
-    if not parts:
+    days = options.session(hours)
+    found = [
+        options.chain(symbol, exchange, day, hours[days == day])
+        for symbol in options.SYMBOLS
+        if names is None or symbol in names
+        for exchange in sorted(OPTIONS_MATRIX[symbol])
+        if exchanges is None or exchange in exchanges
+        for day in np.unique(days).tolist()
+    ]
+    if not found:
         return {}
-    found = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    side = text(np.where(found.pop("call"), 0, 1), ("call", "put"))
-    time, expiry = instants(found.pop("time")), instants(found.pop("expiry"))
-    return {"symbol": symbol, "exchange": exchange, "side": side, "time": time, "expiry": expiry, **found}
+    columns = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    return columns | {
+        "symbol": text(columns["symbol"], options.SYMBOLS),
+        "exchange": text(columns["exchange"], options.EXCHANGES),
+        "side": text(columns["side"], ("call", "put")),
+        "time": instants(columns["time"]),
+        "expiry": instants(columns["expiry"]),
+    }

@@ -9,27 +9,18 @@ what was formed over its interval, whether or not every sample of it was recorde
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from derivdata.sample import noise, paths
 from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints
-from derivdata.sample.noise import Floats
+from derivdata.sample.noise import Flags, Floats
 from derivdata.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.sample.venues import MODELS
 
-__all__ = ["Day", "formed", "recorded", "settled", "totals"]
+__all__ = ["formed", "recorded", "settled", "totals"]
 
 _MARKET = 1000
-
-
-class Day(NamedTuple):
-    """Rates of whole days: `rate` [bps/8h] as formed, and whether it was `recorded`, ``(pairs, steps)``."""
-
-    rate: Floats
-    recorded: NDArray[np.bool_]
 
 
 def formed(chosen: Pairs, first: int, days: int) -> Floats:
@@ -62,9 +53,9 @@ def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]
         target = rate[:, :, hours - 1 :: hours]
         np.copyto(target, mean, where=(interval == hours)[..., None])
     rate[~_trading(chosen, first, days)] = np.nan
-    ends = first * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US
-    flat = rate.reshape(len(chosen), -1)
-    return ends, np.round(flat, 6) + 0.0, np.repeat(interval, 24, axis=1).astype(np.float64)
+    ends = np.asarray(first * DAY_US + np.arange(1, days * 24 + 1) * HOUR_US)
+    flat = np.round(rate.reshape(len(chosen), -1), 6) + 0.0
+    return ends, np.asarray(flat), np.repeat(interval, 24, axis=1).astype(np.float64)
 
 
 def totals(chosen: Pairs, day: int) -> tuple[Floats, Ints]:
@@ -142,13 +133,13 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
     return np.asarray((jump[..., None] * fade)[:, 1:] + (jump[..., None] * tail)[:, :-1])
 
 
-def _trading(chosen: Pairs, first: int, days: int) -> NDArray[np.bool_]:
+def _trading(chosen: Pairs, first: int, days: int) -> Flags:
     """Whether each pair trades on each day, shape ``(pairs, days)``."""
     day = first + np.arange(days)
     return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
 
 
-def _recorded(chosen: Pairs, first: int, days: int) -> NDArray[np.bool_]:
+def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
     """Whether each sample was recorded: the pair trades, and neither it nor its venue has a hole."""
     trading = _trading(chosen, first, days)
     streams = np.array([noise.key("outage", v) for v in exchange_names()], dtype=np.uint64)[chosen.exchange]
@@ -158,7 +149,7 @@ def _recorded(chosen: Pairs, first: int, days: int) -> NDArray[np.bool_]:
     return np.asarray((trading[..., None] & ~missing).reshape(len(chosen), days * STEPS))
 
 
-def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> NDArray[np.bool_]:
+def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Flags:
     """At most one run of missing samples a day, of up to `longest` steps."""
     day = first + np.arange(days)
     u = noise.uniform(streams[:, None, None], (day[:, None] * 8 + np.arange(3)) + (1 << 40))

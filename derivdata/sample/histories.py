@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sample import activity, funding, market
-from derivdata.sample.grid import DAY_US, HOUR_US, STEP_US, STEPS, Ints, instants
+from derivdata.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, exchange_names, symbols
 
@@ -78,7 +78,7 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     return _gathered(table, parts, chosen)
 
 
-def text(codes: Ints, names: tuple[str, ...]) -> pd.Categorical:
+def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
     """Text column from positions in sorted names."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 

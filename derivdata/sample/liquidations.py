@@ -14,16 +14,22 @@ import numpy as np
 
 from derivdata.sample import noise, prices
 from derivdata.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints
-from derivdata.sample.noise import Floats, Keys
-from derivdata.sample.universe import Pairs, pairs, symbols
+from derivdata.sample.noise import Flags, Floats, Keys
+from derivdata.sample.universe import pairs, symbols
 
 __all__ = [
     "BRANCHING",
     "DELAY_SECONDS",
+    "LARGEST_USD",
     "SHOCKS",
+    "SHOCK_SECONDS",
+    "SHOCK_SIZE",
+    "TAIL",
+    "Fills",
     "Orders",
     "fills",
     "orders",
+    "smallest_usd",
     "starts_per_day",
 ]
 
@@ -35,9 +41,16 @@ SHOCKS = (
 )  # fmt: skip
 """Instants about which clusters of every symbol begin, exponentially spread over some minutes."""
 
+SHOCK_SECONDS = 300.0
+SHOCK_SIZE = 60.0
+"""Clusters of the largest symbol that a shock begins; of the others in proportion to `starts_per_day`."""
+
+TAIL = 4.0 / 3.0
+LARGEST_USD = 2e7
+"""Exponent and upper end of the Pareto law of an order's value."""
+
 _GENERATIONS = 40
-_SHOCK_SECONDS = 300.0
-_SHOCK_SIZE = 60.0
+_LONG, _AGAINST = 0.55, 0.08
 _POISSON = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
      0.00002218102827]
@@ -48,38 +61,17 @@ _CHILD, _FILL, _SIZE = (np.uint64(n) for n in (0x165667B19E3779F9, 0x27D4EB2F165
 class Orders(NamedTuple):
     """Liquidation orders as parallel arrays, by time.
 
-    `cluster` is the number of the order that began the cluster; `pair` the position among all pairs.
+    `number` names an order, `cluster` the order that began its cluster; `pair` is the position among all
+    pairs; `long` says that longs were liquidated.
     """
 
     number: Keys
     cluster: Keys
     time: Ints
     pair: Ints
-    long: np.ndarray
+    long: Flags
     price: Floats
     quantity: Floats
-
-
-def starts_per_day() -> Floats:
-    """Mean number of clusters that begin in a day, per symbol, shocks aside."""
-    return np.asarray(100.0 * (symbols().oi / symbols().oi.max()) ** 0.6 + 0.2)
-
-
-@lru_cache(maxsize=16)
-def orders(day: int) -> Orders:
-    """Every order whose cluster began on a day; a few of them are of the next."""
-    number, symbol, time = _begun(day)
-    number, cluster, symbol, time = _grown(number, symbol, time)
-    pair = _pair(number, symbol, time)
-    keep = np.flatnonzero(pair >= 0)
-    keep = keep[np.lexsort((number[keep], time[keep]))]
-    number, cluster, symbol, time, pair = (a[keep] for a in (number, cluster, symbol, time, pair))
-    long = (noise.uniform(cluster, 1) < 0.55) ^ (noise.uniform(number, 2) < 0.08)
-    quote = _price(day, symbol, time) * prices.premium(pairs())[pair]
-    quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
-    size = 600.0 * np.sqrt(starts_per_day()[symbol]) * (1.0 - noise.uniform(number ^ _SIZE, 0)) ** -0.75
-    quantity = np.round(np.minimum(size, 2e7) / quote, 6)
-    return Orders(number, cluster, time, pair, long, quote, quantity)
 
 
 class Fills(NamedTuple):
@@ -92,12 +84,50 @@ class Fills(NamedTuple):
     quantity: Floats
 
 
+class _Tree(NamedTuple):
+    """Orders before anything but their place in time is known."""
+
+    number: Keys
+    cluster: Keys
+    symbol: Ints
+    time: Ints
+
+    def take(self, rows: Ints) -> _Tree:
+        return _Tree(self.number[rows], self.cluster[rows], self.symbol[rows], self.time[rows])
+
+
+def starts_per_day() -> Floats:
+    """Mean number of clusters that begin in a day, per symbol, shocks aside."""
+    return np.asarray(100.0 * (symbols().oi / symbols().oi.max()) ** 0.6 + 0.2)
+
+
+@lru_cache(maxsize=16)
+def orders(day: int) -> Orders:
+    """Every order whose cluster began on a day; a few of them are of the next."""
+    tree = _grown(_joined([_begun(day), *(_shocked(s) for s in _shocks_of(day))]))
+    pair = _pair(tree)
+    keep = np.flatnonzero(pair >= 0)
+    keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
+    tree, pair = tree.take(keep), pair[keep]
+    number = tree.number
+    long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
+    quote = _price(day, tree) * prices.premium(pairs())[pair]
+    quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
+    tail = (1.0 - noise.uniform(number ^ _SIZE, 0)) ** (-1.0 / TAIL)
+    value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
+    return Orders(number, tree.cluster, tree.time, pair, long, quote, np.round(value / quote, 6))
+
+
+def smallest_usd() -> Floats:
+    """Lower end of the Pareto law of an order's value [USD], per symbol."""
+    return np.asarray(600.0 * np.sqrt(starts_per_day()))
+
+
 def fills(found: Orders) -> Fills:
     """The fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
     key = found.number ^ _FILL
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
-    order = np.repeat(np.arange(len(count)), count)
-    place = np.arange(len(order)) - np.repeat(np.cumsum(count) - count, count)
+    order, place = _places(count)
     weight = 0.2 + noise.uniform(key[order], 1 + place)
     part = weight / np.bincount(order, weight, minlength=len(count))[order]
     quantity = np.round(found.quantity[order] * part, 6)
@@ -109,16 +139,14 @@ def fills(found: Orders) -> Fills:
     return Fills(order, place, found.time[order] + 40_000 * place, price, quantity)
 
 
-def _begun(day: int) -> tuple[Keys, Ints, Ints]:
-    """First orders of the clusters of a day: number, symbol, time."""
-    streams = symbols().streams ^ _CHILD
+def _begun(day: int) -> _Tree:
+    """First orders of the clusters of a day, shocks aside: at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
-    number = noise.bits(streams[:, None], step)
-    symbol, place = np.nonzero(noise.uniform(number, 0) < np.minimum(starts_per_day() / STEPS, 1.0)[:, None])
+    number = noise.bits((symbols().streams ^ _CHILD)[:, None], step)
+    symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
     number = number[symbol, place]
     time = step[place] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
-    parts = [(number, symbol, time), *(_shocked(s) for s in _shocks_of(day))]
-    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
+    return _Tree(number, number, symbol, time)
 
 
 def _shocks_of(day: int) -> list[int]:
@@ -127,32 +155,38 @@ def _shocks_of(day: int) -> list[int]:
     return [s for s in found if s // DAY_US == day]
 
 
-def _shocked(shock: int) -> tuple[Keys, Ints, Ints]:
+def _shocked(shock: int) -> _Tree:
     """First orders of the clusters that a shock begins."""
-    many = np.ceil(_SHOCK_SIZE * starts_per_day() / starts_per_day().max()).astype(np.int64)
-    symbol = np.repeat(np.arange(len(many)), many)
-    place = np.arange(len(symbol)) - np.repeat(np.cumsum(many) - many, many)
+    symbol, place = _places(np.ceil(SHOCK_SIZE * starts_per_day() / starts_per_day().max()).astype(np.int64))
     number = noise.bits(symbols().streams[symbol], (1 << 42) + shock // 1_000_000 * 128 + place)
-    late = -_SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
-    return number, symbol, shock + _milliseconds(late)
+    late = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
+    return _Tree(number, number, symbol, shock + _milliseconds(late))
 
 
-def _grown(number: Keys, symbol: Ints, time: Ints) -> tuple[Keys, Keys, Ints, Ints]:
-    """All generations: number, cluster, symbol, time."""
-    generation = (number, number, symbol, time)
+def _grown(generation: _Tree) -> _Tree:
+    """A first generation with all that follow."""
     found = [generation]
     for _ in range(_GENERATIONS):
-        number, cluster, symbol, time = generation
-        count = (noise.uniform(number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
-        parent = np.repeat(np.arange(len(count)), count)
+        count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
+        parent, place = _places(count)
         if not parent.size:
             break
-        place = np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
-        child = noise.bits(number[parent] ^ _CHILD, 1 + place)
-        late = -DELAY_SECONDS * np.log1p(-noise.uniform(child, 5))
-        generation = (child, cluster[parent], symbol[parent], time[parent] + _milliseconds(late))
+        generation = generation.take(parent)
+        number = noise.bits(generation.number ^ _CHILD, 1 + place)
+        late = _milliseconds(-DELAY_SECONDS * np.log1p(-noise.uniform(number, 5)))
+        generation = generation._replace(number=number, time=generation.time + late)
         found.append(generation)
-    return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+    return _joined(found)
+
+
+def _joined(parts: list[_Tree]) -> _Tree:
+    return _Tree(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _places(count: Ints) -> tuple[Ints, Ints]:
+    """For each of ``sum(count)`` children: its parent's row, and its place among the siblings."""
+    parent = np.repeat(np.arange(len(count)), count)
+    return parent, np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
 
 
 def _milliseconds(seconds: Floats) -> Ints:
@@ -160,28 +194,25 @@ def _milliseconds(seconds: Floats) -> Ints:
 
 
 @lru_cache(maxsize=1)
-def _cumulated() -> tuple[Floats, Ints]:
-    """Every pair's upper end on a line where symbol s covers [s, s + 1) by shares, and first pairs."""
+def _ends() -> Floats:
+    """Every pair's upper end on a line where symbol s covers [s, s + 1) by its pairs' shares."""
     p = pairs()
-    ends = np.cumsum(p.share)
-    first = np.searchsorted(p.symbol, np.arange(len(symbols().name)))
-    before = np.concatenate([[0.0], ends])[first]
-    return p.symbol + np.minimum(ends - before[p.symbol], 1.0), first
+    sums = np.concatenate([[0.0], np.cumsum(p.share)])
+    first = np.searchsorted(p.symbol, p.symbol)
+    return np.asarray(p.symbol + np.minimum(sums[1:] - sums[first], 1.0))
 
 
-def _pair(number: Keys, symbol: Ints, time: Ints) -> Ints:
+def _pair(tree: _Tree) -> Ints:
     """Pair of each order, by the shares of open interest; -1 where that venue does not trade it then."""
-    p: Pairs = pairs()
-    ends, _ = _cumulated()
-    pair = np.searchsorted(ends, symbol + noise.uniform(number, 6), side="right")
-    pair = np.minimum(pair, len(p) - 1)
-    day = time // DAY_US
-    alive = (p.symbol[pair] == symbol) & (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
-    return np.where(alive, pair, -1)
+    p = pairs()
+    place = tree.symbol + noise.uniform(tree.number, 6)
+    pair = np.minimum(np.searchsorted(_ends(), place, side="right"), len(p) - 1)
+    day = tree.time // DAY_US
+    alive = (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
+    return np.where(alive & (p.symbol[pair] == tree.symbol), pair, -1)
 
 
-def _price(day: int, symbol: Ints, time: Ints) -> Floats:
+def _price(day: int, tree: _Tree) -> Floats:
     """The symbol's price at the step that an order falls in."""
     path = prices.price(np.arange(len(symbols().name)), day, 2)
-    step = np.minimum((time - day * DAY_US) // STEP_US, path.shape[1] - 1)
-    return np.asarray(path[symbol, step])
+    return np.asarray(path[tree.symbol, (tree.time - day * DAY_US) // STEP_US])

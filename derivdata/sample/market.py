@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from derivdata.sample import activity, funding, liquidations, prices
-from derivdata.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints
+from derivdata.sample.grid import START_DAY, STEP_US, STEPS, Ints
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, pairs
 
@@ -65,9 +65,9 @@ def _mean(chosen: Pairs, day: int, steps: Ints) -> Floats:
     today, week_ago = (funding.recorded(chosen, d, 1) for d in (day, day - 7))
     whole = [funding.totals(chosen, d) for d in range(day - 7, day)]
     total = np.nancumsum(today, axis=1)[:, steps] - np.nancumsum(week_ago, axis=1)[:, steps]
+    total += np.sum([t for t, _ in whole], axis=0)[:, None]
     count = (np.cumsum(~np.isnan(today), axis=1) - np.cumsum(~np.isnan(week_ago), axis=1))[:, steps]
-    total += sum(t for t, _ in whole)[:, None]
-    count = count + sum(c for _, c in whole)[:, None]
+    count += np.sum([c for _, c in whole], axis=0)[:, None]
     return np.where(count > 0, np.round(total / np.maximum(count, 1), 6) + 0.0, np.nan)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SEED", "Floats", "Keys", "bits", "key", "keys", "normal", "uniform"]
+__all__ = ["SEED", "Flags", "Floats", "Keys", "bits", "key", "keys", "normal", "uniform"]
 
 SEED = 20250901
 
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Keys = NDArray[np.uint64]
 
@@ -29,7 +30,7 @@ _SCALE = 1.0 / float(np.sqrt((65536.0**2 - 1.0) / 3.0))
 
 
 def key(*names: object) -> np.uint64:
-    """Stream of a name: the first 8 bytes, big-endian, of BLAKE2b of the seed and the names joined by ``|``."""
+    """Stream of a name: BLAKE2b (8 bytes, big-endian) of the seed and the names, joined by ``|``."""
     text = "|".join(map(str, (SEED, *names)))
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sample import events, histories
+from derivdata.sample import events, histories, options
 from derivdata.sample.grid import NOW, START, micros
 from derivdata.sample.noise import SEED
 from derivdata.sample.universe import exchange_names, select
@@ -49,12 +49,12 @@ class Sample:
     def symbols(self, table: str) -> tuple[str, ...]:
         """Symbols of a base table, sorted."""
         _check(table)
-        return events.option_symbols() if table == "options_snapshot" else every_symbol().name
+        return options.SYMBOLS if table == "options_snapshot" else every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a base table, sorted."""
         _check(table)
-        return events.option_exchanges() if table == "options_snapshot" else exchange_names()
+        return options.EXCHANGES if table == "options_snapshot" else exchange_names()
 
     def read(
         self,

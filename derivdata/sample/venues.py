@@ -97,7 +97,9 @@ zo           free   -0.10 0.40   3 0.00  18 0.003  0.60 0.90 0.12 -
 
 def _model(style: str, *rest: str) -> Model:
     *numbers, since = rest
-    return Model(style, *map(float, numbers), since="" if since == "-" else since)
+    offset, deviation, half_life, band, breadth, weight, growth, turnover, gaps = map(float, numbers)
+    opened = "" if since == "-" else since
+    return Model(style, offset, deviation, half_life, band, breadth, weight, growth, turnover, gaps, opened)
 
 
 MODELS: dict[str, Model] = {

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from derivdata.sample.options.chain import chain
+from derivdata.sample.options.chain import EXCHANGES, GREEKS, SYMBOLS, chain
 from derivdata.sample.options.listing import Listing, expiries, listing, session
-from derivdata.sample.options.surface import Slices, slices
+from derivdata.sample.options.surface import Slices, parameters, slices
 
-__all__ = ["Listing", "Slices", "chain", "expiries", "listing", "session", "slices"]
+__all__ = [
+    "EXCHANGES",
+    "GREEKS",
+    "SYMBOLS",
+    "Listing",
+    "Slices",
+    "chain",
+    "expiries",
+    "listing",
+    "parameters",
+    "session",
+    "slices",
+]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import noise
 from derivdata.sample.grid import DAY_US, Ints
 from derivdata.sample.noise import Floats
@@ -14,7 +15,10 @@ from derivdata.sample.options.listing import EXPIRY_US, Listing, listing
 from derivdata.sample.options.surface import Slices, slices, total_variance
 from derivdata.sample.universe import symbols
 
-__all__ = ["GREEKS", "chain"]
+__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain"]
+
+SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
+EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))
 
 GREEKS: dict[str, tuple[float, float] | None] = {
     "deribit": (0.01, 1.0 / 365.0),
@@ -31,6 +35,8 @@ _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 
 def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
     """Columns of the options snapshot at some instants [µs] of one trading day, each instant's rows together.
 
+    ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`, ``side`` is 0 for a call, 1 for a put.
+
     Every value is rounded once: volatility and prices to 6 digits, greeks to 6 but gamma to 10.
     """
     listed = listing(symbol, exchange, trading_day)
@@ -39,7 +45,7 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
     k = np.log(listed.strike[:, None] / forward)
     w = total_variance(k, s.theta[listed.place], s.rho[listed.place], s.psi[listed.place])
     iv = np.sqrt(w / s.year_fraction[listed.place])
-    columns = {
+    columns: dict[str, Floats] = {
         "iv": np.round(iv, 6),
         "underlying_price": np.round(forward, 6),
         "open_interest": _open_interest(symbol, exchange, listed, s, time),
@@ -48,10 +54,12 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
     count = len(time)
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
     return {
+        "symbol": np.full(count * len(listed.strike), SYMBOLS.index(symbol), dtype=np.int8),
+        "exchange": np.full(count * len(listed.strike), EXCHANGES.index(exchange), dtype=np.int8),
         "time": np.repeat(time, len(listed.strike)),
         "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
         "strike": np.tile(listed.strike, count),
-        "call": np.tile(listed.call, count),
+        "side": np.tile((~listed.call).astype(np.int8), count),
         "instrument_name": np.tile(listed.name, count),
         **rows,
     }
@@ -88,4 +96,5 @@ def _open_interest(symbol: str, exchange: str, listed: Listing, s: Slices, time:
         listed.streams[:, None], day + 1
     )
     own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
-    return np.round(size * own_size * ramp * (0.8 + 0.4 * drift) * np.exp(-((k / width) ** 2) / 2.0), 1)
+    contracts = size * own_size * ramp * (0.8 + 0.4 * drift) * np.exp(-((k / width) ** 2) / 2.0)
+    return np.asarray(np.round(contracts, 1))

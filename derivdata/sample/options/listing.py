@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from derivdata.sample import noise, prices
 from derivdata.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
-from derivdata.sample.noise import Floats, Keys
+from derivdata.sample.noise import Flags, Floats, Keys
 from derivdata.sample.universe import symbols
 
 __all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "listing", "session"]
@@ -52,9 +53,9 @@ class Listing(NamedTuple):
     listed: Ints
     place: Ints
     strike: Floats
-    call: np.ndarray
+    call: Flags
     streams: Keys
-    name: np.ndarray
+    name: NDArray[np.object_]
 
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
@@ -69,11 +70,11 @@ _KINDS = {
 }
 _COARSE = {"deribit": 1.0, "okx": 1.5, "binance": 2.0, "bybit": 1.8, "derive": 2.5}
 _NAMES = {
-    "deribit": "{symbol}-{day}{month}{year}-{strike}-{side}",
-    "bybit": "{symbol}-{day}{month}{year}-{strike}-{side}-USDT",
-    "binance": "{symbol}-{year}{number:02}{day:02}-{strike}-{side}",
-    "okx": "{symbol}-USD-{year}{number:02}{day:02}-{strike}-{side}",
-    "derive": "{symbol}-20{year}{number:02}{day:02}-{strike}-{side}",
+    "deribit": ("{symbol}-{day}{month}{year}-", ""),
+    "bybit": ("{symbol}-{day}{month}{year}-", "-USDT"),
+    "binance": ("{symbol}-{year}{number:02}{day:02}-", ""),
+    "okx": ("{symbol}-USD-{year}{number:02}{day:02}-", ""),
+    "derive": ("{symbol}-20{year}{number:02}{day:02}-", ""),
 }
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
@@ -107,8 +108,7 @@ def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
     call = np.arange(len(strike)) % 2 == 0
     expiry = np.array([e.day for e in opened], dtype=np.int64)
     names = [
-        _name(symbol, exchange, expiry[p], k, c)
-        for p, k, c in zip(place.tolist(), strike.tolist(), call.tolist(), strict=True)
+        n for e, ladder in zip(opened, ladders, strict=True) for n in _names(symbol, exchange, e, ladder)
     ]
     cents = np.round(strike * 1e4).astype(np.uint64)
     streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
@@ -139,7 +139,7 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, day: int) -> Floats:
-    return prices.price(np.array([own]), ANCHOR_DAY, day - ANCHOR_DAY + 1, 1)[0]
+    return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, day - ANCHOR_DAY + 1, 1)[0])
 
 
 def _nice(value: float) -> float:
@@ -148,14 +148,16 @@ def _nice(value: float) -> float:
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
 
 
-def _name(symbol: str, exchange: str, day: int, strike: float, call: bool) -> str:
-    date = instants([day * DAY_US])[0]
-    return _NAMES[exchange].format(
+def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> list[str]:
+    """The venue's names of the options of one expiry: call and put of every strike."""
+    date = instants([expiry.day * DAY_US])[0]
+    head, tail = _NAMES[exchange]
+    head = head.format(
         symbol=symbol,
         day=date.day,
         month=_MONTHS[date.month - 1],
         number=date.month,
         year=date.year % 100,
-        strike=f"{strike:.4f}".rstrip("0").rstrip("."),
-        side="C" if call else "P",
     )
+    strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in ladder.tolist()]
+    return [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]

@@ -85,4 +85,5 @@ def _spot(symbol: str, time: Ints) -> Floats:
     first = int(time.min() // DAY_US)
     days = int(time.max() // DAY_US) - first + 1
     own = np.array([symbols().name.index(symbol)])
-    return prices.price(own, first, days)[0, (time - first * DAY_US) // STEP_US]
+    path = prices.price(own, first, days)[0]
+    return np.asarray(path[(time - first * DAY_US) // STEP_US])
