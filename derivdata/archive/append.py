@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ from derivdata.archive.manifest import Holding, Manifest, Part
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
-__all__ = ["Appended", "append", "stored"]
+__all__ = ["Appended", "add_rows"]
 
 _MONTH_ROWS = 4_000_000
 _MERGE_COUNT = 8
@@ -33,14 +32,7 @@ class Appended(NamedTuple):
     differing: int
 
 
-def stored(table: Table) -> Table:
-    """The table as an archive keys it: `time` belongs to the key, but an order is one order for good."""
-    if "order_id" in table.key or "time" in table.key:
-        return table
-    return replace(table, key=(*table.key, "time"))
-
-
-def append(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool, timeout: float) -> Appended:
+def add_rows(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool, timeout: float) -> Appended:
     """Add the rows of a conformed frame whose keys are not there yet.
 
     Raises
@@ -75,10 +67,20 @@ def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) ->
         synthetic=manifest.synthetic or synthetic,
         tables={**manifest.tables, table.name: Holding(after, _values(holding, table, frame))},
     )
+    _settle(folder, set(after) - set(holding.parts))
     manifests.save(folder, grown)
     for part in set(before) - set(after):
         (folder / part.file).unlink(missing_ok=True)
     return counts
+
+
+def _settle(folder: Path, new: set[Part]) -> None:
+    """Wait until new files and the folders that name them are on disk."""
+    for part in new:
+        manifests.sync(folder / part.file)
+    for partition in {part.partition for part in new}:
+        manifests.sync(folder / partition)
+    manifests.sync(folder)
 
 
 def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) -> tuple[list[Part], Appended]:
@@ -88,8 +90,7 @@ def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) ->
         fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
         differing += unequal
         for partition, chunk in _partitions(table, month, fresh, held):
-            ordered = chunk.sort_values(parts.sorting(table), kind="stable")
-            added.append(parts.write(folder, partition, table, [parts.to_arrow(table, ordered)]))
+            added.append(parts.write(folder, partition, table, [parts.to_arrow(table, chunk)]))
     written = sum(part.rows for part in added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
@@ -117,7 +118,7 @@ def _existing(folder: Path, table: Table, held: list[Part], rows: pd.DataFrame) 
     """What is held where `rows` go: all that could share a key with one of them."""
     stamps = rows["time"].array.asi8
     span = parts.Span(int(stamps.min()), int(stamps.max()) + 1) if "time" in table.key else parts.EVER
-    named = [name for name in ("symbol", "exchange", "order_id") if name in table.key]
+    named = [name for name in parts.PRUNED if name in table.key]
     where = {name: frozenset(rows[name].unique()) for name in named}
     return parts.frame_of(table, parts.scan(folder, table, held, span, where))
 
@@ -139,24 +140,27 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 def _merged(folder: Path, table: Table, held: list[Part], touched: set[str]) -> list[Part]:
-    """The files with those of touched partitions merged wherever too many of one level lie together."""
-    level = 0
-    while any(part.level >= level for part in held):
-        for partition in sorted(touched):
-            group = [part for part in held if part.partition == partition and part.level == level]
-            if len(group) >= _MERGE_COUNT:
-                whole = parts.write(folder, partition, table, _sorted(folder, table, group), level=level + 1)
-                held = [*(part for part in held if part not in group), whole]
-        level += 1
+    """The files with those of touched partitions merged: small ones at once, larger ones eight at a time."""
+    for partition in sorted(touched):
+        here = [part for part in held if part.partition == partition]
+        level = 0
+        while any(part.level >= level for part in here):
+            group = [part for part in here if part.level == level]
+            small = sum(part.rows for part in group) <= parts.GROUP_ROWS
+            if len(group) >= (2 if small else _MERGE_COUNT):
+                rows = _sorted(folder, table, group)
+                whole = parts.write(folder, partition, table, rows, level=level + (not small))
+                here = [*(part for part in here if part not in group), whole]
+            level += 1
+        held = [*(part for part in held if part.partition != partition), *here]
     return held
 
 
 def _sorted(folder: Path, table: Table, group: list[Part]) -> Iterator[pa.Table]:
     """Rows of several files in order, a range of symbols at a time so that memory stays bounded."""
-    by = [(name, "ascending") for name in parts.sorting(table)]
     for chosen in parts.ranges(folder, table, group, _BATCH_ROWS):
-        rows = pa.concat_tables(parts.scan(folder, table, group, parts.EVER, chosen))
-        yield rows.unify_dictionaries().sort_by(by)
+        rows = parts.frame_of(table, parts.scan(folder, table, group, parts.EVER, chosen))
+        yield parts.to_arrow(table, rows)
 
 
 def _values(holding: Holding, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:

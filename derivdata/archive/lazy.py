@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
@@ -11,15 +12,10 @@ from derivdata.archive import parts
 from derivdata.archive.manifest import Holding
 from derivdata.schema import Table
 
-if TYPE_CHECKING:
-    import dask.dataframe
-
 __all__ = ["lazy"]
 
 
-def lazy(
-    root: Path, table: Table, holding: Holding, span: parts.Span, where: parts.Where
-) -> dask.dataframe.DataFrame:
+def lazy(root: Path, table: Table, holding: Holding, span: parts.Span, where: parts.Where) -> Any:
     """Rows within a span as a dask frame; text columns have the categories of the whole archive.
 
     Raises
@@ -28,19 +24,19 @@ def lazy(
         dask is not installed.
     """
     try:
-        import dask.dataframe
+        frames: Any = importlib.import_module("dask.dataframe")
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
     empty = _labelled(table.empty(), holding)
     found = list(parts.pieces(root, table, holding.parts, span, where))
     if not found:
-        return dask.dataframe.from_pandas(empty, npartitions=1)
+        return frames.from_pandas(empty, npartitions=1)
 
     def load(piece: parts.Piece) -> pd.DataFrame:
         rows = parts.load(root, table, piece, span, where)
         return _labelled(parts.frame_of(table, [rows]), holding)
 
-    return dask.dataframe.from_map(load, found, meta=empty)
+    return frames.from_map(load, found, meta=empty)
 
 
 def _labelled(frame: pd.DataFrame, holding: Holding) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import uuid
@@ -19,12 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from derivdata.archive.manifest import Part, sync
+from derivdata.archive.manifest import Part
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
 __all__ = [
     "EVER",
+    "GROUP_ROWS",
+    "PRUNED",
     "Piece",
     "Span",
     "Where",
@@ -38,9 +41,10 @@ __all__ = [
     "write",
 ]
 
-_GROUP_ROWS = 32_768
+GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
-_PRUNED = ("symbol", "exchange", "time", "order_id")
+PRUNED = ("symbol", "exchange", "order_id")
+"""Text columns whose range in each row group tells whether it can hold a match."""
 _LABEL = b"derivdata.table"
 _TYPES = {
     Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
@@ -94,8 +98,10 @@ def sorting(table: Table) -> list[str]:
 
 
 def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
-    """A conformed frame as Arrow."""
-    schema = _schema(table)
+    """A conformed frame as Arrow, sorted as files are."""
+    schema, by = _schema(table), sorting(table)
+    if by != [*table.order, *(name for name in table.key if name not in table.order)]:
+        frame = frame.sort_values(by, kind="stable")
     return pa.table([_array(frame[f.name], f.type) for f in schema], schema=schema)
 
 
@@ -108,7 +114,7 @@ def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
 
 
 def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> Part:
-    """Write sorted rows as one new file of a partition; it is on disk when this returns."""
+    """Write sorted rows as one new file of a partition."""
     folder = root / partition
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{uuid.uuid4().hex}.new"
@@ -116,13 +122,11 @@ def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *,
         count, first, last = _write_rows(draft, table, rows)
         with draft.open("rb") as file:
             digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-        sync(draft)
         path = folder / f"{digest}.parquet"
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    sync(folder)
     return Part(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, level)
 
 
@@ -139,7 +143,7 @@ def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wh
             continue
         footer = _checked(root / part.file, table)
         chosen = _candidates(footer, span, where)
-        step = max(1, _BATCH_ROWS // _GROUP_ROWS)
+        step = max(1, _BATCH_ROWS // GROUP_ROWS)
         for first in range(0, len(chosen), step):
             yield Piece(part, chosen[first : first + step])
 
@@ -209,7 +213,7 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         write_page_checksum=True,
     ) as writer:
         for batch in rows:
-            writer.write_table(batch, row_group_size=_GROUP_ROWS)
+            writer.write_table(batch, row_group_size=GROUP_ROWS)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)
@@ -226,13 +230,12 @@ def _checked(path: Path, table: Table) -> _Footer:
 
 def _candidates(footer: _Footer, span: Span, where: Where) -> list[int]:
     """Row groups whose statistics do not rule a match out."""
-    found = []
-    for index in range(footer.metadata.num_row_groups):
-        if span.touches(*footer.bounds["time"][index]) and all(
-            _may_hold(footer, name, index, values) for name, values in where.items()
-        ):
-            found.append(index)
-    return found
+    return [
+        index
+        for index in range(footer.metadata.num_row_groups)
+        if span.touches(*footer.bounds["time"][index])
+        and all(_may_hold(footer, name, index, values) for name, values in where.items())
+    ]
 
 
 def _may_hold(footer: _Footer, name: str, index: int, values: Collection[str]) -> bool:
@@ -253,7 +256,7 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise
+        raise FileNotFoundError(errno.ENOENT, "a file of the archive is missing", str(path)) from None
     except (OSError, pa.ArrowException) as problem:
         raise ArchiveError(f"{path}: the file is damaged ({problem}): restore it from a copy") from None
 
@@ -266,7 +269,7 @@ def _footer(path: Path) -> _Footer:
     bounds: dict[str, list[tuple[Any, Any]]] = {}
     for column, name in enumerate(names):
         kinds = (metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups))
-        if name in _PRUNED:
+        if name in (*PRUNED, "time"):
             bounds[name] = [_bounds(s, raw=name == "time") for s in kinds]
     return _Footer(metadata, frozenset(names), bounds)
 

@@ -6,19 +6,20 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pandas as pd
 
-from derivdata import tables, times
-from derivdata.archive import append, lazy, parts
+from derivdata import times
 from derivdata.archive import manifest as manifests
+from derivdata.archive import parts
+from derivdata.archive.append import Appended, add_rows
+from derivdata.archive.lazy import lazy
 from derivdata.archive.manifest import Holding, Manifest
+from derivdata.archive.stored import stored
+from derivdata.archive.summary import stamp, summary
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.schema import Table
-
-if TYPE_CHECKING:
-    import dask.dataframe
 
 __all__ = ["Archive", "open_archive"]
 
@@ -95,12 +96,12 @@ class Archive:
     @property
     def start(self) -> pd.Timestamp:
         """First instant of all tables."""
-        return _stamp(min(part.first for part in self._all_parts()))
+        return stamp(min(part.first for part in self._all_parts()))
 
     @property
     def now(self) -> pd.Timestamp:
         """Last instant of all tables."""
-        return _stamp(max(part.last for part in self._all_parts()))
+        return stamp(max(part.last for part in self._all_parts()))
 
     def tables(self) -> frozenset[str]:
         """Names of the tables that it holds."""
@@ -108,11 +109,11 @@ class Archive:
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Symbols of a table, sorted; none where it holds no such table."""
-        return tuple(self._holding(_table(table)).values.get("symbol", ()))
+        return tuple(self._holding(stored(table)).values.get("symbol", ()))
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a table, sorted; none where it holds no such table."""
-        return tuple(self._holding(_table(table)).values.get("exchange", ()))
+        return tuple(self._holding(stored(table)).values.get("exchange", ()))
 
     def append(self, table: str, frame: pd.DataFrame) -> int:
         """Add the rows of a table that are not there yet.
@@ -153,12 +154,12 @@ class Archive:
             )
         return counts.written
 
-    def merge(self, table: str, frame: pd.DataFrame) -> append.Appended:
+    def merge(self, table: str, frame: pd.DataFrame) -> Appended:
         """As `append`, with the counts of rows written, already there, and there with other values."""
-        keyed = _table(table)
+        keyed = stored(table)
         rows = keyed.conform(frame)
         synthetic = bool(dict(frame.attrs.get("provenance", {})).get("synthetic", False))
-        return append.append(self._path, keyed, rows, synthetic=synthetic, timeout=self._lock_timeout)
+        return add_rows(self._path, keyed, rows, synthetic=synthetic, timeout=self._lock_timeout)
 
     def read(
         self,
@@ -187,7 +188,7 @@ class Archive:
         ArchiveError
             A file is damaged, missing, or that of another table.
         """
-        keyed = _table(table)
+        keyed = stored(table)
         where = _where(keyed, symbols, exchanges)
         span = parts.Span(_micros(start), _micros(end))
         found = self._steady(lambda held: parts.scan(self._path, keyed, held, span, where), keyed)
@@ -210,9 +211,9 @@ class Archive:
         last = times.instant(at, "at")
         start, end = last - within, last + pd.Timedelta(1, "us")
         rows = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
-        key = [name for name in _table(table).key if name not in ("time", "instrument_name")]
+        key = [name for name in stored(table).key if name not in ("time", "instrument_name")]
         newest = rows.groupby(key, observed=True)["time"].transform("max")
-        return _table(table).conform(rows[rows["time"] == newest])
+        return stored(table).conform(rows[rows["time"] == newest])
 
     def lazy(
         self,
@@ -222,24 +223,21 @@ class Archive:
         end: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
-    ) -> dask.dataframe.DataFrame:
+    ) -> Any:
         """As `read`, as a dask frame for what is larger than memory; None leaves the window open.
 
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
-        keyed = _table(table)
+        keyed = stored(table)
         span = parts.Span(
             parts.EVER.start if start is None else _micros(start),
             parts.EVER.end if end is None else _micros(end),
         )
-        return lazy.lazy(self._path, keyed, self._holding(keyed), span, _where(keyed, symbols, exchanges))
+        return lazy(self._path, keyed, self._holding(keyed), span, _where(keyed, symbols, exchanges))
 
     def info(self) -> pd.DataFrame:
         """What is there: per table its rows, first and last instant, symbols, venues, files and size [MB]."""
-        held = sorted(self._manifest().tables.items())
-        rows = {name: _summary(holding) for name, holding in held}
-        columns = ["rows", "first", "last", "symbols", "exchanges", "files", "megabytes"]
-        return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("table")
+        return summary(self._manifest())
 
     def __repr__(self) -> str:
         return f"<derivdata archive {self._path}{self._mark()}>\n{self.info().to_string()}"
@@ -285,14 +283,6 @@ class Archive:
         )
 
 
-def _table(name: str) -> Table:
-    table = tables.TABLES.get(name)
-    if table is None or "time" not in table.columns:
-        known = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
-        raise ValueError(f"table={name!r} is not one that an archive holds: {known}")
-    return append.stored(table)
-
-
 def _where(
     table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
@@ -305,22 +295,6 @@ def _where(
             raise ValueError(f"{argument}: table {table.name} has no column {column!r}")
         where[column] = frozenset([values] if isinstance(values, str) else values)
     return where
-
-
-def _summary(holding: Holding) -> list[Any]:
-    return [
-        sum(part.rows for part in holding.parts),
-        _stamp(min(part.first for part in holding.parts)),
-        _stamp(max(part.last for part in holding.parts)),
-        len(holding.values.get("symbol", ())),
-        len(holding.values.get("exchange", ())),
-        len(holding.parts),
-        round(sum(part.size for part in holding.parts) / 1e6, 3),
-    ]
-
-
-def _stamp(micros: int) -> pd.Timestamp:
-    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
 
 
 def _micros(value: pd.Timestamp) -> int:

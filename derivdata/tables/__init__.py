@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.contracts import QUOTES, Contract, contract
 from derivdata.tables.definitions import (
     FUNDING_HISTORY,
     FUNDING_METADATA,
@@ -41,11 +42,14 @@ __all__ = [
     "OI_HISTORY",
     "OI_SPARKLINES",
     "OPTIONS_SNAPSHOT",
+    "QUOTES",
     "TABLES",
     "VENUES",
     "VENUES_AS_OF",
     "VOLUME_HISTORY",
+    "Contract",
     "Venue",
+    "contract",
     "panel",
     "provenance",
     "surface",

@@ -1,0 +1,175 @@
+"""Recorded files into an archive: CSV, JSON and Parquet, with the rows that do not fit counted."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from tqdm.auto import tqdm
+
+from derivdata.archive.importing.files import chunks
+from derivdata.archive.importing.made import with_ids
+from derivdata.archive.importing.recipe import Recipe, recipe
+from derivdata.archive.importing.rows import Rows, quotes, rows
+from derivdata.archive.importing.tally import Tally
+from derivdata.archive.store import open_archive
+from derivdata.errors import ArchiveError
+
+__all__ = ["Imported", "import_files"]
+
+_Path: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of every row that was read.
+
+    Attributes
+    ----------
+    table
+        Table that the rows went to.
+    read, written
+        Rows of all files, and those that are new in the archive.
+    present, differing
+        Rows whose key was there already, with the same values or with others; what was there stays.
+    other_quotes
+        Rows of a contract whose symbol has one on the venue in a quote currency of higher priority.
+    rejected
+        Rows that do not fit the table.
+    first_rejected
+        File, line (or record, from 1) and reason of the first of them.
+    """
+
+    table: str
+    read: int
+    written: int
+    present: int
+    differing: int
+    other_quotes: int
+    rejected: int
+    first_rejected: str | None
+
+    def __str__(self) -> str:
+        counts = f"{self.table}: {self.read:,} rows read, {self.written:,} written"
+        more = {
+            "already there with other values (those first seen stay)": self.differing,
+            "of a quote currency of lower priority": self.other_quotes,
+        }
+        extra = [f"{count:,} {what}" for what, count in more.items() if count]
+        said = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
+        first = f"; the first: {self.first_rejected}" if self.first_rejected else ""
+        return ", ".join(said) + first
+
+
+def import_files(
+    table: str,
+    files: _Path | Sequence[_Path],
+    to: _Path,
+    *,
+    map: Mapping[str, str] | None = None,  # noqa: A002
+    set: Mapping[str, str] | None = None,  # noqa: A002
+    tz: str | None = None,
+    unit: str | None = None,
+) -> Imported:
+    """Bring recorded files into an archive.
+
+    Parameters
+    ----------
+    table
+        Name of the table that the rows are, such as ``"funding_settlements"``.
+    files
+        CSV, JSON (one list of records, or one record per line), both also gzipped, or Parquet.
+    to
+        Folder of the archive; it is made where there is none.
+    map
+        House name to the file's column, ``{"time": "Date", "rate_bps_8h": "Funding Rate"}``. A column of
+        the house name needs none.
+    set
+        House name to one value for every row, ``{"exchange": "binance", "interval_hours": "8"}``.
+    tz
+        Zone of instants that state none: ``"Europe/London"``, ``"UTC"``, ``"UTC+3"`` (three hours ahead).
+        Without it such rows are rejected. Numbers are seconds, ms, µs or ns since 1970, by their size.
+    unit
+        What the file's funding rates are: ``"bps_8h"`` (the default), or per the venue's own
+        `interval_hours`: ``"native"`` (a fraction), ``"percent"`` or ``"bps"``. For options what ``iv`` is:
+        ``"decimal"`` (the default) or ``"percent"``.
+
+    Returns
+    -------
+    Imported
+        Counts that add up to the rows read; ``print`` it.
+
+    Raises
+    ------
+    ValueError
+        There is no such table, column, zone or unit.
+    ArchiveError
+        A file cannot be read, lacks a column, has values that cannot be in the unit that was meant, or has
+        no row that fits; or the archive cannot be written. Rows of earlier files may be in the archive
+        then: the same import again adds the rest.
+
+    Notes
+    -----
+    Contract names become base symbols (``BTC-USDT`` is ``BTC``); of a symbol with several quote currencies
+    on a venue only the first of USDT, USD, USDC, BUSD, UST is taken: name all files of a venue in one call.
+    Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
+    A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
+    """
+    plan = recipe(table, map or {}, set or {}, tz, unit)
+    paths = [Path(file).expanduser() for file in _listed(files)]
+    if not paths:
+        raise ValueError("files: name at least one")
+    tally = Tally(plan, open_archive(to), _best_ranks(paths, plan))
+    for path in tqdm(paths, desc=table, unit="file", disable=None):
+        for found in _converted(path, plan):
+            tally.take(path, found)
+    tally.flush()
+    if tally.read and tally.rejected == tally.read:
+        raise ArchiveError(f"none of {tally.read:,} rows fits {table}; the first: {tally.first_rejected}")
+    counts = {name: getattr(tally, name) for name in ("read", "written", "present", "differing")}
+    return Imported(
+        table=table,
+        **counts,
+        other_quotes=tally.other_quotes,
+        rejected=tally.rejected,
+        first_rejected=tally.first_rejected,
+    )
+
+
+def _listed(files: _Path | Sequence[_Path]) -> Iterable[_Path]:
+    return [files] if isinstance(files, str | os.PathLike) else files
+
+
+def _converted(path: Path, plan: Recipe) -> Iterator[Rows]:
+    seen: Counter[str] = Counter()
+    for chunk in chunks(path, plan.wanted):
+        with _of(path):
+            found = rows(chunk, plan)
+        yield found._replace(frame=with_ids(found.frame, plan.made, seen))
+
+
+def _best_ranks(paths: list[Path], plan: Recipe) -> dict[tuple[str, str], int]:
+    """Highest priority among the quotes of each symbol on each venue; empty where there is no choice."""
+    best: dict[tuple[str, str], int] = {}
+    if not {"symbol", "exchange"} <= set(plan.table.columns) or "symbol" in plan.constants:
+        return best
+    for path in paths:
+        for chunk in chunks(path, plan.wanted):
+            with _of(path):
+                found = quotes(chunk, plan)
+            for venue, symbol, rank in found:
+                best[venue, symbol] = min(rank, best.get((venue, symbol), rank))
+    return best
+
+
+@contextmanager
+def _of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ArchiveError as problem:
+        raise ArchiveError(f"{path}: {problem}") from None

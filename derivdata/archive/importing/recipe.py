@@ -1,0 +1,137 @@
+"""What an import does to a file's columns: which becomes what, what is said once, in which unit and zone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from derivdata.archive.importing.files import Chunk
+from derivdata.archive.importing.instants import zone
+from derivdata.archive.stored import stored
+from derivdata.errors import ArchiveError
+from derivdata.schema import Table
+
+__all__ = ["RATE_UNITS", "Recipe", "recipe"]
+
+RATE_UNITS = ("bps_8h", "native", "percent", "bps")
+"""Units of a funding rate: the library's own, and fraction, percent and bps per the venue's own interval."""
+
+_IV_UNITS = ("decimal", "percent")
+_MADE = ("order_id", "fill_id")
+_DEFAULTS = {
+    "funding_history": {"kind": "sampled", "resolution": "raw"},
+    "funding_snapshot": {"kind": "sampled"},
+    "funding_settlements": {"kind": "settled"},
+    "oi_history": {"resolution": "raw"},
+    "volume_history": {"resolution": "raw"},
+}
+_MAY_LACK = {
+    "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
+    "liquidations_fills": "order_price_usd fill_price_usd quantity filled_quantity status",
+    "options_snapshot": "iv open_interest underlying_price",
+}
+_ALLOWED = {
+    "kind": ("sampled", "settled"),
+    "direction": ("gainer", "loser"),
+    "side": ("long", "short"),
+}
+
+
+class Recipe(NamedTuple):
+    """How rows of a file become rows of a table."""
+
+    table: Table
+    sources: Mapping[str, str]
+    constants: Mapping[str, str]
+    tz: dt.tzinfo | None
+    unit: str | None
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Key columns that are made from the row, as neither the file nor the caller gives them."""
+        given = {*self.sources, *self.constants}
+        return tuple(name for name in _MADE if name in self.table.key and name not in given)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Columns of a file that may be read."""
+        return frozenset({*self.sources.values(), *self.table.columns, "interval_hours"})
+
+    def required(self, name: str) -> bool:
+        """Whether a row without this value does not fit."""
+        may_lack = {*self.table.optional, *_MAY_LACK.get(self.table.name, "").split()}
+        return name not in may_lack
+
+    def allowed(self, name: str) -> tuple[str, ...]:
+        """The words that a column may hold; none said means any."""
+        if name == "side" and "strike" in self.table.columns:
+            return ("call", "put")
+        return _ALLOWED.get(name, ())
+
+    def raw(self, name: str, chunk: Chunk) -> Any:
+        """The file's values for a column, or what was said once; None where there is neither.
+
+        Raises
+        ------
+        ArchiveError
+            The file lacks a column that was named, or one that the table cannot do without.
+        """
+        constant = self.constants.get(name)
+        source = self.sources.get(name, name)
+        if constant is not None:
+            return [constant] * len(chunk.lines)
+        if source in chunk.columns:
+            return chunk.columns[source]
+        has = ", ".join(map(str, chunk.columns))
+        if name in self.sources:
+            raise ArchiveError(f"there is no column {source!r} for {name}; the file has {has}")
+        if name in self.table.columns and self.required(name) and name not in self.made:
+            raise ArchiveError(
+                f"{self.table.name}.{name} is not in the file: say which column it is with "
+                f"--map {name}=COLUMN or what it is with --set {name}=VALUE; the file has {has}"
+            )
+        return None
+
+
+def recipe(
+    table: str, sources: Mapping[str, str], constants: Mapping[str, str], tz: str | None, unit: str | None
+) -> Recipe:
+    """A recipe that makes sense.
+
+    Raises
+    ------
+    ValueError
+        There is no such table, column, zone or unit.
+    """
+    keyed = stored(table)
+    names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
+    for argument, given in (("map", sources), ("set", constants)):
+        unknown = sorted(set(given) - names)
+        if unknown:
+            raise ValueError(
+                f"{argument}: table {table} has no column {unknown[0]!r}; it has {', '.join(sorted(names))}"
+            )
+    both = sorted(set(sources) & set(constants))
+    if both:
+        raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
+    _check_unit(keyed, unit)
+    said = {**_DEFAULTS.get(table, {}), **constants}
+    left = {name: value for name, value in said.items() if name not in sources}
+    return Recipe(keyed, dict(sources), left, None if tz is None else zone(tz), unit)
+
+
+def _check_unit(table: Table, unit: str | None) -> None:
+    if unit is None:
+        return
+    units = (*_units(table),)
+    if not units:
+        raise ValueError(f"unit={unit!r}: table {table.name} has no rate and no volatility to convert")
+    if unit not in units:
+        raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
+
+
+def _units(table: Table) -> tuple[str, ...]:
+    if "rate_bps_8h" in table.columns:
+        return RATE_UNITS
+    return _IV_UNITS if "iv" in table.columns else ()
