@@ -13,6 +13,7 @@ from requests.structures import CaseInsensitiveDict
 
 from derivdata.errors import FetchError, NetworkError, SchemaError
 from derivdata.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, read_body
+from derivdata.transport.failures import lasting, network_error
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import origin_of
 from derivdata.transport.timing import Limits, Timing, backoff, http_date, retry_after
@@ -65,6 +66,7 @@ class Adapter(HTTPAdapter):
         self._turn = turn
         self._limits = limits
         self._timing = timing
+        self._closed = False
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
         """The whole answer to a request, tried again while that can help and the limits allow."""
@@ -75,12 +77,17 @@ class Adapter(HTTPAdapter):
             outcome = self._try(request, options, min(left, self._limits.answer))
             pause = self._pause(request, outcome, tried)
             left -= self._timing.monotonic() - started + (pause or 0.0)
-            if pause is None or left <= 0:
+            if pause is None or left <= 0 or self._closed:
                 break
             self._timing.sleep(pause)
         if isinstance(outcome, requests.Response):
             return outcome
         raise outcome
+
+    def close(self) -> None:
+        """Close the connections; what is under way is not tried again."""
+        self._closed = True
+        super().close()
 
     def _pause(
         self, request: requests.PreparedRequest, outcome: requests.Response | Exception, tried: int
@@ -116,13 +123,13 @@ class Adapter(HTTPAdapter):
             return _checked(request, response, body)
         except BodyTooLarge:
             limit = f"the answer is larger than {self._limits.body_bytes >> 20} MiB"
-            return _lasting(NetworkError(path, f"{limit}: ask for a shorter window or fewer venues"))
+            return lasting(NetworkError(path, f"{limit}: ask for a shorter window or fewer venues"))
         except TooSlow:
             return NetworkError(path, f"the answer was not complete after {seconds:.0f} s")
         except NotJson as error:
             return _not_json(path, error)
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            return _network_error(path, error)
+            return network_error(path, error)
 
     def _wire(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         """The request as it goes out: with the key, if this is the origin that it is for."""
@@ -183,27 +190,3 @@ def _not_json(path: str, error: NotJson) -> NetworkError | SchemaError:
     if error.cut:
         return NetworkError(path, f"the answer broke off: {error}")
     return SchemaError(f"{path}: the answer cannot be read: {error}")
-
-
-def _lasting(error: FetchError) -> FetchError:
-    error.retryable = False
-    return error
-
-
-def _network_error(path: str, error: Exception) -> FetchError:
-    if isinstance(error, requests.exceptions.SSLError):
-        return _lasting(NetworkError(path, f"the server's certificate was refused: {_innermost(error)}"))
-    if isinstance(error, requests.exceptions.ConnectTimeout):
-        return NetworkError(path, "no connection in time")
-    if isinstance(error, requests.exceptions.Timeout | urllib3.exceptions.TimeoutError):
-        return NetworkError(path, "the server fell silent")
-    if isinstance(error, requests.ConnectionError | urllib3.exceptions.HTTPError):
-        return NetworkError(path, f"the connection failed or broke off: {_innermost(error)}")
-    return _lasting(NetworkError(path, f"the request could not be sent: {type(error).__name__}"))
-
-
-def _innermost(error: BaseException) -> str:
-    """What the system said, without the layers around it."""
-    reason = getattr(error, "reason", None)
-    found = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
-    return _innermost(found) if found is not None else str(error).rpartition(">: ")[2]

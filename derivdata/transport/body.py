@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import urllib3
 __all__ = ["BodyTooLarge", "NotJson", "TooSlow", "check_json", "read_body"]
 
 _CHUNK = 1 << 16
+_PLACE = re.compile(r"\(byte (\d+)\)")
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -70,10 +72,12 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     except msgspec.DecodeError as error:
         if body.lstrip()[:1] == b"<":
             raise NotJson("it is HTML (a proxy's or a login page?)", cut=False) from None
-        raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), headers)) from None
+        raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), body, headers)) from None
 
 
-def _may_be_cut(why: str, headers: Mapping[str, str]) -> bool:
-    """Whether nothing but the JSON itself could have told that the body broke off."""
-    framed = "Content-Length" in headers or "Transfer-Encoding" in headers
-    return "truncated" in why and not framed
+def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether the JSON is good to its last byte, where nothing else could have told that it broke off."""
+    if "Content-Length" in headers or "Transfer-Encoding" in headers:
+        return False
+    place = _PLACE.search(why)
+    return "truncated" in why or (place is not None and int(place[1]) >= len(body))

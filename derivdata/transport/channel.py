@@ -20,6 +20,7 @@ import requests_cache
 from derivdata.api import Endpoint, Request, endpoint_of
 from derivdata.errors import NetworkError, NotCached
 from derivdata.transport.adapter import Adapter
+from derivdata.transport.failures import network_error
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
 from derivdata.transport.pace import Pace
@@ -140,6 +141,9 @@ class Channel:
         except TookTooLong:
             seconds = self._settings.limits.patience
             raise NetworkError(path, f"no answer within {seconds:.0f} s") from None
+        except requests.RequestException as error:
+            failure = network_error(path, error)
+        raise failure
 
     def _url(self, request: Request) -> str:
         query = urlencode(request.query, safe=",:")

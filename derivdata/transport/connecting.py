@@ -12,9 +12,9 @@ from derivdata import times
 from derivdata.errors import NotConnected
 from derivdata.transport.channel import Settings
 from derivdata.transport.connection import Connection, Local
+from derivdata.transport.folders import cache_folder
 from derivdata.transport.keys import Secret, find
 from derivdata.transport.origin import is_url, site
-from derivdata.transport.store import cache_folder
 
 __all__ = ["Starter", "connect", "current", "disconnect", "set_starter"]
 

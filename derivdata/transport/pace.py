@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from derivdata.api import Endpoint
+from derivdata.transport.folders import private_folder
 from derivdata.transport.timing import Timing
 
 try:
@@ -57,7 +58,7 @@ class Pace:
 
     def _shared_delay(self, name: str, spacing: float) -> float | None:
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(self._folder)
             with open(self._folder / name, "a+b", opener=_private) as file:
                 if not self._locked(file):
                     return None

@@ -10,31 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import platformdirs
 from requests_cache.backends.base import BaseCache, BaseStorage
 from requests_cache.models.response import CachedResponse
 
+from derivdata.transport.folders import TEMPORARY, folder_now, private_folder
 from derivdata.transport.records import Head, dump, load, load_head
 from derivdata.transport.timing import http_date
 
-__all__ = ["LIMIT_BYTES", "AnswerCache", "AnswerFiles", "cache_folder", "evict", "folder_now", "records"]
+__all__ = ["LIMIT_BYTES", "AnswerCache", "AnswerFiles", "evict", "records"]
 
 LIMIT_BYTES = 2**30
 """Most bytes that all answers together keep; the oldest go first."""
 
 _SUFFIX = ".answer"
-_TEMPORARY = ".tmp-"
 _STRAY_SECONDS = 3600.0
 _EVICT_EVERY_BYTES = 64 * 2**20
 _HEAD_BYTES = 1 << 14
-
-
-def cache_folder() -> Path:
-    """``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches."""
-    given = os.environ.get("DERIVDATA_CACHE_DIR")
-    if given:
-        return Path(given).expanduser()
-    return Path(platformdirs.user_cache_dir("derivdata", appauthor=False))
 
 
 def records(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -59,20 +50,10 @@ def evict(folder: Path, limit: int) -> None:
 
 def _sweep(folder: Path) -> None:
     now = folder_now(folder)
-    for path in folder.rglob(f"{_TEMPORARY}*"):
+    for path in folder.rglob(f"{TEMPORARY}*"):
         with suppress(OSError):
             if now - path.stat().st_mtime > _STRAY_SECONDS:
                 path.unlink()
-
-
-def folder_now(folder: Path) -> float:
-    """The file system's own time, so that ages never depend on the machine's clock."""
-    handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)
-    os.close(handle)
-    try:
-        return Path(name).stat().st_mtime
-    finally:
-        Path(name).unlink()
 
 
 class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
@@ -140,10 +121,8 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
         return self._folder / f"{key}{_SUFFIX}"
 
     def _write(self, key: str, data: bytes) -> None:
-        self._root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._root.mkdir(mode=0o700, exist_ok=True)
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=self._folder)
+        private_folder(self._folder)
+        handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=self._folder)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

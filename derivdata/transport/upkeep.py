@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from derivdata import times
-from derivdata.transport.store import LIMIT_BYTES, cache_folder, folder_now, records
+from derivdata.transport.folders import cache_folder, folder_now
+from derivdata.transport.store import LIMIT_BYTES, records
 
 __all__ = ["CacheInfo", "cache_clear", "cache_info"]
 

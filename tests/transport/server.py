@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pandas as pd
 
@@ -45,8 +47,8 @@ class Asked:
 class Server:
     """What a running server was asked, and where it is."""
 
-    def __init__(self, port: int, asked: list[Asked]) -> None:
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, scheme: str, port: int, asked: list[Asked]) -> None:
+        self.url = f"{scheme}://127.0.0.1:{port}"
         self.port = port
         self.asked = asked
 
@@ -56,8 +58,8 @@ class Server:
 
 
 @contextmanager
-def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
-    """A server whose every answer is `answer` of the request."""
+def serving(answer: Callable[[Asked], Reply], *, tls: Path | None = None) -> Iterator[Server]:
+    """A server whose every answer is `answer` of the request; by https with the certificate of `tls`."""
     asked: list[Asked] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,10 +85,14 @@ def serving(answer: Callable[[Asked], Reply]) -> Iterator[Server]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+        httpd.socket = context.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield Server(httpd.server_address[1], asked)
+        yield Server("http" if tls is None else "https", httpd.server_address[1], asked)
     finally:
         httpd.shutdown()
         httpd.server_close()

@@ -1,0 +1,64 @@
+"""A clock that a test moves, and connections with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from derivdata.transport.channel import Settings
+from derivdata.transport.connection import Connection
+from derivdata.transport.keys import Secret
+from derivdata.transport.origin import site
+from derivdata.transport.timing import Limits, Timing
+
+KEY = "k-5d0c5a2f-not-a-real-one"
+
+
+@dataclass
+class FakeTime:
+    """Sleeping moves the clock; chance is always one half."""
+
+    now: float = 1000.0
+    slept: list[float] = field(default_factory=list)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(monotonic=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5)
+
+
+Open = Callable[..., Connection]
+
+
+@pytest.fixture
+def fake() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture(autouse=True)
+def _no_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def opened(tmp_path: Path, fake: FakeTime) -> Iterator[Open]:
+    """Make a connection to a test's server, with the test's clock and limits."""
+    made: list[Connection] = []
+
+    def make(url: str, *, key: str | None = KEY, **rest: Any) -> Connection:
+        rest.setdefault("timing", fake.timing)
+        rest.setdefault("limits", Limits())
+        settings = Settings(scope=rest.pop("scope", url), folder=tmp_path / "cache", **rest)
+        made.append(Connection(site(url), None if key is None else Secret(key), settings))
+        return made[-1]
+
+    yield make
+    for connection in made:
+        connection.close()

@@ -1,0 +1,354 @@
+"""What is kept, for how long, where, and what becomes of it when the disk does not behave."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import random
+import time
+import warnings
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import errors, transport
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata.transport import records, store
+from derivdata.transport.failures import checked
+from tests.transport.conftest import Open
+from tests.transport.server import NOON, Asked, Reply, Server, serving
+
+HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
+HOUR = pd.Timedelta("1h")
+BRIEF = replace(FUNDING, fresh_seconds=1.0)
+
+
+def counting(**extra: Any) -> Callable[[Asked], Reply]:
+    """Every answer says which one it is."""
+    count = iter(range(1_000_000))
+    return lambda _: Reply.json({"n": next(count), **extra})
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*.answer"))
+
+
+def expire(folder: Path) -> None:
+    """Rewrite every record as if it had been received a year ago."""
+    for path in files(folder):
+        response = records.load(path.read_bytes(), path.stem)
+        assert response is not None
+        if response.expires is not None:
+            year = pd.Timedelta("365D").to_pytimedelta()
+            response.created_at -= year
+            response.expires -= year
+            path.write_bytes(records.dump(path.stem, "/x", response))
+
+
+@pytest.mark.parametrize(
+    ("until", "notices", "closed"),
+    [
+        (NOON - HOUR, [], True),
+        (NOON - HOUR, None, True),
+        (NOON - HOUR + pd.Timedelta("1s"), [], False),
+        (NOON, [], False),
+        (NOON + HOUR, [], False),
+        (None, [], False),
+        (NOON - 24 * HOUR, ["clamped to 30 days"], False),
+        (NOON - 24 * HOUR, "clamped", False),
+    ],
+)
+def test_only_a_closed_window_without_notices_is_kept_for_good(
+    until: pd.Timestamp | None, notices: Any, closed: bool, opened: Open, tmp_path: Path
+) -> None:
+    with serving(counting(notices=notices)) as server:
+        connection = opened(server.url)
+        first = connection.serve(HISTORY, FUNDING_HISTORICAL, until)
+        assert connection.serve(HISTORY, FUNDING_HISTORICAL, until) == first, "fresh in any case"
+        expire(tmp_path)
+        again = connection.serve(HISTORY, FUNDING_HISTORICAL, until)
+    assert (again == first) is closed
+    assert len(server.asked) == (1 if closed else 2)
+
+
+def test_an_answer_is_fresh_as_long_as_the_endpoint_says(opened: Open) -> None:
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        connection.serve(HISTORY, BRIEF)
+        connection.serve(HISTORY, BRIEF)
+        assert len(server.asked) == 1
+        time.sleep(1.05)
+        connection.serve(HISTORY, BRIEF)
+        assert len(server.asked) == 2
+
+
+def test_the_servers_own_cache_headers_play_no_part(opened: Open) -> None:
+    headers = {"Cache-Control": "no-store", "Vary": "X-Api-Key, Accept", "ETag": '"1"', "Set-Cookie": "a=b"}
+    with serving(lambda _: Reply.json({}, headers=headers)) as server:
+        connection = opened(server.url)
+        first = connection.serve(HISTORY, FUNDING)
+        second = connection.serve(HISTORY, FUNDING)
+        assert len(server.asked) == 1
+    assert first == second
+    assert set(first.headers) == {"Content-Type", "Date"}
+
+
+def test_the_key_and_the_source_tell_entries_apart_and_the_port_does_not(opened: Open) -> None:
+    with serving(counting()) as server, serving(counting(other=True)) as other:
+        opened(server.url, key="k-free-tier").serve(HISTORY, FUNDING)
+        opened(server.url, key="k-pro-tier").serve(HISTORY, FUNDING)
+        assert len(server.asked) == 2
+        opened(other.url, key="k-pro-tier").serve(HISTORY, FUNDING)
+        assert len(other.asked) == 1
+        opened(server.url, key=None, scope="local sample 1").serve(HISTORY, FUNDING)
+        opened(other.url, key=None, scope="local sample 1").serve(HISTORY, FUNDING)
+        assert (len(server.asked), len(other.asked)) == (3, 1)
+
+
+def test_refresh_asks_anew_and_keeps_the_answer(opened: Open) -> None:
+    with serving(counting()) as server:
+        opened(server.url).serve(HISTORY, FUNDING)
+        fresh = opened(server.url, cache="refresh").serve(HISTORY, FUNDING)
+        kept = opened(server.url).serve(HISTORY, FUNDING)
+        assert len(server.asked) == 2
+    assert fresh.body == kept.body == b'{"n": 1}'
+
+
+def test_off_neither_reads_nor_keeps(opened: Open, tmp_path: Path) -> None:
+    with serving(counting()) as server:
+        connection = opened(server.url, cache="off")
+        connection.serve(HISTORY, FUNDING)
+        connection.serve(HISTORY, FUNDING)
+        assert len(server.asked) == 2
+    assert files(tmp_path) == []
+
+
+def test_offline_answers_from_the_cache_whatever_the_age_and_opens_no_socket(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(counting()) as server:
+        first = opened(server.url).serve(HISTORY, FUNDING)
+        expire(tmp_path)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a socket was asked for")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    offline = opened(server.url, offline=True)
+    assert offline.serve(HISTORY, FUNDING) == first
+    assert offline.clock() == NOON.floor("min")
+    with pytest.raises(errors.NotCached, match="/funding/historical\\?symbol=ETH: not in the cache"):
+        offline.serve(Request("/funding/historical", (("symbol", "ETH"),)), FUNDING)
+    with pytest.raises(errors.NotCached, match="take the time from"):
+        opened("https://nowhere.example", offline=True).clock()
+
+
+def test_a_cached_answer_is_the_answer(opened: Open) -> None:
+    """Body to the byte, date, headers that matter; 1.2 MB, not ASCII."""
+    body = ('{"text": "' + "é€😀\\u0000 " * 100_000 + '"}').encode()
+    headers = {"Deprecation": "true", "X-Derivdata-Source": "tape", "X-Derivdata-Synthetic": "1"}
+    with serving(lambda _: Reply(body, headers=headers)) as server:
+        connection = opened(server.url)
+        first = connection.serve(HISTORY, FUNDING)
+        second = connection.serve(HISTORY, FUNDING)
+        assert len(server.asked) == 1
+    assert first == second
+    assert second.body == body
+    assert (second.source, second.synthetic, second.as_of) == ("tape", True, NOON)
+    assert second.headers["Deprecation"] == "true"
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "zero", "junk", "empty", "swap"])
+def test_a_damaged_record_is_fetched_again(damage: str, opened: Open, tmp_path: Path) -> None:
+    """300 damaged records in all: none gives a wrong answer, none raises."""
+    chance = random.Random(damage)
+    body = {"text": "x" * 500, "numbers": list(range(300))}
+    with serving(lambda _: Reply.json(body)) as server:
+        connection = opened(server.url)
+        first = connection.serve(HISTORY, FUNDING)
+        connection.serve(Request("/other", ()), FUNDING)
+        [path] = [p for p in files(tmp_path) if b"/funding/historical" in p.read_bytes()]
+        [other] = [p for p in files(tmp_path) if p != path]
+        good = path.read_bytes()
+        for _ in range(50):
+            path.write_bytes(damaged(damage, good, other.read_bytes(), chance))
+            before = len(server.asked)
+            assert connection.serve(HISTORY, FUNDING) == first
+            assert len(server.asked) == before + 1
+
+
+def damaged(how: str, good: bytes, other: bytes, chance: random.Random) -> bytes:
+    place = chance.randrange(len(good))
+    return {
+        "flip": good[:place] + bytes([good[place] ^ 1 << chance.randrange(8)]) + good[place + 1 :],
+        "cut": good[:place],
+        "zero": good[:place] + b"\0" * (len(good) - place),
+        "junk": good + chance.randbytes(20),
+        "empty": b"",
+        "swap": other,
+    }[how]
+
+
+def test_a_forged_record_that_swells_is_a_miss() -> None:
+    """A right seal does not make 1 GiB of zeros an answer of 10 bytes."""
+    response = records.load(records.dump("k", "/x", fake_response(b"0" * 10)), "k")
+    assert response is not None
+    assert response.content == b"0" * 10
+    swollen = records.dump("k", "/x", fake_response(b"0" * 10))
+    rest = swollen.replace(zlib.compress(b"0" * 10, 1), zlib.compress(b"0" * 2**24, 1)).partition(b"\n")[2]
+    seal = b"derivdata-answer-1 " + hashlib.sha256(rest).hexdigest().encode()
+    assert records.load(seal + b"\n" + rest, "k") is None
+
+
+def fake_response(body: bytes) -> Any:
+    from requests_cache.models.response import CachedResponse
+
+    return CachedResponse(content=body, status_code=200, url="/x")
+
+
+def test_a_full_disk_costs_one_warning_and_no_answer(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", full)
+            with pytest.warns(errors.CacheNotice, match="No space left"):
+                connection.serve(HISTORY, FUNDING)
+            assert connection.serve(HISTORY, FUNDING).body == b'{"n": 1}'
+        assert [p for p in tmp_path.rglob("*") if p.name.startswith(".tmp-")] == []
+        connection.serve(HISTORY, FUNDING)
+        assert connection.serve(HISTORY, FUNDING).body == b'{"n": 2}'
+
+
+def test_a_cache_folder_that_is_a_file_costs_one_warning_and_no_answer(opened: Open, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("in the way")
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        with pytest.warns(errors.CacheNotice, match="not kept"):
+            assert checked(connection.serve(HISTORY, FUNDING_HISTORICAL)).body == b'{"n": 0}'
+        assert connection.serve(HISTORY, FUNDING_HISTORICAL).body == b'{"n": 1}'
+
+
+def test_folder_and_files_are_the_users_own(opened: Open, tmp_path: Path) -> None:
+    with serving(counting()) as server:
+        opened(server.url).serve(HISTORY, FUNDING_HISTORICAL)
+    made = [tmp_path / "cache", *(tmp_path / "cache").rglob("*")]
+    assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_dir()} == {"0o700"}
+    assert {oct(p.stat().st_mode & 0o777) for p in made if p.is_file()} == {"0o600"}
+
+
+def test_the_folder_is_the_variables_else_the_platforms(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", "~/mine")
+    assert transport.cache_info().folder == Path.home() / "mine"
+    monkeypatch.delenv("DERIVDATA_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert transport.cache_info().folder.name == "derivdata"
+
+
+def fill(server: Server, count: int) -> None:
+    transport.connect(server.url)
+    for n in range(count):
+        transport.raw(f"/x/{n}")
+
+
+def test_info_counts_and_clear_removes(tmp_path: Path) -> None:
+    assert transport.cache_clear() == 0
+    with serving(counting()) as server:
+        fill(server, 3)
+        info = transport.cache_info()
+        assert (info.answers, info.limit_bytes) == (3, 2**30)
+        assert info.bytes == sum(p.stat().st_size for p in files(info.folder))
+        assert repr(info).startswith("CacheInfo(3 answers, 0.0 of 1024 MiB, ")
+        assert transport.cache_clear() == 3
+        assert transport.cache_info().answers == 0
+        fill(server, 1)
+        assert len(server.asked) == 4
+
+
+@pytest.mark.parametrize("older_than", ["2h", pd.Timedelta("2h")])
+def test_clear_can_spare_what_is_younger(older_than: Any) -> None:
+    with serving(counting()) as server:
+        fill(server, 3)
+    old = files(transport.cache_info().folder)[0]
+    os.utime(old, (old.stat().st_atime, old.stat().st_mtime - 7300))
+    assert transport.cache_clear(older_than=older_than) == 1
+    assert not old.exists()
+    assert transport.cache_info().answers == 2
+
+
+@pytest.mark.parametrize("older_than", ["soon", 5, pd.Timedelta("-1h"), pd.NaT])
+def test_clear_wants_a_length_of_time(older_than: Any) -> None:
+    with serving(counting()) as server:
+        fill(server, 1)
+    with pytest.raises(ValueError, match="older_than"):
+        transport.cache_clear(older_than=older_than)
+    assert transport.cache_info().answers == 1
+
+
+def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Open, tmp_path: Path) -> None:
+    with serving(counting(pad="x" * 100)) as server:
+        connection = opened(server.url)
+        for n in range(10):
+            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+    root = tmp_path / "cache" / "answers"
+    by_age = files(root)
+    for age, path in enumerate(reversed(by_age)):
+        os.utime(path, (1e9, 1e9 - age))
+    stray, young = root / ".tmp-old", root / ".tmp-young"
+    for path in (stray, young):
+        path.write_text("")
+    os.utime(stray, (1e9, 1e9))
+    limit = sum(p.stat().st_size for p in by_age[6:])
+    store.evict(root, limit)
+    assert files(root) == by_age[6:]
+    assert young.exists()
+    assert not stray.exists()
+
+
+def test_a_session_that_writes_much_evicts_on_its_way(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LIMIT_BYTES", 30_000)
+    monkeypatch.setattr(store, "_EVICT_EVERY_BYTES", 10_000)
+    chance = random.Random(1)
+    with serving(lambda _: Reply.json({"noise": chance.randbytes(2000).hex()})) as server:
+        connection = opened(server.url)
+        for n in range(40):
+            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+    kept = sum(p.stat().st_size for p in files(tmp_path))
+    assert 15_000 < kept < 45_000
+
+
+def test_storage_is_a_mapping(opened: Open, tmp_path: Path) -> None:
+    """What requests-cache's own conveniences need of it."""
+    with serving(counting()) as server:
+        connection = opened(server.url)
+        connection.serve(HISTORY, FUNDING)
+    answers = connection._channel._session.cache
+    assert len(answers.responses) == 1
+    [key] = answers.responses
+    assert answers.responses[key].content == b'{"n": 0}'
+    answers.clear()
+    assert files(tmp_path) == []
+    with pytest.raises(KeyError):
+        del answers.responses[key]
+
+
+def test_no_warning_is_heard_in_ordinary_work(opened: Open) -> None:
+    with serving(counting()) as server, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opened(server.url).serve(HISTORY, FUNDING_HISTORICAL)
+    assert caught == []

@@ -1,0 +1,250 @@
+"""Every fault gives the right answer or one typed error, after a known number of tries."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import threading
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from derivdata import errors
+from derivdata.api import FUNDING, Request
+from derivdata.transport.failures import checked
+from derivdata.transport.timing import Limits, Timing
+from tests.transport.conftest import FakeTime, Open
+from tests.transport.server import NOON, Asked, Reply, serving
+
+GOOD = Reply.json({"rate": 1.0})
+ASKED = Request("/funding", ())
+
+
+def reset(handler: BaseHTTPRequestHandler) -> None:
+    handler.connection.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SOL_SOCKET, SO_LINGER: RST on close
+
+
+def error(status: int, **body: object) -> Reply:
+    return Reply.json(body, status=status)
+
+
+def asking(status: int, after: str) -> Reply:
+    return Reply.json({"error": "slow down"}, status=status, headers={"Retry-After": after})
+
+
+CUT = Reply(b'{"rate": 1.0', length=40)
+CUT_UNFRAMED = Reply(b'{"rate": 1.', framed=False)
+CUT_CHUNKED = Reply(b"ff\r\n{", headers={"Transfer-Encoding": "chunked"}, framed=False)
+RESET = Reply(raw=reset)
+HTML = Reply(b"<html><body>log in</body></html>", kind="text/html")
+BOMB = Reply(gzip.compress(b"0" * 300_000), headers={"Content-Encoding": "gzip"})
+
+RECOVERED = [
+    ("500 twice", [error(500), error(500), GOOD], [0.25, 0.5]),
+    ("502 page, then well", [Reply(b"<html>", status=502, kind="text/html"), GOOD], [0.25]),
+    ("503", [error(503), GOOD], [0.25]),
+    ("504", [error(504), GOOD], [0.25]),
+    ("429 asks for 1 s", [asking(429, "1"), GOOD], [1.0]),
+    ("429 asks for 1.5 s", [asking(429, "1.5"), GOOD], [1.5]),
+    ("429 asks by date", [asking(429, "Tue, 30 Jun 2026 12:00:37 GMT"), GOOD], [7.0]),
+    ("429 asks for a date gone by", [asking(429, "Tue, 30 Jun 2026 11:00:00 GMT"), GOOD], [0.25]),
+    ("429 asks for nonsense", [asking(429, "abc"), GOOD], [0.25]),
+    ("429 asks for -5", [asking(429, "-5"), GOOD], [0.25]),
+    ("429 asks for nan", [asking(429, "nan"), GOOD], [0.25]),
+    ("reset", [RESET, GOOD], [0.25]),
+    ("cut by length", [CUT, GOOD], [0.25]),
+    ("cut without length", [CUT_UNFRAMED, GOOD], [0.25]),
+    ("cut in chunks", [CUT_CHUNKED, GOOD], [0.25]),
+]
+LASTING = [
+    ("400", [error(400, error="symbol is required")], errors.BadRequest, 1, "symbol is required"),
+    (
+        "400 as text",
+        [Reply(b"bad window", status=400, kind="text/plain")],
+        errors.BadRequest,
+        1,
+        "bad window",
+    ),
+    ("401", [error(401, error="unknown key")], errors.AuthError, 1, "unknown key.*DERIVDATA_API_KEY"),
+    ("403", [error(403, error="upgrade", required_tier="pro")], errors.TierError, 1, "needs the Pro tier"),
+    ("403 unnamed", [error(403, error="upgrade")], errors.TierError, 1, "needs the Free tier"),
+    ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
+    ("405", [error(405)], errors.BadRequest, 1, "HTTP 405"),
+    ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
+    ("500 for ever", [error(500, error="boom")], errors.ServerError, 5, "boom"),
+    ("429 for ever", [asking(429, "2")], errors.RateLimited, 5, "slow down.*in 2 s"),
+    ("429 asks for a day", [asking(429, "86400")], errors.RateLimited, 1, "in 86400 s"),
+    ("reset for ever", [RESET], errors.NetworkError, 5, "connection failed or broke off"),
+    ("cut for ever", [CUT], errors.NetworkError, 5, "broke off"),
+    ("cut without length for ever", [CUT_UNFRAMED], errors.NetworkError, 5, "broke off"),
+    ("200 page", [HTML], errors.SchemaError, 1, "HTML"),
+    ("200 broken JSON", [Reply(b'{"rate": 1.0,}')], errors.SchemaError, 1, "not JSON"),
+    ("200 short JSON of full length", [Reply(b'{"rate": 1.')], errors.SchemaError, 1, "not JSON"),
+    ("200 empty", [Reply(b"")], errors.SchemaError, 1, "not JSON"),
+    ("200 NaN", [Reply(b'{"rate": NaN}')], errors.SchemaError, 1, "not JSON"),
+    ("200 latin-1", [Reply('{"rate": "é"}'.encode("latin-1"))], errors.SchemaError, 1, "UTF-8"),
+    ("200 nested", [Reply(b"[" * 100_000)], errors.SchemaError, 1, "nested"),
+    ("200 with a BOM", [Reply(b'\xef\xbb\xbf{"rate": 1.0}')], errors.SchemaError, 1, "not JSON"),
+    ("200 without a date", [Reply(b"{}", date=None)], errors.SchemaError, 1, "Date"),
+    ("204", [Reply(b"", status=204)], errors.SchemaError, 1, "HTTP 204"),
+    ("decompression bomb", [BOMB], errors.NetworkError, 1, "larger than"),
+    ("bad gzip", [Reply(b"xx", headers={"Content-Encoding": "gzip"})], errors.NetworkError, 5, "broke off"),
+]
+
+
+def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]
+    """The replies in turn, the last one for ever."""
+    left = iter(replies)
+
+    def answer(_: Asked) -> Reply:
+        return next(left, replies[-1])
+
+    return answer
+
+
+@pytest.mark.parametrize(("replies", "slept"), [c[1:] for c in RECOVERED], ids=[c[0] for c in RECOVERED])
+def test_a_passing_fault_is_tried_again(
+    replies: list[Reply], slept: list[float], opened: Open, fake: FakeTime
+) -> None:
+    with serving(answers(replies)) as server:
+        served = checked(opened(server.url).serve(ASKED, FUNDING))
+    assert served.body == GOOD.body
+    assert served.as_of == NOON
+    assert len(server.asked) == len(replies)
+    assert fake.slept == slept
+
+
+@pytest.mark.parametrize(
+    ("replies", "kind", "tries", "says"), [c[1:] for c in LASTING], ids=[c[0] for c in LASTING]
+)
+def test_a_lasting_fault_is_one_typed_error(
+    replies: list[Reply], kind: type[Exception], tries: int, says: str, opened: Open
+) -> None:
+    with serving(answers(replies)) as server:
+        connection = opened(server.url, limits=Limits(body_bytes=200_000))
+        with pytest.raises(kind, match=says) as raised:
+            checked(connection.serve(ASKED, FUNDING))
+        assert len(server.asked) == tries
+        with pytest.raises(kind):
+            checked(connection.serve(ASKED, FUNDING))
+        assert len(server.asked) == 2 * tries, "an error is never kept"
+    assert str(raised.value).startswith("/funding")
+
+
+def test_pauses_double_up_to_the_cap_and_end_with_the_budget(opened: Open, fake: FakeTime) -> None:
+    with serving(answers([error(500)])) as server:
+        connection = opened(server.url, limits=Limits(tries=50))
+        with pytest.raises(errors.ServerError):
+            checked(connection.serve(ASKED, FUNDING))
+    assert fake.slept[:8] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert 100 < sum(fake.slept) <= 120
+
+
+def test_retry_after_beyond_the_budget_is_not_waited_for(opened: Open, fake: FakeTime) -> None:
+    with serving(answers([asking(503, "30")])) as server, pytest.raises(errors.ServerError):
+        checked(opened(server.url).serve(ASKED, FUNDING))
+    assert sum(fake.slept) <= 120
+    assert len(server.asked) == 4
+
+
+def test_rate_limit_carries_the_seconds_that_the_body_names(opened: Open) -> None:
+    reply = Reply.json({"error": "slow", "message": "2 a second", "retry_after": 77}, status=429)
+    match = "slow; 2 a second"
+    with serving(answers([reply])) as server, pytest.raises(errors.RateLimited, match=match) as raised:
+        checked(opened(server.url).serve(ASKED, FUNDING))
+    assert raised.value.retry_after == 77.0
+    assert raised.value.status == 429
+    assert raised.value.retryable
+
+
+def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
+    with serving(answers([GOOD])) as server:
+        url = server.url
+    with pytest.raises(errors.NetworkError, match="refused"):
+        opened(url).serve(ASKED, FUNDING)
+
+
+def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        for _ in range(100):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.02)
+
+    with serving(answers([Reply(raw=drip)])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
+        started = time.monotonic()
+        with pytest.raises(errors.NetworkError, match="not complete"):
+            connection.serve(ASKED, FUNDING)
+        assert time.monotonic() - started < 1.0
+
+
+def test_a_silent_server_ends_at_the_read_limit(opened: Open) -> None:
+    with serving(answers([Reply(raw=lambda _: time.sleep(0.3))])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(read=0.05, tries=1))
+        with pytest.raises(errors.NetworkError, match="silent"):
+            connection.serve(ASKED, FUNDING)
+
+
+def test_headers_that_never_end_exhaust_the_callers_patience(opened: Open) -> None:
+    over = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not over.wait(0.02):
+            handler.wfile.write(b"x")
+            handler.wfile.flush()
+
+    with serving(answers([Reply(raw=drip)])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(patience=0.2))
+        with pytest.raises(errors.NetworkError, match="no answer within"):
+            connection.serve(ASKED, FUNDING)
+        over.set()
+
+
+def test_what_is_under_way_is_not_tried_again_after_the_end(opened: Open, fake: FakeTime) -> None:
+    with serving(answers([error(503)])) as server:
+        connection = opened(server.url, timing=replace(fake.timing, sleep=lambda _: connection.close()))
+        with pytest.raises(errors.ServerError):
+            checked(connection.serve(ASKED, FUNDING))
+        assert len(server.asked) == 2
+
+
+def test_under_random_faults_answers_are_right_or_errors_typed(opened: Open) -> None:
+    """30 % faults of every kind, 16 threads: nothing wrong, nothing untyped, 99.5 % succeed."""
+    faults = [reply for _, replies, _ in RECOVERED for reply in replies[:1]]
+    chance = random.Random(20261120)
+    lock = threading.Lock()
+    failed: list[Exception] = []
+    wrong: list[str] = []
+
+    def answer(asked: Asked) -> Reply:
+        with lock:
+            fault = chance.random() < 0.3
+            which = chance.randrange(len(faults))
+        return faults[which] if fault else Reply.json({"path": asked.path})
+
+    def work(connection: object, first: int) -> None:
+        for n in range(first, 400, 16):
+            try:
+                served = checked(connection.serve(Request(f"/x/{n}", ()), FUNDING))  # type: ignore[attr-defined]
+            except errors.FetchError as error:
+                failed.append(error)
+                continue
+            if served.body != Reply.json({"path": f"/x/{n}"}).body:
+                wrong.append(served.body.decode())
+
+    with serving(answer) as server:
+        connection = opened(server.url, timing=Timing(sleep=lambda _: None))
+        threads = [threading.Thread(target=work, args=(connection, n)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(server.asked) > 480, "faults did happen"
+    assert not wrong
+    assert len(failed) <= 2

@@ -1,0 +1,296 @@
+"""The key goes to its own origin, safely, and nowhere else."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from derivdata import errors, transport
+from derivdata.api import FUNDING, Request
+from derivdata.transport.failures import checked
+from derivdata.transport.keys import Secret
+from derivdata.transport.origin import site
+from tests.transport.conftest import KEY, Open
+from tests.transport.server import Asked, Reply, serving
+
+ASKED = Request("/funding", ())
+TLS = Path(__file__).with_name("tls.pem")
+
+
+def plain(_: Asked) -> Reply:
+    return Reply.json({})
+
+
+def sent_key(asked: Asked) -> str | None:
+    return asked.headers.get("X-Api-Key")
+
+
+def key_file(text: str, mode: int = 0o600) -> Path:
+    path = Path.home() / ".config" / "derivdata" / "key"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def asked_with(**options: Any) -> str | None:
+    with serving(plain) as server:
+        transport.connect(server.url, **options)
+        transport.raw("/funding")
+        return sent_key(server.asked[0])
+
+
+def test_argument_is_first_then_environment_then_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked_with() is None
+    key_file("from-file\n")
+    assert asked_with() == "from-file"
+    monkeypatch.setenv("DERIVDATA_API_KEY", " from-environment ")
+    assert asked_with() == "from-environment"
+    assert asked_with(api_key="from-argument\n") == "from-argument"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+def test_a_key_file_that_others_may_read_is_refused(mode: int) -> None:
+    key_file("from-file", mode)
+    with pytest.raises(ValueError, match="chmod 600") as raised:
+        transport.connect("https://api.example.com")
+    assert "from-file" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["", "two words", "line\nbreak", "schlüssel", "nul\0"])
+def test_what_cannot_be_a_key_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ValueError, match="not shown") as raised:
+        transport.connect("https://api.example.com", api_key=key)
+    shown = "".join(traceback.TracebackException.from_exception(raised.value).format())
+    assert not key or key not in shown
+
+
+@pytest.mark.parametrize(
+    "url", ["http://api.example.com", "http://192.168.1.5:8080", "http://127.0.0.1.evil.com"]
+)
+def test_a_key_is_not_sent_in_clear(url: str) -> None:
+    with pytest.raises(ValueError, match="plain http"):
+        transport.connect(url, api_key=KEY)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://a.example"]
+)
+def test_a_key_is_sent_on_this_machine_and_by_https(url: str) -> None:
+    assert transport.connect(url, api_key=KEY).holds_key(KEY.encode())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://user@a.example",
+        "https://user:pw@a.example",
+        "https://a.example/?q=1",
+        "https://a.example/#x",
+        "https://",
+        "http://[::1",
+    ],
+)
+def test_an_address_with_more_than_an_address_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        transport.connect(url)
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="user or a password") as raised:
+        transport.connect("https://user:hunter2@a.example")
+    assert "hunter2" not in str(raised.value)
+
+
+def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
+    with serving(plain, tls=TLS) as server:
+        checked(opened(server.url).serve(ASKED, FUNDING))
+        assert sent_key(server.asked[0]) == KEY
+
+
+def test_https_with_an_unknown_certificate_is_refused_before_anything_is_sent(opened: Open) -> None:
+    with serving(plain, tls=TLS) as server:
+        with pytest.raises(errors.NetworkError, match="certificate") as raised:
+            opened(server.url).serve(ASKED, FUNDING)
+        assert server.asked == []
+    assert not raised.value.retryable
+
+
+def test_another_server_gets_no_key_on_a_redirect(opened: Open) -> None:
+    """Another port is another origin; by plain http it is not even asked."""
+    with serving(plain) as other:
+        away = Reply(b"", status=302, headers={"Location": f"{other.url}/funding"})
+        with serving(lambda _: away) as server, pytest.raises(errors.NetworkError, match="plain http"):
+            opened(server.url).serve(ASKED, FUNDING)
+        assert sent_key(server.asked[0]) == KEY
+        assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("location", "keyed"),
+    [
+        ("https://api.example.com/next", True),
+        ("https://api.example.com:443/next", True),
+        ("https://API.example.com/next", True),
+        ("https://api.example.com:8443/next", False),
+        ("https://api.example.com.evil.com/next", False),
+        ("https://api.example.com@evil.com/next", False),
+        ("https://evil.com/api.example.com/next", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "base", ["https://api.example.com", "https://api.example.com:443/", "https://API.example.com"]
+)
+def test_which_redirects_carry_the_key(
+    base: str, location: str, keyed: bool, monkeypatch: pytest.MonkeyPatch, opened: Open
+) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def send(_: HTTPAdapter, request: requests.PreparedRequest, **rest: Any) -> requests.Response:
+        seen.append((str(request.url), request.headers.get("X-Api-Key")))
+        return canned(request, None if len(seen) > 1 else location)
+
+    monkeypatch.setattr(HTTPAdapter, "send", send)
+    checked(opened(base).serve(ASKED, FUNDING))
+    assert [key == KEY for _, key in seen] == [True, keyed], seen
+
+
+def canned(request: requests.PreparedRequest, location: str | None) -> requests.Response:
+    headers = {"Date": "Tue, 30 Jun 2026 12:00:30 GMT"} | ({"Location": location} if location else {})
+    response = requests.Response()
+    response.status_code = 302 if location else 200
+    response.headers.update(headers)
+    response.url = str(request.url)
+    response.request = request
+    response.raw = urllib3.HTTPResponse(io.BytesIO(b"{}"), headers=headers, preload_content=False)
+    return response
+
+
+def test_redirects_end(opened: Open) -> None:
+    with serving(lambda _: Reply(b"", status=302, headers={"Location": "/funding"})) as server:
+        with pytest.raises(errors.NetworkError, match="without end"):
+            opened(server.url).serve(ASKED, FUNDING)
+        assert len(server.asked) <= 7
+
+
+def test_a_proxy_is_not_used_by_plain_http(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+    with serving(plain) as proxy, serving(plain) as server:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        checked(opened(server.url).serve(ASKED, FUNDING))
+        assert proxy.asked == []
+        assert len(server.asked) == 1
+
+
+def test_no_other_credentials_are_looked_for(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
+    netrc = Path.home() / ".netrc"
+    netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with serving(plain) as server:
+        opened(server.url).serve(ASKED, FUNDING)
+        assert "Authorization" not in server.asked[0].headers
+
+
+def shown_everywhere(error: BaseException) -> str:
+    """Everything that a debugger, `rich` or IPython would print of an error."""
+    formatted = traceback.TracebackException.from_exception(error, capture_locals=True, compact=False)
+    return (
+        "".join(formatted.format()) + repr(error) + str(error) + repr(vars(error)) + str(pickle.dumps(error))
+    )
+
+
+FAILURES: list[tuple[str, Callable[[Asked], Reply]]] = [
+    ("reset", lambda _: Reply(raw=lambda h: None)),
+    ("cut", lambda _: Reply(b"{", length=99)),
+    ("html", lambda _: Reply(b"<html>")),
+    ("echo", lambda a: Reply.json({"error": f"unknown key {sent_key(a)}"}, status=401)),
+    ("echo in text", lambda a: Reply(f"no {sent_key(a)}".encode(), status=400, kind="text/plain")),
+    ("500", lambda _: Reply(b"", status=500)),
+    ("wrong type", lambda _: Reply.json([])),
+]
+
+
+@pytest.mark.parametrize("answer", [f[1] for f in FAILURES], ids=[f[0] for f in FAILURES])
+def test_no_error_shows_the_key(
+    answer: Callable[[Asked], Reply], opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(answer) as server:
+        connection = opened(server.url)
+        monkeypatch.setattr("derivdata.transport.connecting._current", connection)
+        with pytest.raises((errors.FetchError, errors.SchemaError)) as raised:
+            transport.get(FUNDING, {}, into=dict[str, int])
+    assert KEY not in shown_everywhere(raised.value)
+    assert KEY not in repr(vars(connection))
+
+
+def test_a_failed_connect_leaves_no_key_in_its_traceback() -> None:
+    with pytest.raises(ValueError, match="one of") as raised:
+        transport.connect("https://api.example.com", api_key=KEY, cache="maybe")
+    frames = raised.value.__traceback__
+    while frames is not None:
+        if frames.tb_frame.f_code.co_filename != __file__:
+            assert KEY not in repr(frames.tb_frame.f_locals)
+        frames = frames.tb_next
+
+
+def test_neither_key_nor_connection_is_pickled_or_shown(opened: Open) -> None:
+    connection = opened("https://api.example.com")
+    for thing in (connection, Secret(KEY)):
+        assert KEY not in repr(thing)
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(thing)
+    assert KEY not in connection._repr_html_()
+    assert KEY not in repr([Secret(KEY).reveal()])
+
+
+def test_no_file_holds_the_key(opened: Open, tmp_path: Path) -> None:
+    def moved(asked: Asked) -> Reply:
+        if asked.path == "/funding":
+            return Reply(b"", status=302, headers={"Location": "/there"})
+        return Reply.json({"notices": []})
+
+    with serving(moved) as server:
+        checked(opened(server.url).serve(ASKED, FUNDING))
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert files
+    for path in files:
+        assert KEY.encode() not in path.read_bytes()
+        assert path.stat().st_mode & 0o077 == 0
+    assert all(p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "cache").rglob("*"))
+
+
+def test_nothing_is_logged_with_the_key(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    with serving(plain) as server:
+        checked(opened(server.url).serve(ASKED, FUNDING))
+    assert caplog.records
+    assert KEY not in caplog.text
+
+
+def test_a_site_knows_every_spelling_of_its_origin() -> None:
+    assert set(site("https://api.example.com/v1").prefixes) == {
+        "https://api.example.com:443/",
+        "https://api.example.com/",
+    }
+    assert site("https://api.example.com/v1/").base == "https://api.example.com/v1"
+    assert site("http://127.0.0.1:80").host == "127.0.0.1"
+
+
+def test_module_names_no_key() -> None:
+    """The last connection's key is in no module variable's repr."""
+    with serving(plain) as server:
+        transport.connect(server.url, api_key=KEY)
+        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.transport")]
+        assert not any(KEY in repr(vars(module)) for module in modules)
