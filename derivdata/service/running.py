@@ -129,7 +129,7 @@ def start(
     """
     store = open_store(source) if isinstance(source, str) else source
     clock = store.now if now is None else times.instant(now, "now")
-    keys = dict(keys) if keys else {secrets.token_urlsafe(24): api.TIERS[-1]}
+    keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     made = app(store, now=clock, keys=keys, keyless=keyless, limits=limits, middleware=middleware)
     listener = _listen(host, port)
     server = _Server(made, listener)
@@ -164,7 +164,7 @@ def serve(
     """
     store = open_store(source)
     clock = store.now if now is None else times.instant(now, "now")
-    made_up = {} if keys or keyless else {tier: secrets.token_urlsafe(24) for tier in api.TIERS}
+    made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
         raise ValueError("two tiers have the same key: give each one of its own")

@@ -1,0 +1,114 @@
+"""The service alone, as ``python -m derivdata serve`` runs it, and in this process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from derivdata import archive, service
+from derivdata.errors import ArchiveError
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+
+COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with funding and open interest; its last instant is noon of 30 June."""
+    path = tmp_path_factory.mktemp("recorded") / "desk"
+    mine = archive.open_archive(path)
+    mine.append("funding_history", market.funding())
+    mine.append("oi_history", market.open_interest())
+    return path
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> Iterator[str]:
+    """What `serve` printed before it was ready."""
+    command = [*COMMAND, str(folder), "--port", "0", "--now", "2026-06-29T15:00:00Z"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield "".join(process.stdout.readline() for _ in range(5))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_it_says_where_it_is_and_makes_up_a_key_per_tier(said: str) -> None:
+    first, *keys = said.splitlines()
+    assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", first)
+    found = dict(re.findall(r"key of tier (\w+): (\S+)", "\n".join(keys)))
+    assert list(found) == ["free", "dev", "pro", "team"]
+    assert len(set(found.values())) == 4
+    url = first.split(": ")[1]
+    for tier, key in found.items():
+        answer = requests.get(f"{url}/oi/exchanges-summary", headers={"X-Api-Key": key}, timeout=10)
+        assert answer.status_code == (403 if tier == "free" else 200)
+        assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
+
+
+def test_alone_it_holds_to_the_documented_rate(said: str) -> None:
+    url, key = said.splitlines()[0].split(": ")[1], said.splitlines()[3].split(": ")[1]
+    ask = f"{url}/funding/historical?symbol=BTC&resolution=1d"
+    codes = [requests.get(ask, headers={"X-Api-Key": key}, timeout=10).status_code for _ in range(10)]
+    assert 429 in codes
+
+
+def failed(*arguments: str) -> str:
+    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert len(done.stderr.splitlines()) == 1
+    return done.stderr
+
+
+def test_a_bad_archive_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not an archive")
+    assert str(tmp_path) in failed(str(tmp_path), "--port", "0")
+
+
+def test_a_port_that_is_taken_is_one_line_and_exit_code_1(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        message = failed(str(folder), "--port", str(port))
+    assert f"cannot listen on 127.0.0.1 port {port}: {os.strerror(errno.EADDRINUSE)}" in message
+
+
+def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> None:
+    local = service.start(str(folder), keys=KEYS)
+    ask = Caller(local)
+    try:
+        assert (local.label, local.synthetic) == ("desk", False)
+        assert ask("/").headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
+        body = ask.body("/funding/historical", symbol="BTC", exchanges="binance", start="2020-01-01")
+        assert body["series"]["binance"][0]["t"] == "2026-05-20T00:00:00Z"
+        none = ask.body("/funding/historical", symbol="BTC", start="2020-01-01", end="2021-01-01")
+        assert none["notices"] == [
+            "no data for this request: historical funding starts in May 2026 (2026-05-20 00:00:00 UTC)"
+        ]
+        before = local.identity
+        archive.open_archive(folder).append("volume_history", market.volume())
+        assert local.identity != before
+        assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == 48e6
+    finally:
+        local.close()
+
+
+def test_where_there_is_no_archive_nothing_starts(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError):
+        service.start(str(tmp_path / "absent"))
+
+
+def test_two_tiers_with_one_key_are_refused(folder: Path) -> None:
+    with pytest.raises(ValueError, match="the same key"):
+        service.serve(str(folder), keys={"free": "k", "pro": "k"})
