@@ -1,0 +1,200 @@
+"""Black-76: price, greeks and implied volatility of European options on a forward.
+
+All functions are elementwise and broadcast: floats, ndarrays and pandas columns give ndarrays, a DataArray
+among the inputs gives labelled results in its dims' order, dask stays lazy. Conventions:
+
+- `forward` and `strike` in one currency (USD); `year_fraction` in years (ACT/365); `iv` [1/√year], decimal.
+- `side` is ``"call"`` or ``"put"``.
+- `premium` says what a price is: ``"linear"`` in the currency of the strike, ``"inverse"`` in coin, the
+  linear value over the forward (the payoff of coin-settled options, ``(S - K)⁺/S``).
+- `rate` is the continuous discount rate of the premium, 0 unless given: ``D = e^(-rate·T)``.
+
+Where no number is possible the result is NaN, never 0; `implied_vol` says why.
+
+References
+----------
+Black (1976), The pricing of commodity contracts. The branches of the price follow Jäckel (2015), Let's be
+rational, in the choice of regions; series, fits and the inversion are our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.black76 import kernels, sensitivities
+from derivdata.analysis.black76.labelled import apply, sign
+from derivdata.analysis.status import flag_attrs
+
+__all__ = ["ImpliedVol", "greeks", "implied_vol", "price"]
+
+_UNITS = {"linear": "currency of the strike", "inverse": "coin"}
+
+
+class ImpliedVol(NamedTuple):
+    """Implied volatility and its status, arrays of the kind that was given.
+
+    ``iv`` [1/√year] is NaN wherever ``status`` (int32, sum of `derivdata.analysis.status.Status` bits) is
+    not 0.
+    """
+
+    iv: Any
+    status: Any
+
+
+def price(
+    forward: Any,
+    strike: Any,
+    year_fraction: Any,
+    iv: Any,
+    side: Any,
+    *,
+    rate: Any = 0.0,
+    premium: str = "linear",
+) -> Any:
+    """Value of each option, to 1e-12 of itself however small.
+
+    Parameters
+    ----------
+    forward, strike
+        Forward and strike [USD].
+    year_fraction
+        Time to expiry [years]. At 0, as with `iv` 0, the value is intrinsic.
+    iv
+        Volatility [1/√year].
+    side
+        ``"call"`` or ``"put"``.
+    rate
+        Continuous discount rate [1/year].
+    premium
+        ``"linear"`` (in the strike's currency) or ``"inverse"`` (in coin).
+
+    Returns
+    -------
+    array of the kind given
+        NaN where an input is missing, negative or not finite, or the forward is 0. Values below 1e-308
+        are 0.
+
+    Raises
+    ------
+    ValueError
+        An unknown `premium` or side; labels that differ.
+    """
+    kernel = partial(kernels.price, inverse=_is_inverse(premium))
+    arrays = [forward, strike, year_fraction, iv, sign(side), rate]
+    (value,) = apply(lambda *block: (kernel(*block),), arrays, [np.float64])
+    return _named(value, "price", units=_UNITS[premium], premium=premium)
+
+
+def greeks(
+    forward: Any,
+    strike: Any,
+    year_fraction: Any,
+    iv: Any,
+    side: Any,
+    *,
+    which: Sequence[str] = ("delta", "gamma", "vega", "theta", "vanna", "volga"),
+    delta: str = "forward",
+    rate: Any = 0.0,
+    premium: str = "linear",
+) -> Any:
+    """Sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
+
+    Parameters
+    ----------
+    forward, strike, year_fraction, iv, side, rate, premium
+        As in `price`.
+    which
+        Of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
+        ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga``
+        (per squared volatility); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the
+        discounted premium, in USD or coin as it is.
+    delta
+        ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,
+        ``±(K/F) N(±d2)``, the forward delta less the premium in coin (Deribit's net transaction delta).
+        ``"spot"``: the forward delta discounted, ``D·(±N(±d1))``; the same where `rate` is 0.
+
+    Returns
+    -------
+    Dataset, or dict of arrays
+        One variable per greek; a dict where no input is a DataArray. NaN where the price is. Without time
+        value (`year_fraction` or `iv` 0) delta is that of the payoff, the others those of intrinsic, and
+        all are NaN at ``F = K``.
+
+    Raises
+    ------
+    ValueError
+        An unknown greek, delta convention, premium or side; labels that differ.
+    """
+    _check("which", which, sensitivities.GREEKS)
+    _check("delta", [delta], sensitivities.DELTAS)
+    inverse = _is_inverse(premium)
+
+    def kernel(*block: Any) -> tuple[Any, ...]:
+        at = sensitivities.terms(*block, inverse=inverse)
+        return tuple(sensitivities.greek(name, delta, at) for name in which)
+
+    arrays = [forward, strike, year_fraction, iv, sign(side), rate]
+    values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))
+    if not any(isinstance(each, xr.DataArray) for each in values.values()):
+        return values
+    return xr.Dataset(values, attrs={"delta": delta, "premium": premium, "units": _UNITS[premium]})
+
+
+def implied_vol(
+    price: Any,
+    forward: Any,
+    strike: Any,
+    year_fraction: Any,
+    side: Any,
+    *,
+    rate: Any = 0.0,
+    premium: str = "linear",
+) -> ImpliedVol:
+    """Volatility at which `price` (the function) gives `price` (the argument).
+
+    Relative error at most ``64 ε (1 + κ)`` with ``κ = value / (iv · vega)`` of the time value, the limit
+    that the rounding of the price itself sets.
+
+    Parameters
+    ----------
+    price
+        Premium [USD or coin, as `premium` says].
+    forward, strike, year_fraction, side, rate, premium
+        As in the function `price`.
+
+    Returns
+    -------
+    ImpliedVol
+        ``iv`` and ``status``. Bits: ``EXPIRED`` (no time left), ``BAD_INPUT`` (missing or not positive),
+        ``BELOW_INTRINSIC``, ``ZERO_TIME_VALUE`` (intrinsic up to rounding), ``UPPER_BOUND`` (a call at its
+        forward, a put at its strike, or above), ``NOT_CONVERGED`` (values below 1e-300 only).
+
+    Raises
+    ------
+    ValueError
+        An unknown `premium` or side; labels that differ.
+    """
+    kernel = partial(kernels.implied_volatility, inverse=_is_inverse(premium))
+    arrays = [price, forward, strike, year_fraction, sign(side), rate]
+    iv, status = apply(kernel, arrays, [np.float64, np.int32])
+    return ImpliedVol(_named(iv, "iv", units="1/sqrt(year)"), _named(status, "status", **flag_attrs()))
+
+
+def _is_inverse(premium: str) -> bool:
+    _check("premium", [premium], tuple(_UNITS))
+    return premium == "inverse"
+
+
+def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    strange = [each for each in given if each not in known]
+    if strange:
+        raise ValueError(f"{name}={strange[0]!r} is not one of {', '.join(known)}")
+
+
+def _named(array: Any, name: str, **attrs: Any) -> Any:
+    return array.rename(name).assign_attrs(attrs) if isinstance(array, xr.DataArray) else array

@@ -1,0 +1,117 @@
+"""One call for every kind of array: a kernel goes block by block through cache, and under labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.black76.normalised import Floats
+
+__all__ = ["apply", "sign"]
+
+_BLOCK = 16384  # a dozen arrays of this length stay in the cache of a core
+
+
+def sign(side: Any) -> Any:
+    """+1.0 for ``"call"``, -1.0 for ``"put"``, NaN where missing, in an array of the kind of `side`.
+
+    Raises
+    ------
+    ValueError
+        Some side is anything else.
+    """
+    if isinstance(side, xr.DataArray):
+        return xr.apply_ufunc(_signs, side, dask="parallelized", output_dtypes=[np.float64])
+    if hasattr(side, "map_blocks"):
+        return side.map_blocks(_signs, dtype=np.float64)
+    if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
+        categories = pd.Categorical(side)
+        return np.append(_signs(categories.categories.to_numpy()), np.nan)[categories.codes]
+    return _signs(np.asarray(side))
+
+
+def _signs(side: npt.NDArray[Any]) -> Floats:
+    call, put = side == "call", side == "put"
+    if np.all(call | put):
+        return np.where(call, 1.0, -1.0)
+    strange = ~(call | put | pd.isna(side))
+    if np.any(strange):
+        raise ValueError(f"side {np.asarray(side)[strange].flat[0]!r} is neither 'call' nor 'put'")
+    return np.where(call, 1.0, np.where(put, -1.0, np.nan))
+
+
+def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
+    """Outputs of an elementwise kernel over broadcast arrays, in the kind of the arrays.
+
+    Parameters
+    ----------
+    kernel
+        Takes one-dimensional float arrays of equal length, gives a tuple of such arrays.
+    arrays
+        Floats, ndarrays and pandas objects give ndarrays (numpy scalars from scalars); one DataArray makes
+        all outputs DataArrays, in the dims' order of the first that has the most; dask stays lazy.
+    dtypes
+        One for each output.
+    """
+    labelled = [each for each in arrays if isinstance(each, xr.DataArray)]
+    if labelled:
+        order = max(labelled, key=lambda each: each.ndim).dims
+        return [each.transpose(*order, ...) for each in _under_labels(kernel, arrays, dtypes)]
+    if any(hasattr(each, "map_blocks") for each in arrays):
+        return [each.data for each in _under_labels(kernel, _wrapped(arrays), dtypes)]
+    return [each[()] for each in _blocked(kernel, dtypes, *arrays)]
+
+
+def _under_labels(
+    kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]
+) -> tuple[xr.DataArray, ...]:
+    def whole(*parts: Any) -> Any:
+        values = _blocked(kernel, dtypes, *parts)
+        return values if len(values) > 1 else values[0]
+
+    outputs = xr.apply_ufunc(
+        whole,
+        *arrays,
+        output_core_dims=[[] for _ in dtypes],
+        dask="parallelized",
+        output_dtypes=list(dtypes),
+        keep_attrs=False,
+    )
+    return outputs if isinstance(outputs, tuple) else (outputs,)
+
+
+def _wrapped(arrays: Sequence[Any]) -> list[xr.DataArray]:
+    """Bare dask arrays under names for their axes, counted from the last as broadcasting does."""
+    shape = np.broadcast_shapes(*(np.shape(each) for each in arrays))
+    dims = [f"axis_{i}" for i in range(len(shape))]
+    full = [each if hasattr(each, "map_blocks") else np.asarray(each) for each in arrays]
+    return [xr.DataArray(np.broadcast_to(each, shape), dims=dims) for each in full]
+
+
+def _blocked(
+    kernel: Callable[..., tuple[Any, ...]], dtypes: Sequence[Any], *arrays: Any
+) -> tuple[npt.NDArray[Any], ...]:
+    parts = [np.asarray(each, dtype=np.float64) for each in arrays]
+    shape = np.broadcast_shapes(*(each.shape for each in parts))
+    size = int(np.prod(shape))
+    flat = [
+        np.full(min(size, _BLOCK), each.item()) if each.size == 1 else np.broadcast_to(each, shape).ravel()
+        for each in parts
+    ]
+    single = [each.size == 1 for each in parts]
+    outputs = tuple(np.empty(size, dtype=each) for each in dtypes)
+    with np.errstate(all="ignore"):
+        for start in range(0, size, _BLOCK):
+            stop = min(start + _BLOCK, size)
+            block = [
+                each[: stop - start] if one else each[start:stop]
+                for each, one in zip(flat, single, strict=True)
+            ]
+            for output, value in zip(outputs, kernel(*block), strict=True):
+                output[start:stop] = value
+    return tuple(each.reshape(shape) for each in outputs)

@@ -1,0 +1,499 @@
+"""Black-76 against 60-digit references, published values, other libraries and itself."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import Any
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import QuantLib as ql
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from vollib.black import black as vollib_black
+from vollib.black.greeks import analytical as vollib_greeks
+from vollib.black.implied_volatility import implied_volatility_of_undiscounted_option_price
+
+from derivdata.analysis import black76
+from derivdata.analysis.status import Status
+from tests.shared import shared_path
+
+EPS = 2.2e-16
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def numbers(table: list[dict[str, str]], *names: str) -> list[np.ndarray[Any, Any]]:
+    return [np.array([float(row[name]) for row in table]) for name in names]
+
+
+def sides(table: list[dict[str, str]]) -> np.ndarray[Any, Any]:
+    return np.array([row["side"] for row in table])
+
+
+def kappa(value: Any, forward: Any, strike: Any, years: Any, iv: Any) -> Any:
+    """Condition number of the volatility of an out-of-the-money value."""
+    vega = black76.greeks(forward, strike, years, iv, "call", which=["vega"])["vega"]
+    return value / (iv * vega)
+
+
+def market(size: int, seed: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Random options as venues list them: a day to a year, within five deviations of the forward."""
+    rng = np.random.default_rng(seed)
+    years = np.exp(rng.uniform(math.log(1 / 365), 0.0, size))
+    iv = rng.uniform(0.2, 1.6, size)
+    forward = np.exp(rng.uniform(-2, 11, size))
+    strike = forward * np.exp(rng.uniform(-5, 5, size) * iv * np.sqrt(years))
+    return forward, strike, years, iv, np.where(strike > forward, "call", "put")
+
+
+class TestReferences:
+    def test_price_and_greeks_have_the_digits_of_the_reference(self):
+        table = rows("black76_reference_mp60")
+        forward, strike, years, iv = numbers(table, "F", "K", "T", "sigma")
+        price = black76.price(forward, strike, years, iv, sides(table))
+        np.testing.assert_allclose(price, *numbers(table, "price"), rtol=1e-12, atol=1e-308)
+        names = {"gamma": "gamma_fwd", "vega": "vega_per_1", "theta": "theta_per_year"}
+        names |= {each: each for each in ("vanna", "volga", "d1", "d2")}
+        got = black76.greeks(forward, strike, years, iv, sides(table), which=tuple(names))
+        for name, column in names.items():
+            (expected,) = numbers(table, column)
+            np.testing.assert_allclose(got[name], expected, rtol=1e-11, atol=1e-305, err_msg=name)
+
+    @pytest.mark.parametrize(("delta", "column"), [("forward", "delta_fwd"), ("pa", "delta_pa_fwd")])
+    def test_delta_has_the_digits_of_the_reference(self, delta: str, column: str):
+        table = rows("black76_reference_mp60")
+        got = black76.greeks(
+            *numbers(table, "F", "K", "T", "sigma"), sides(table), which=["delta"], delta=delta
+        )
+        np.testing.assert_allclose(got["delta"], *numbers(table, column), rtol=1e-11, atol=1e-305)
+
+    def test_implied_volatility_meets_its_contract(self):
+        table = [row for row in rows("black76_implied_vol_mp60") if row["status"] == "ok"]
+        price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
+        got = black76.implied_vol(price, forward, strike, years, sides(table))
+        sigma, condition = numbers(table, "sigma", "condition_number")
+        assert np.all(got.status == 0)
+        assert np.all(np.abs(got.iv / sigma - 1) <= 64 * EPS * (1 + condition))
+
+    def test_implied_volatility_says_why_there_is_none(self):
+        names = {
+            "below_intrinsic": Status.BELOW_INTRINSIC,
+            "zero_time_value": Status.ZERO_TIME_VALUE,
+            "at_or_above_upper_bound": Status.UPPER_BOUND,
+            "expired": Status.EXPIRED,
+            "nan_input": Status.BAD_INPUT,
+            "nonpositive_forward_or_strike": Status.BAD_INPUT,
+        }
+        table = [row for row in rows("black76_implied_vol_mp60") if row["status"] != "ok"]
+        price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
+        got = black76.implied_vol(price, forward, strike, years, sides(table))
+        assert np.all(np.isnan(got.iv))
+        assert got.status.tolist() == [names[row["status"]] for row in table]
+
+    def test_published_values(self):
+        for row in rows("black76_published"):
+            inputs = [float(row[name]) for name in ("F", "K", "T", "sigma")]
+            got = self.published(row["quantity"], inputs, row["side"], float(row["r"]))
+            assert got == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), row
+            assert got == pytest.approx(float(row["exact_mpmath"]), rel=1e-12), row
+
+    @staticmethod
+    def published(quantity: str, inputs: list[float], side: str, rate: float) -> Any:
+        if quantity == "price":
+            return black76.price(*inputs, side, rate=rate)
+        if quantity == "elasticity":
+            delta = black76.greeks(*inputs, side, rate=rate, which=["delta"], delta="spot")["delta"]
+            return delta * inputs[0] / black76.price(*inputs, side, rate=rate)
+        name = quantity.removesuffix("_spot")
+        value = black76.greeks(*inputs, side, rate=rate, which=[name], delta="spot")[name]
+        # Haug's gamma is to a spot of 55 that carries at the rate: (F/S)² times that to the forward
+        return value * (inputs[0] / 55.0) ** 2 if quantity == "gamma_spot" else value
+
+    def test_delta_conventions(self):
+        conventions = {"forward": "forward", "premium_adjusted_forward": "pa"}
+        for row in rows("delta_conventions"):
+            if row["convention"] not in conventions:
+                continue
+            inputs = [float(row[name]) for name in ("forward", "strike")] + [1.0, float(row["stdev"])]
+            got = black76.greeks(*inputs, row["side"], which=["delta"], delta=conventions[row["convention"]])
+            assert got["delta"] == pytest.approx(float(row["expected"]), abs=float(row["tolerance"])), row
+            assert got["delta"] == pytest.approx(float(row["recomputed"]), abs=1e-12), row
+
+    def test_net_transaction_delta_of_the_deribit_faq(self):
+        """A call of delta 0.50 bought for 0.10 coin moves the position by 0.40."""
+
+        def premium_less_tenth(s: float) -> float:  # at d1 = 0, so ln(F/K) = -s²/2
+            return black76.price(1.0, math.exp(s * s / 2), 1.0, s, "call", premium="inverse") - 0.10
+
+        s = brentq(premium_less_tenth, 0.1, 1.0, xtol=1e-15)
+        inputs = (1.0, math.exp(s * s / 2), 1.0, s, "call")
+        assert black76.greeks(*inputs)["delta"] == pytest.approx(0.50, abs=1e-12)
+        assert black76.greeks(*inputs, delta="pa")["delta"] == pytest.approx(0.40, abs=1e-12)
+
+    def test_call_with_strike_zero_is_the_coin_itself(self):
+        """Deribit: strike-0 call, delta 1, worth one coin, net transaction delta 0."""
+        inputs = (60000.0, 0.0, 0.1, 0.5, "call")
+        assert black76.price(*inputs, premium="inverse") == 1.0
+        assert black76.greeks(*inputs)["delta"] == 1.0
+        assert black76.greeks(*inputs, delta="pa")["delta"] == 0.0
+
+    def test_inverse_price_by_hand(self):
+        """B/F of F=100 K=110 T=.1 σ=.6, and the delta of the same option."""
+        got = black76.price(100.0, 110.0, 0.1, 0.6, "call", premium="inverse")
+        assert got == pytest.approx(0.03912823443202016, abs=1e-14)
+        delta = black76.greeks(100.0, 110.0, 0.1, 0.6, "call")["delta"]
+        assert delta == pytest.approx(0.3418349277207635, abs=1e-14)
+
+
+class TestOtherLibraries:
+    def test_price_as_vollib(self):
+        forward, strike, years, iv, side = market(300, seed=1)
+        expected = [
+            vollib_black(s[0], f, k, t, 0.0, v)
+            for f, k, t, v, s in zip(forward, strike, years, iv, side, strict=True)
+        ]
+        np.testing.assert_allclose(black76.price(forward, strike, years, iv, side), expected, rtol=5e-13)
+
+    def test_greeks_as_vollib(self):
+        """vollib: vega per 1 %, theta per day (365 to the year), rate discounted."""
+        for f, k, t, v, s in zip(*market(60, seed=2), strict=True):
+            got = black76.greeks(f, k, t, v, s, rate=0.03, delta="spot")
+            args = (s[0], f, k, t, 0.03, v)
+            assert got["delta"] == pytest.approx(vollib_greeks.delta(*args), rel=1e-9, abs=1e-12)
+            assert got["gamma"] == pytest.approx(vollib_greeks.gamma(*args), rel=1e-9)
+            assert got["vega"] / 100 == pytest.approx(vollib_greeks.vega(*args), rel=1e-9)
+            assert got["theta"] / 365 == pytest.approx(vollib_greeks.theta(*args), rel=1e-9)
+
+    def test_implied_volatility_as_lets_be_rational(self):
+        forward, strike, years, iv, side = market(300, seed=3)
+        price = black76.price(forward, strike, years, iv, side)
+        got = black76.implied_vol(price, forward, strike, years, side)
+        expected = [
+            implied_volatility_of_undiscounted_option_price(p, f, k, t, s[0])
+            for p, f, k, t, s in zip(price, forward, strike, years, side, strict=True)
+        ]
+        np.testing.assert_allclose(got.iv, expected, rtol=1e-13)
+
+    @pytest.mark.parametrize("kind", ["call", "put"])
+    def test_price_and_greeks_as_quantlib(self, kind: str):
+        """Near the money, where QuantLib's difference of probabilities keeps its digits."""
+        forward, strike, years, iv, rate = 61000.0, 64000.0, 0.3, 0.55, 0.04
+        payoff = ql.PlainVanillaPayoff(ql.Option.Call if kind == "call" else ql.Option.Put, strike)
+        peer = ql.BlackCalculator(payoff, forward, iv * math.sqrt(years), math.exp(-rate * years))
+        got = black76.greeks(forward, strike, years, iv, kind, rate=rate, delta="spot")
+        assert black76.price(forward, strike, years, iv, kind, rate=rate) == pytest.approx(
+            peer.value(), rel=1e-12
+        )
+        assert got["delta"] == pytest.approx(peer.deltaForward(), rel=1e-12)
+        assert got["gamma"] == pytest.approx(peer.gammaForward(), rel=1e-12)
+        assert got["vega"] == pytest.approx(peer.vega(years), rel=1e-12)
+
+
+class TestDerivatives:
+    """Greeks are what they say: derivatives of the price, in either premium, discounted or not."""
+
+    @pytest.mark.parametrize("premium", ["linear", "inverse"])
+    @pytest.mark.parametrize("side", ["call", "put"])
+    @pytest.mark.parametrize("rate", [0.0, 0.07])
+    def test_greeks_are_derivatives_of_the_price(self, premium: str, side: str, rate: float):
+        point = np.array([100.0, 108.0, 0.4, 0.7])
+        got = black76.greeks(*point, side, premium=premium, rate=rate)
+
+        def value(forward: float, years: float, iv: float) -> float:
+            return float(black76.price(forward, point[1], years, iv, side, premium=premium, rate=rate))
+
+        f, t, v = point[0], point[2], point[3]
+        e = 1e-3
+        gamma = (value(f + e, t, v) - 2 * value(f, t, v) + value(f - e, t, v)) / e**2
+        vega = (value(f, t, v + e) - value(f, t, v - e)) / (2 * e)
+        theta = (value(f, t - e, v) - value(f, t + e, v)) / (2 * e)
+        volga = (value(f, t, v + e) - 2 * value(f, t, v) + value(f, t, v - e)) / e**2
+        vega_up, vega_down = (
+            black76.greeks(x, *point[1:], side, premium=premium, rate=rate)["vega"] for x in (f + e, f - e)
+        )
+        assert got["gamma"] == pytest.approx(gamma, rel=2e-5)
+        assert got["vega"] == pytest.approx(vega, rel=2e-6)
+        assert got["theta"] == pytest.approx(theta, rel=1e-5)
+        assert got["volga"] == pytest.approx(volga, rel=1e-4)
+        assert got["vanna"] == pytest.approx((vega_up - vega_down) / (2 * e), rel=1e-6)
+
+    def test_premium_adjusted_delta_is_forward_delta_less_the_premium_in_coin(self):
+        forward, strike, years, iv, side = market(500, seed=4)
+        coin = black76.price(forward, strike, years, iv, side, premium="inverse")
+        delta = black76.greeks(forward, strike, years, iv, side, which=["delta"])["delta"]
+        adjusted = black76.greeks(forward, strike, years, iv, side, which=["delta"], delta="pa")["delta"]
+        np.testing.assert_allclose(adjusted, delta - coin, atol=1e-13)
+
+    def test_spot_delta_is_discounted_and_the_others_are_not(self):
+        inputs = (100.0, 105.0, 0.5, 0.36, "call")
+        plain = black76.greeks(*inputs, rate=0.1)["delta"]
+        assert plain == black76.greeks(*inputs)["delta"]
+        discounted = black76.greeks(*inputs, rate=0.1, delta="spot")["delta"]
+        assert discounted == pytest.approx(plain * math.exp(-0.05), rel=1e-15)
+
+
+class TestLimits:
+    @pytest.mark.parametrize(("years", "iv"), [(0.0, 0.5), (0.5, 0.0), (0.0, 0.0)])
+    def test_without_time_or_volatility_an_option_is_its_payoff(self, years: float, iv: float):
+        got = black76.price([120.0, 80.0], 100.0, years, iv, [["call"], ["put"]])
+        assert got.tolist() == [[20.0, 0.0], [0.0, 20.0]]
+        greeks = black76.greeks([120.0, 80.0], 100.0, years, iv, [["call"], ["put"]])
+        assert greeks["delta"].tolist() == [[1.0, 0.0], [0.0, -1.0]]
+        for name in ("gamma", "vega", "theta", "vanna", "volga"):
+            assert not greeks[name].any(), name
+
+    def test_without_time_at_the_strike_no_greek_is_defined(self):
+        greeks = black76.greeks(100.0, 100.0, 0.0, 0.5, "call")
+        assert all(math.isnan(value) for value in greeks.values())
+        assert black76.price(100.0, 100.0, 0.0, 0.5, "call") == 0.0
+
+    def test_payoff_in_coin_is_curved(self):
+        """(S - K)/S has second derivative -2K/S³."""
+        greeks = black76.greeks(120.0, 100.0, 0.0, 0.5, "call", premium="inverse")
+        assert greeks["gamma"] == pytest.approx(-2 * 100.0 / 120.0**3, rel=1e-14)
+
+    @pytest.mark.parametrize("at", range(4))
+    @pytest.mark.parametrize("value", [math.nan, -1.0, math.inf])
+    def test_impossible_input_gives_nan(self, at: int, value: float):
+        inputs = [100.0, 110.0, 0.5, 0.4]
+        inputs[at] = value
+        assert math.isnan(black76.price(*inputs, "call"))
+        assert all(math.isnan(each) for each in black76.greeks(*inputs, "call").values())
+
+    def test_missing_side_gives_nan(self):
+        side = np.array(["call", None], dtype=object)
+        assert np.isnan(black76.price(100.0, 110.0, 0.5, 0.4, side)).tolist() == [False, True]
+        assert np.isnan(black76.greeks(100.0, 110.0, 0.5, 0.4, side)["delta"]).tolist() == [False, True]
+        assert black76.implied_vol(5.0, 100.0, 110.0, 0.5, side).status.tolist() == [0, Status.BAD_INPUT]
+
+    def test_vast_volatility_reaches_the_bound_and_stays(self):
+        got = black76.price(100.0, [50.0, 200.0], 1.0, [[30.0], [1e3], [1e100]], "call")
+        np.testing.assert_allclose(got, 100.0, rtol=1e-15)
+
+    def test_intrinsic_up_to_rounding_is_zero_time_value(self):
+        """1 - K/F and (F - K)/F differ in the last digit; neither holds a volatility."""
+        forward, strike = np.float64(64231.57), np.array([30000.1, 41000.3, 52000.7, 60000.9])
+        got = black76.implied_vol(1 - strike / forward, forward, strike, 0.1, "call", premium="inverse")
+        assert np.all(got.status == Status.ZERO_TIME_VALUE)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"side": "Call"}, "side"),
+            ({"premium": "coin"}, "premium"),
+            ({"which": ["rho"]}, "which"),
+            ({"delta": "fwd"}, "delta"),
+        ],
+    )
+    def test_misuse_raises(self, arguments: dict[str, Any], message: str):
+        call = {"side": "call"} | arguments
+        with pytest.raises(ValueError, match=message):
+            black76.greeks(100.0, 110.0, 0.5, 0.4, **call)
+
+
+# A fortnight to ten years, ten to a thousand percent, strikes from a tenth to ten times the forward
+options = st.tuples(
+    st.floats(1e-3, 1e6),
+    st.floats(-2.3, 2.3).map(math.exp),
+    st.floats(1e-3, 10.0),
+    st.floats(0.05, 10.0),
+)
+
+
+class TestProperties:
+    @settings(max_examples=150, deadline=None)
+    @given(options)
+    def test_parity(self, option: tuple[float, ...]):
+        forward, ratio, years, iv = option
+        strike = forward * ratio
+        call, put = (black76.price(forward, strike, years, iv, side) for side in ("call", "put"))
+        assert call - put == pytest.approx(forward - strike, abs=1e-14 * max(call, put) + 1e-15 * forward)
+
+    @settings(max_examples=150, deadline=None)
+    @given(options, st.integers(-60, 60), st.sampled_from(["call", "put"]))
+    def test_scale(self, option: tuple[float, ...], power: int, side: str):
+        """Twice the currency, twice the price: a power of two changes no digit."""
+        forward, ratio, years, iv = option
+        scale = 4.0**power
+        price = black76.price(forward, forward * ratio, years, iv, side)
+        scaled = black76.price(scale * forward, scale * forward * ratio, years, iv, side)
+        assert scaled == pytest.approx(scale * price, rel=1e-15)
+
+    @settings(max_examples=150, deadline=None)
+    @given(options, st.sampled_from(["linear", "inverse"]))
+    def test_round_trip(self, option: tuple[float, ...], premium: str):
+        forward, ratio, years, iv = option
+        strike = forward * ratio
+        side = "call" if strike >= forward else "put"
+        price = black76.price(forward, strike, years, iv, side, premium=premium)
+        got = black76.implied_vol(price, forward, strike, years, side, premium=premium)
+        if got.status == Status.UPPER_BOUND:
+            assert price >= (1 - 2e-15) * min(forward, strike) / (forward if premium == "inverse" else 1.0)
+            return
+        if price < 1e-300:
+            return
+        value = price * forward if premium == "inverse" else price
+        condition = kappa(value, forward, strike, years, iv)
+        assert got.iv == pytest.approx(iv, rel=64 * EPS * (1 + condition))
+
+    @settings(max_examples=100, deadline=None)
+    @given(options, st.floats(-0.1, 0.2))
+    def test_calls_and_puts_imply_the_same(self, option: tuple[float, ...], rate: float):
+        forward, ratio, years, iv = option
+        strike = forward * ratio
+        call, put = (
+            black76.implied_vol(
+                black76.price(forward, strike, years, iv, side, rate=rate),
+                forward, strike, years, side, rate=rate,
+            )
+            for side in ("call", "put")
+        )  # fmt: skip
+        if call.status or put.status:
+            return
+        whole = max(forward, strike)  # what the deeper of the two is rounded to
+        slope = black76.greeks(forward, strike, years, iv, "call", which=["vega"])["vega"]
+        assert call.iv == pytest.approx(put.iv, rel=1e-12, abs=200 * EPS * whole / slope)
+
+    def test_price_rises_with_volatility_across_every_region(self):
+        iv = np.linspace(0.01, 4.0, 3000)
+        for strike in (100.0, 101.0, 150.0, 400.0, 3000.0):
+            price = black76.price(100.0, strike, 1.0, iv, "call")
+            assert np.all(np.diff(price[price > 1e-300]) > 0), strike
+
+
+class TestManyOptions:
+    def test_every_option_of_a_market_meets_the_contract(self):
+        forward, strike, years, iv, side = market(200_000, seed=5)
+        price = black76.price(forward, strike, years, iv, side)
+        got = black76.implied_vol(price, forward, strike, years, side)
+        assert not got.status.any()
+        assert np.all(np.abs(got.iv / iv - 1) <= 64 * EPS * (1 + kappa(price, forward, strike, years, iv)))
+
+    def test_extreme_options_converge(self):
+        """Deviations from 1e-5 to 16, strikes to 35 deviations away: what no market lists."""
+        rng = np.random.default_rng(6)
+        s = np.exp(rng.uniform(math.log(1e-5), math.log(16.0), 200_000))
+        strike = np.exp(np.minimum(rng.uniform(0, 35, s.size) * s, 600.0))
+        price = black76.price(1.0, strike, 1.0, s, "call")
+        used = (price > 1e-300) & (price < 1 - 1e-13)
+        got = black76.implied_vol(price[used], 1.0, strike[used], 1.0, "call")
+        assert not got.status.any()
+        condition = kappa(price, 1.0, strike, 1.0, s)[used]
+        assert np.all(np.abs(got.iv / s[used] - 1) <= 64 * EPS * (1 + condition))
+
+    def test_options_do_not_depend_on_their_neighbours(self):
+        """Branches are chosen option by option, whatever else is in the block."""
+        forward, strike, years, iv, side = market(20_000, seed=7)
+        strike[::7] *= 1e3
+        iv[::11] *= 8
+        years[::13] = 0.0
+        forward[::17] = np.nan
+        price = black76.price(forward, strike, years, iv, side)
+        some = np.arange(0, 20_000, 97)
+        alone = [black76.price(forward[i], strike[i], years[i], iv[i], side[i]) for i in some]
+        np.testing.assert_allclose(price[some], alone, rtol=2e-15)
+
+
+class TestKindsOfArray:
+    def surface(self) -> dict[str, Any]:
+        strike = xr.DataArray([80.0, 100.0, 130.0], dims="strike", coords={"strike": [80.0, 100.0, 130.0]})
+        years = xr.DataArray([0.1, 0.5], dims="expiry", coords={"expiry": [1, 2]})
+        side = xr.DataArray(["call", "put"], dims="side", coords={"side": ["call", "put"]})
+        iv = 0.5 + 0.1 * years + 0.001 * (strike - 100) + xr.zeros_like(side, dtype=float)
+        return {
+            "forward": 100.0 + years,
+            "strike": strike,
+            "year_fraction": years,
+            "iv": iv.transpose("strike", "side", "expiry"),
+            "side": side,
+        }
+
+    def test_labels_and_dims_of_the_largest_input_are_kept(self):
+        inputs = self.surface()
+        price = black76.price(**inputs)
+        assert price.dims == ("strike", "side", "expiry")
+        assert price.name == "price"
+        assert price.attrs["premium"] == "linear"
+        one = price.sel(strike=130.0, side="put", expiry=2)
+        expected = black76.price(100.5, 130.0, 0.5, 0.5 + 0.05 + 0.03, "put")
+        assert float(one) == pytest.approx(expected, rel=1e-14)
+
+    def test_greeks_of_labelled_input_are_a_dataset(self):
+        greeks = black76.greeks(**self.surface(), delta="pa")
+        assert isinstance(greeks, xr.Dataset)
+        assert list(greeks) == ["delta", "gamma", "vega", "theta", "vanna", "volga"]
+        assert greeks.attrs["delta"] == "pa"
+        assert greeks["gamma"].dims == ("strike", "side", "expiry")
+
+    def test_status_explains_itself(self):
+        inputs = self.surface()
+        del inputs["iv"]
+        got = black76.implied_vol(xr.full_like(inputs["forward"], 1e9), **inputs)
+        assert got.status.dtype == np.int32
+        meanings = got.status.attrs["flag_meanings"].split()
+        masks = got.status.attrs["flag_masks"].tolist()
+        assert dict(zip(meanings, masks, strict=True))["upper_bound"] == Status.UPPER_BOUND
+        assert np.all(got.status == Status.UPPER_BOUND)
+
+    def test_dask_under_labels_is_lazy_and_equal(self):
+        inputs = self.surface()
+        lazy = inputs | {"iv": inputs["iv"].chunk({"strike": 1, "expiry": 1})}
+        price, expected = black76.price(**lazy), black76.price(**inputs)
+        assert price.chunks is not None
+        xr.testing.assert_identical(price.compute(), expected)
+        greeks = black76.greeks(**lazy)
+        assert all(each.chunks is not None for each in greeks.values())
+        xr.testing.assert_identical(greeks.compute(), black76.greeks(**inputs))
+        given = {name: each for name, each in inputs.items() if name != "iv"}
+        back = black76.implied_vol(price, **given)
+        assert back.iv.chunks is not None
+        assert back.status.chunks is not None
+        eager = black76.implied_vol(expected, **given)
+        xr.testing.assert_identical(back.iv.compute(), eager.iv)
+        xr.testing.assert_identical(back.status.compute(), eager.status)
+
+    def test_bare_dask_is_lazy_and_equal(self):
+        forward, strike, years, iv, side = market(5000, seed=8)
+        lazy = [da.from_array(each, chunks=999) for each in (forward, strike, years)]
+        price = black76.price(*lazy, iv, da.from_array(side, chunks=1234))
+        assert isinstance(price, da.Array)
+        np.testing.assert_array_equal(price.compute(), black76.price(forward, strike, years, iv, side))
+        greeks = black76.greeks(lazy[0], 100.0, years[:, None], 0.5, "call", which=["vega"])
+        assert greeks["vega"].shape == (5000, 5000)
+
+    def test_pandas_columns_with_categorical_sides(self):
+        forward, strike, years, iv, side = market(50, seed=9)
+        frame = pd.DataFrame({"F": forward, "K": strike, "T": years, "iv": iv})
+        category = pd.Series(pd.Categorical(side, categories=["put", "call"]))
+        got = black76.price(frame["F"], frame["K"], frame["T"], frame["iv"], category)
+        np.testing.assert_array_equal(got, black76.price(forward, strike, years, iv, side))
+
+    def test_floats_give_a_float_and_empty_arrays_empty_ones(self):
+        assert isinstance(black76.price(100.0, 110.0, 0.5, 0.4, "call"), float)
+        assert black76.price(np.array([]), 110.0, 0.5, 0.4, "call").shape == (0,)
+        assert black76.implied_vol(np.array([]), 100.0, 110.0, 0.5, "call").status.dtype == np.int32
+
+    def test_inputs_are_left_alone(self):
+        inputs = [each.copy() for each in market(100, seed=10)]
+        before = [each.copy() for each in inputs]
+        price = black76.price(*inputs, rate=np.full(100, 0.1), premium="inverse")
+        kept = price.copy()
+        black76.implied_vol(price, *inputs[:3], inputs[4], rate=0.1, premium="inverse")
+        black76.greeks(*inputs, rate=0.1, premium="inverse")
+        for got, expected in zip([*inputs, price], [*before, kept], strict=True):
+            np.testing.assert_array_equal(got, expected)
+
+    def test_labels_that_differ_are_refused(self):
+        a = xr.DataArray([1.0, 2.0], dims="strike", coords={"strike": [1.0, 2.0]})
+        b = xr.DataArray([0.1, 0.2], dims="strike", coords={"strike": [2.0, 3.0]})
+        with pytest.raises(ValueError, match="strike"):
+            black76.price(a, 1.0, b, 0.5, "call")
