@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from derivdata.sample.ground_truth import truth
 from derivdata.sample.store import Sample
 
-__all__ = ["Sample", "open"]
+__all__ = ["Sample", "open", "truth"]
 
 
 def open() -> Sample:  # noqa: A001

@@ -15,8 +15,8 @@ OI_HALF_LIFE_HOURS = 240.0
 OI_DEVIATION = 0.12
 VOLUME_DEVIATION = 0.45
 
-_OI = np.uint64(0x2545F4914F6CDD1D)
-_VOLUME = np.uint64(0x5851F42D4C957F2D)
+_OI = noise.key("open interest")
+_VOLUME = noise.key("volume")
 
 
 def hours(first: int, days: int) -> Ints:

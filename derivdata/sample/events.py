@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import liquidations, options
 from derivdata.sample.grid import DAY_US, HOUR_US, Ints, instants
 from derivdata.sample.histories import text
@@ -80,10 +79,7 @@ def _chains(hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
     days = options.session(hours)
     found = [
         options.chain(symbol, exchange, day, hours[days == day])
-        for symbol in options.SYMBOLS
-        if names is None or symbol in names
-        for exchange in sorted(OPTIONS_MATRIX[symbol])
-        if exchanges is None or exchange in exchanges
+        for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
     if not found:

@@ -21,6 +21,7 @@ from derivdata.sample.venues import MODELS
 __all__ = ["formed", "recorded", "settled", "totals"]
 
 _MARKET = 1000
+_SPIKES, _HOLES = noise.key("spikes"), noise.key("holes")
 
 
 def formed(chosen: Pairs, first: int, days: int) -> Floats:
@@ -113,7 +114,7 @@ def _base(own: Ints, first: int, days: int) -> Floats:
     x += s.base_tail[own, None, None] * (x * x * x)
     x *= s.base_deviation[own, None, None]
     x += s.base[own, None, None]
-    squeezed = np.flatnonzero(s.rank[own] > 30)
+    squeezed = np.flatnonzero(s.squeezed[own])
     if squeezed.size:
         scale = 6.0 * s.scale[own[squeezed]]
         x[squeezed] += _spikes(s.streams[own[squeezed]], 0.012, scale, first, days)
@@ -123,7 +124,7 @@ def _base(own: Ints, first: int, days: int) -> Floats:
 def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days: int) -> Floats:
     """Jumps, four in five downward, that fade as ``(1 − age / 24 h)³``; at most one begins in a day."""
     day = first - 1 + np.arange(days + 1)
-    u = noise.uniform(streams[:, None, None], (day[:, None] * 8 + 3 + np.arange(4)) + (1 << 40))
+    u = noise.uniform((streams ^ _SPIKES)[:, None, None], day[:, None] * 8 + np.arange(4))
     size = np.minimum(scale[:, None] * (1.0 - u[..., 2]) ** -0.6, 2000.0)
     jump = np.where(u[..., 0] < chance, np.where(u[..., 3] < 0.8, -size, size), 0.0)
     start = np.floor(u[..., 1] * STEPS)
@@ -142,7 +143,7 @@ def _trading(chosen: Pairs, first: int, days: int) -> Flags:
 def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
     """Whether each sample was recorded: the pair trades, and neither it nor its venue has a hole."""
     trading = _trading(chosen, first, days)
-    streams = np.array([noise.key("outage", v) for v in exchange_names()], dtype=np.uint64)[chosen.exchange]
+    streams = noise.keys("outage", exchange_names())[chosen.exchange]
     outage = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
     gap = _holes(chosen.streams, venue_values("gaps")[chosen.exchange], 24, first, days)
     missing = outage | gap
@@ -152,7 +153,7 @@ def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
 def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Flags:
     """At most one run of missing samples a day, of up to `longest` steps."""
     day = first + np.arange(days)
-    u = noise.uniform(streams[:, None, None], (day[:, None] * 8 + np.arange(3)) + (1 << 40))
+    u = noise.uniform((streams ^ _HOLES)[:, None, None], day[:, None] * 8 + np.arange(3))
     start = np.where(u[..., 0] < chance[:, None], np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)
     stop = start + 1 + np.floor(u[..., 2] * longest).astype(np.int16)
     step = np.arange(STEPS, dtype=np.int16)

@@ -65,6 +65,8 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     begin, stop = _days_that_hold(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
         today = chosen.trading(day, day + 1)
+        if not len(today):
+            continue
         matrix = HISTORIES[table].newest(today, day, last).within(first, last + 1)
         present = ~np.isnan(next(iter(matrix.values.values())))
         found = np.flatnonzero(present.any(axis=1))

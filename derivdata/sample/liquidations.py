@@ -55,7 +55,7 @@ _POISSON = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
      0.00002218102827]
 )  # fmt: skip
-_CHILD, _FILL, _SIZE = (np.uint64(n) for n in (0x165667B19E3779F9, 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63))
+_BEGUN, _SHOCKED, _CHILD, _FILL = (noise.key(n) for n in ("clusters", "shocks", "children", "fills"))
 
 
 class Orders(NamedTuple):
@@ -101,7 +101,7 @@ def starts_per_day() -> Floats:
     return np.asarray(100.0 * (symbols().oi / symbols().oi.max()) ** 0.6 + 0.2)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
     """Every order whose cluster began on a day; a few of them are of the next."""
     tree = _grown(_joined([_begun(day), *(_shocked(s) for s in _shocks_of(day))]))
@@ -113,7 +113,7 @@ def orders(day: int) -> Orders:
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
     quote = _price(day, tree) * prices.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
-    tail = (1.0 - noise.uniform(number ^ _SIZE, 0)) ** (-1.0 / TAIL)
+    tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
     value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
     return Orders(number, tree.cluster, tree.time, pair, long, quote, np.round(value / quote, 6))
 
@@ -142,7 +142,7 @@ def fills(found: Orders) -> Fills:
 def _begun(day: int) -> _Tree:
     """First orders of the clusters of a day, shocks aside: at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
-    number = noise.bits((symbols().streams ^ _CHILD)[:, None], step)
+    number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
     symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
     number = number[symbol, place]
     time = step[place] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
@@ -158,7 +158,7 @@ def _shocks_of(day: int) -> list[int]:
 def _shocked(shock: int) -> _Tree:
     """First orders of the clusters that a shock begins."""
     symbol, place = _places(np.ceil(SHOCK_SIZE * starts_per_day() / starts_per_day().max()).astype(np.int64))
-    number = noise.bits(symbols().streams[symbol], (1 << 42) + shock // 1_000_000 * 128 + place)
+    number = noise.bits((symbols().streams ^ _SHOCKED)[symbol], shock // 1_000_000 * 128 + place)
     late = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
     return _Tree(number, number, symbol, shock + _milliseconds(late))
 
@@ -213,6 +213,6 @@ def _pair(tree: _Tree) -> Ints:
 
 
 def _price(day: int, tree: _Tree) -> Floats:
-    """The symbol's price at the step that an order falls in."""
-    path = prices.price(np.arange(len(symbols().name)), day, 2)
-    return np.asarray(path[tree.symbol, (tree.time - day * DAY_US) // STEP_US])
+    """The symbol's price at the step that an order falls in; after midnight the day's last."""
+    path = prices.price(np.arange(len(symbols().name)), day, 1)
+    return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])

@@ -1,9 +1,9 @@
 """Ornstein–Uhlenbeck paths whose value at an instant never depends on the window that is asked for.
 
 A path is drawn in two levels. Its values at midnight are an AR(1) that starts from its stationary law on the
-anchor day, 32 days before the sample starts; within a day it is the bridge between two midnights: the free path from the first
-midnight, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second one by, which is the exact law of the
-process given both ends. So a day needs its two midnights and its own noise and nothing else.
+anchor day, 32 days before the sample starts. Within a day it is the bridge between two midnights: the free
+path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second by, which is the exact law
+of the process given both ends. So a day needs its two midnights and its own noise and nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from derivdata.sample.noise import Floats, Keys
 
 __all__ = ["midnights", "ou", "smooth"]
 
-_INNER = np.uint64(0xD1B54A32D192ED03)
+_INNER = noise.key("within a day")
 _LN2 = 0.6931471805599453
 
 

@@ -12,7 +12,7 @@ from derivdata.sample.universe import Pairs, symbols
 __all__ = ["HALF_LIFE_HOURS", "premium", "price"]
 
 HALF_LIFE_HOURS = 24.0 * 120.0
-_WHITEN = np.uint64(0x9FB21C651E98DF25)
+_PRICE = noise.key("price")
 
 
 def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
@@ -22,13 +22,13 @@ def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
     asks for the same `steps`.
     """
     s = symbols()
-    path = paths.ou(s.streams[own] ^ _WHITEN, HALF_LIFE_HOURS, first, days, steps).reshape(len(own), -1)
+    path = paths.ou(s.streams[own] ^ _PRICE, HALF_LIFE_HOURS, first, days, steps).reshape(len(own), -1)
     return np.asarray(s.price[own, None] * np.exp(_deviation(own)[:, None] * path))
 
 
 def premium(chosen: Pairs) -> Floats:
     """Constant factor between a venue's price and the symbol's, within ±3 bps."""
-    return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams, 1 << 41) - 0.5))
+    return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams ^ _PRICE, 0) - 0.5))
 
 
 def _deviation(own: Ints) -> Floats:

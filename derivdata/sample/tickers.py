@@ -1,4 +1,4 @@
-"""Symbols of the sample, larger ones first. The names are real tickers, everything said of them is made up."""
+"""Symbols of the sample, larger ones first: real tickers, of which everything else is made up."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from derivdata.sample import noise
 from derivdata.sample.grid import START_DAY, Ints, day
-from derivdata.sample.noise import Floats, Keys
+from derivdata.sample.noise import Flags, Floats, Keys
 from derivdata.sample.tickers import CRYPTO, OTHER, PRICES, VOLATILITY
 from derivdata.sample.venues import MODELS
 from derivdata.tables import VENUES
@@ -18,9 +18,10 @@ from derivdata.tables import VENUES
 __all__ = ["FOREVER", "Pairs", "Symbols", "exchange_names", "pairs", "select", "symbols", "venue_values"]
 
 FOREVER = 10**6
+_TRAITS = noise.key("traits")
 _STOCK_VENUES = frozenset("kinetiq paragon qfex tradexyz".split())
 _BOTH_VENUES = frozenset(
-    "aster binance bingx bitget bybit gateio hyena lighter mexc ondo ostium vest variational".split()
+    "aster binance bingx bitget bybit gateio hyena lighter mexc ondo vest variational".split()
 )
 _CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
 
@@ -44,6 +45,8 @@ class Symbols:
         half-life [h].
     trend
         Of its open interest, as a rate of the logarithm [1/year].
+    squeezed
+        Whether its base rate has squeezes: jumps that fade within a day.
     """
 
     name: tuple[str, ...]
@@ -58,6 +61,7 @@ class Symbols:
     base_half_life: Floats
     base_tail: Floats
     trend: Floats
+    squeezed: Flags
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ class Pairs:
     interval, later_interval, change
         Native interval [h] before and from day `change` on.
     share
-        Part of the symbol's open interest at the start.
+        Part of the symbol's open interest at the start, as if every venue had been there.
     """
 
     row: Ints
@@ -113,7 +117,7 @@ def symbols() -> Symbols:
     names = tuple(sorted(order))
     rank = np.array([order[n] for n in names])
     streams = noise.keys("symbol", names)
-    u = noise.uniform(streams[:, None], np.arange(12))
+    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(12))
     stock = rank >= len(CRYPTO)
     size = np.where(stock, 40 + 12 * (rank - len(CRYPTO)), rank)
     scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size / 60.0, 1.0) * (0.4 + u[:, 0]))
@@ -132,6 +136,7 @@ def symbols() -> Symbols:
         base_half_life=16.0 + 48.0 * u[:, 5],
         base_tail=0.04 + 0.04 * (scale - 1.0),
         trend=-0.4 + 1.0 * u[:, 6],
+        squeezed=rank > 30,
     )
 
 
@@ -142,15 +147,14 @@ def pairs() -> Pairs:
     chance = np.stack([_chance(all_symbols.rank, v) for v in venues], axis=1)
     names = [[f"{s}|{v}" for v in venues] for s in all_symbols.name]
     streams = np.array([[noise.key("pair", n) for n in row] for row in names], dtype=np.uint64)
-    listed = noise.uniform(streams, 0) < chance
+    listed = noise.uniform(streams ^ _TRAITS, 0) < chance
     symbol, exchange = np.nonzero(listed)
     streams = streams[listed]
-    u = noise.uniform(streams[:, None], np.arange(1, 12))
+    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(1, 12))
     since, until = _life(all_symbols, symbol, exchange, u)
     interval, later, change = _intervals(all_symbols, symbol, exchange, u)
     weight = venue_values("weight")[exchange] * (0.4 + 1.2 * u[:, 7])
-    total = np.bincount(symbol, weight, minlength=len(all_symbols.name))
-    share = weight / total[symbol]
+    share = weight / np.bincount(symbol, weight, minlength=len(all_symbols.name))[symbol]
     row = np.arange(len(symbol))
     return Pairs(row, symbol, exchange, streams, since, until, interval, later, change, share)
 
@@ -192,7 +196,7 @@ def _chance(rank: Ints, venue: str) -> Floats:
 def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
     """First day, and day after the last: late symbols, late venues, late pairs, and symbols that ended."""
     rank = all_symbols.rank[symbol]
-    own = noise.uniform(all_symbols.streams[:, None], np.arange(12, 18))[symbol]
+    own = noise.uniform((all_symbols.streams ^ _TRAITS)[:, None], np.arange(12, 16))[symbol]
     late_symbol = np.where((rank > 60) & (own[:, 0] < 0.1), np.floor(240.0 * own[:, 1]), 0.0)
     opened = np.array([max(day(MODELS[v].since or "2025-01-01") - START_DAY, 0) for v in exchange_names()])
     late_pair = np.where((rank > 12) & (u[:, 0] < 0.12), np.floor(90.0 * u[:, 1]), 0.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from derivdata.sample.options.chain import EXCHANGES, GREEKS, SYMBOLS, chain
-from derivdata.sample.options.listing import Listing, expiries, listing, session
+from derivdata.sample.options.chain import EXCHANGES, GREEKS, SYMBOLS, chain, markets
+from derivdata.sample.options.listing import EXPIRY_US, Listing, expiries, listing, session
 from derivdata.sample.options.surface import Slices, parameters, slices
 
 __all__ = [
     "EXCHANGES",
+    "EXPIRY_US",
     "GREEKS",
     "SYMBOLS",
     "Listing",
@@ -15,6 +16,7 @@ __all__ = [
     "chain",
     "expiries",
     "listing",
+    "markets",
     "parameters",
     "session",
     "slices",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from derivdata.sample.options.listing import EXPIRY_US, Listing, listing
 from derivdata.sample.options.surface import Slices, slices, total_variance
 from derivdata.sample.universe import symbols
 
-__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain"]
+__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets"]
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
 EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))
@@ -32,21 +33,33 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
 
 
-def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
-    """Columns of the options snapshot at some instants [µs] of one trading day, each instant's rows together.
+def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Symbol and venue of every chain that is asked for, sorted; None is all of them."""
+    return [
+        (symbol, exchange)
+        for symbol in SYMBOLS
+        if names is None or symbol in names
+        for exchange in sorted(OPTIONS_MATRIX[symbol])
+        if exchanges is None or exchange in exchanges
+    ]
 
-    ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`, ``side`` is 0 for a call, 1 for a put.
+
+def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
+    """Columns of the options snapshot at some instants [µs] of one trading day, instant by instant.
+
+    ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
+    a put.
 
     Every value is rounded once: volatility and prices to 6 digits, greeks to 6 but gamma to 10.
     """
     listed = listing(symbol, exchange, trading_day)
     s = slices(symbol, exchange, listed.expiry, time)
-    forward = s.forward[listed.place]
+    forward = s.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
     w = total_variance(k, s.theta[listed.place], s.rho[listed.place], s.psi[listed.place])
     iv = np.sqrt(w / s.year_fraction[listed.place])
     columns: dict[str, Floats] = {
-        "iv": np.round(iv, 6),
+        "iv": np.asarray(np.round(iv, 6)),
         "underlying_price": np.round(forward, 6),
         "open_interest": _open_interest(symbol, exchange, listed, s, time),
         **_greeks(exchange, listed, s, k, w),
@@ -70,7 +83,7 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
     units = GREEKS[exchange]
     if units is None:
         return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
-    root, years, forward = np.sqrt(w), s.year_fraction[listed.place], s.forward[listed.place]
+    root, years, forward = np.sqrt(w), s.year_fraction[listed.place], s.underlying_price[listed.place]
     d1 = -k / root + 0.5 * root
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     vega = forward * density * np.sqrt(years)
@@ -87,7 +100,7 @@ def _open_interest(symbol: str, exchange: str, listed: Listing, s: Slices, time:
     own = symbols().name.index(symbol)
     size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
     width = 0.9 * np.sqrt(s.theta[:, :1])[listed.place] + 0.08
-    k = np.log(listed.strike / s.forward[listed.place, 0])[:, None]
+    k = np.log(listed.strike / s.underlying_price[listed.place, 0])[:, None]
     age = (time / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     ramp = age / (1.0 + age)
     day = time // DAY_US

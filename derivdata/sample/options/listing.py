@@ -107,13 +107,11 @@ def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
     strike = np.repeat(np.concatenate(ladders), 2)
     call = np.arange(len(strike)) % 2 == 0
     expiry = np.array([e.day for e in opened], dtype=np.int64)
-    names = [
-        n for e, ladder in zip(opened, ladders, strict=True) for n in _names(symbol, exchange, e, ladder)
-    ]
+    names = [_names(symbol, exchange, e, ladder) for e, ladder in zip(opened, ladders, strict=True)]
     cents = np.round(strike * 1e4).astype(np.uint64)
     streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
     listed = np.array([e.listed for e in opened], dtype=np.int64)
-    return Listing(expiry, listed, place, strike, call, streams, np.array(names, dtype=object))
+    return Listing(expiry, listed, place, strike, call, streams, np.concatenate(names))
 
 
 @lru_cache(maxsize=4096)
@@ -148,7 +146,7 @@ def _nice(value: float) -> float:
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
 
 
-def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> list[str]:
+def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> NDArray[np.object_]:
     """The venue's names of the options of one expiry: call and put of every strike."""
     date = instants([expiry.day * DAY_US])[0]
     head, tail = _NAMES[exchange]
@@ -160,4 +158,5 @@ def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> list[s
         year=date.year % 100,
     )
     strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in ladder.tolist()]
-    return [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
+    names = [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
+    return np.array(names, dtype=object)

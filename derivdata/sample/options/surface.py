@@ -6,8 +6,8 @@ Total variance at ``k = ln(K/F)`` is ``θ/2 (1 + ρφk + √((φk + ρ)² + 1 �
 - ``φ(θ) = η / √(θ(1 + θ))``, so that ``ψ = θφ`` increases and ``ψ/θ`` falls, and ``ψφ ≤ η²``,
 - ``ρ(T) = ρ∞ + (ρ0 − ρ∞) e^(−T/τ)``, slow enough that ``|d(ρψ)| ≤ dψ``.
 
-With ``η²(1 + |ρ|) ≤ 4`` these are the conditions of Gatheral and Jacquier (2014, theorem 4.2) and of Hendriks and
-Martini (2019, proposition 3.1) with ``ψ/θ`` falling. Forwards are ``F(T) = S e^(bT)``.
+With ``η²(1 + |ρ|) ≤ 4`` these are the conditions of Gatheral and Jacquier (2014, theorem 4.2) and of Hendriks
+and Martini (2019, proposition 3.1) with ``ψ/θ`` falling. Forwards are ``F(T) = S e^(bT)``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Slices(NamedTuple):
     theta: Floats
     rho: Floats
     psi: Floats
-    forward: Floats
+    underlying_price: Floats
     spot: Floats
 
 

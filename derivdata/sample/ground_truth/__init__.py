@@ -1,0 +1,95 @@
+"""The parameters behind the sample, so that analysis can be tested against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.sample.grid import NOW, micros
+from derivdata.sample.ground_truth import timeless, windowed
+from derivdata.sample.universe import Pairs, select
+
+__all__ = ["TOPICS", "truth"]
+
+_TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
+    "funding": timeless.funding,
+    "funding_base": timeless.funding_base,
+    "spreads": timeless.spreads,
+    "intervals": timeless.intervals,
+    "oi": timeless.oi,
+    "prices": timeless.prices,
+    "liquidations": timeless.liquidations,
+    "shocks": timeless.shocks,
+}
+_WINDOWED = {"clusters": windowed.clusters, "surface": windowed.surface}
+TOPICS = (*_TIMELESS, *_WINDOWED)
+
+
+def truth(
+    topic: str,
+    *,
+    symbols: Sequence[str] | None = None,
+    exchanges: Sequence[str] | None = None,
+    start: times.Instant | None = None,
+    end: times.Instant | None = None,
+) -> pd.DataFrame:
+    """What the sample was made from.
+
+    Parameters
+    ----------
+    topic
+        ``"funding"``
+            Per pair, its spread over the symbol's base rate, an OU process: mean and standard deviation
+            [bps/8h], half-life [h]. A venue whose style is not ``free`` shows ``p + clamp(1 − p, ±band)`` of
+            the sum p. `start` and `end` of trading; no end is missing.
+        ``"funding_base"``
+            Per symbol, the base rate ``mean + deviation (x + tail x³)`` [bps/8h] of a unit OU process x;
+            `squeezed` says that jumps which fade within a day are added.
+        ``"spreads"``
+            Pairs of free venues with one half-life: the rate on `exchange` less that on `other_exchange` is
+            an OU process with this mean, standard deviation and half-life.
+        ``"intervals"``
+            Native intervals, one row per pair and instant from which one holds.
+        ``"oi"``
+            Per pair, ``oi_usd = level_usd × e^(growth t) × price/centre × e^z``: t in years of 365 days from
+            the sample's start, z an OU process.
+        ``"prices"``
+            Per symbol, centre, volatility [1/√year] and half-life of the log price.
+        ``"liquidations"``
+            Per symbol, clusters a day, branching ratio, mean delay to a child [s], Pareto law of the values.
+        ``"shocks"``
+            Instants of the market-wide shocks.
+        ``"clusters"``
+            Clusters of liquidations that begin in the window.
+        ``"surface"``
+            eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ), forward and spot of every expiry that is open at
+            each full hour of the window.
+    symbols, exchanges
+        What to keep; None is everything.
+    start, end
+        Half-open window, for clusters and the surface alone; unless given, the last hour up to the sample's
+        clock and that instant itself.
+
+    Returns
+    -------
+    DataFrame
+        Rows sorted by symbol, exchange and time, as far as the topic has them. Numbers are not rounded.
+
+    Raises
+    ------
+    ValueError
+        The topic is unknown, or has no time and a window was given.
+    """
+    if topic in _TIMELESS:
+        if start is not None or end is not None:
+            raise ValueError(f"topic {topic!r} has no time: leave out start and end")
+        return _TIMELESS[topic](select(symbols, exchanges))
+    if topic not in _WINDOWED:
+        raise ValueError(f"topic={topic!r} is not one of {', '.join(TOPICS)}")
+    window = times.window(
+        NOW - pd.Timedelta(1, "h") if start is None else start,
+        NOW + pd.Timedelta(1, "us") if end is None else end,
+    )
+    return _WINDOWED[topic](micros(window.start), micros(window.end), symbols, exchanges)

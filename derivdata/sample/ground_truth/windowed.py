@@ -1,0 +1,84 @@
+"""What happened behind the sample in a window: clusters of liquidations, and surfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sample import liquidations, options
+from derivdata.sample.grid import DAY_US, HOUR_US, Ints, instants
+from derivdata.sample.universe import pairs, select, symbols
+
+__all__ = ["clusters", "surface"]
+
+Names = Sequence[str] | None
+
+
+def clusters(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
+    """Clusters that begin in ``[first, last)`` [µs]; of their orders, those on the venues chosen."""
+    chosen = select(names, exchanges)
+    parts = [_begun(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
+    table = pd.concat(parts)
+    inside = (table["time"] >= first) & (table["time"] < last)
+    table = table[inside].sort_values(["own", "time", "cluster"], ignore_index=True)
+    return pd.DataFrame(
+        {
+            "symbol": np.array(symbols().name, dtype=object)[table["own"]],
+            "time": instants(table["time"]),
+            "end": instants(table["end"]),
+            "cluster": [f"{n:016x}" for n in table["cluster"]],
+            "order_count": table["order_count"],
+            "value_usd": table["value_usd"],
+        }
+    )
+
+
+def _begun(day: int, rows: Ints) -> pd.DataFrame:
+    orders = liquidations.orders(day)
+    frame = pd.DataFrame(
+        {
+            "cluster": orders.cluster,
+            "own": pairs().symbol[orders.pair],
+            "time": orders.time,
+            "value_usd": orders.price * orders.quantity,
+        }
+    )
+    grouped = frame[np.isin(orders.pair, rows)].groupby("cluster", as_index=False)
+    return grouped.agg(
+        own=("own", "first"),
+        time=("time", "min"),
+        end=("time", "max"),
+        order_count=("time", "size"),
+        value_usd=("value_usd", "sum"),
+    )
+
+
+def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
+    """Slices of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    days = options.session(hours)
+    parts = [
+        _slices(symbol, exchange, day, hours[days == day])
+        for symbol, exchange in options.markets(names, exchanges)
+        for day in np.unique(days).tolist()
+    ]
+    table = pd.concat(parts) if parts else _slices("BTC", "deribit", 0, hours[:0])
+    return table.sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
+
+
+def _slices(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+    expiry = options.listing(symbol, exchange, trading_day).expiry
+    found = options.slices(symbol, exchange, expiry, hours)
+    shape = found.theta.shape
+    columns = {
+        "time": np.broadcast_to(hours, shape),
+        "expiry": np.broadcast_to(expiry[:, None] * DAY_US + options.EXPIRY_US, shape),
+        **{name: np.broadcast_to(values, shape) for name, values in found._asdict().items()},
+    }
+    table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
+    table["time"], table["expiry"] = instants(table["time"]), instants(table["expiry"])
+    table.insert(0, "symbol", symbol)
+    table.insert(1, "exchange", exchange)
+    return table
