@@ -22,6 +22,7 @@ from derivdata.service import query, wire
 from derivdata.service.access import Keys, Pace
 from derivdata.service.answers import ANSWERS, Ask
 from derivdata.service.kept import Encoded, Kept
+from derivdata.service.naming import BaseSymbols
 from derivdata.service.refusal import DOCS, Refusal
 from derivdata.service.store import Store
 from derivdata.service.view import View
@@ -63,7 +64,7 @@ def app(
         A tier is unknown, or a key is empty.
     """
     service = _Service(
-        View(store, store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
+        View(BaseSymbols(store), store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
     )
     made = Starlette(
         routes=[

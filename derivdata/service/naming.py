@@ -1,0 +1,182 @@
+"""Native contract names as base symbols, where an archive holds them as the venues write them.
+
+Separators and quotes are removed (``BTC-USDT-SWAP``, ``BTC/USDT:USDT`` and ``BTCUSDT`` are BTC). Of several
+contracts of one symbol on one venue the first by quote is shown: USDT, USD, USDC, BUSD, UST, after a name
+that has no quote. Liquidations of all of them are shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pandas as pd
+
+from derivdata import api, tables
+from derivdata.service.store import Store
+
+__all__ = ["BaseSymbols", "bases"]
+
+_QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
+_JOINED = re.compile(rf"(.+?)({'|'.join(sorted(_QUOTES, key=len, reverse=True))})", re.ASCII)
+_CONTRACT = ("SWAP", "PERP", "PERPETUAL")
+_DOUBTFUL = ("USD", "UST")
+_ALL_SHOWN = ("liquidations_fills", "liquidations_events")
+
+
+def bases(names: Collection[str]) -> dict[str, tuple[str, int]]:
+    """Base symbol and place of the quote (0 without one) of each name that is not a base symbol itself.
+
+    ``PYUSD`` or ``TRUST`` may be symbols of their own: names that end in USD or UST without a separator are
+    taken apart only if what is left is a symbol elsewhere among `names`, or one with options.
+    """
+    found = {name: _apart(name) for name in names}
+    sure = {base for base, quote, doubtful in found.values() if not doubtful} | set(api.OPTIONS_MATRIX)
+    return {
+        name: (base, _QUOTES.index(quote) + 1 if quote else 0)
+        for name, (base, quote, doubtful) in found.items()
+        if base != name and (not doubtful or base in sure)
+    }
+
+
+def _apart(name: str) -> tuple[str, str, bool]:
+    """Base, quote (or nothing), and whether the quote may be a part of the base."""
+    words = re.split(r"[-_/:]", name)
+    kept = words[: next((i for i, word in enumerate(words) if i and word in _CONTRACT), len(words))]
+    if len(kept) > 1:
+        quoted = kept[0] and all(word in _QUOTES for word in kept[1:])
+        return (kept[0], kept[1], False) if quoted else (name, "", False)
+    joined = _JOINED.fullmatch(kept[0])
+    if joined is None:
+        return (kept[0] or name, "", False)
+    return (joined[1], joined[2], len(words) == 1 and joined[2] in _DOUBTFUL)
+
+
+class BaseSymbols:
+    """A store whose symbols are base symbols, over one that may hold native contract names.
+
+    A store that holds base symbols is passed through as it is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._memo: dict[tuple[str, str, str], Any] = {}
+
+    @property
+    def label(self) -> str:
+        """As the store's."""
+        return self._store.label
+
+    @property
+    def identity(self) -> str:
+        """As the store's."""
+        return self._store.identity
+
+    @property
+    def synthetic(self) -> bool:
+        """As the store's."""
+        return self._store.synthetic
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """As the store's."""
+        return self._store.start
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """As the store's."""
+        return self._store.now
+
+    def tables(self) -> frozenset[str]:
+        """As the store's."""
+        return self._store.tables()
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """As the store's."""
+        return self._store.exchanges(table)
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Base symbols of a table, sorted."""
+        renamed = self._bases(table)
+        return tuple(sorted({renamed.get(n, (n, 0))[0] for n in self._store.symbols(table)}))
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """As the store's, by base symbol."""
+        wanted = self._natives(table, symbols)
+        return self._named(table, self._store.read(table, start, end, symbols=wanted, exchanges=exchanges))
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """As the store's, by base symbol."""
+        wanted = self._natives(table, symbols)
+        found = self._store.latest(table, at, within=within, symbols=wanted, exchanges=exchanges)
+        return self._named(table, found)
+
+    def _bases(self, table: str) -> dict[str, tuple[str, int]]:
+        key = (self.identity, table, "")
+        if key not in self._memo:
+            everywhere = {n for name in self.tables() for n in self._store.symbols(name)}
+            own = set(self._store.symbols(table))
+            self._memo[key] = {n: base for n, base in bases(everywhere).items() if n in own}
+        return self._memo[key]  # type: ignore[no-any-return]
+
+    def _natives(self, table: str, symbols: Sequence[str] | None) -> Sequence[str] | None:
+        """Names under which the store holds the symbols."""
+        renamed = self._bases(table)
+        if symbols is None or not renamed:
+            return symbols
+        plain = [s for s in symbols if s not in renamed]
+        return plain + [name for name, (base, _) in renamed.items() if base in symbols]
+
+    def _named(self, table: str, frame: pd.DataFrame) -> pd.DataFrame:
+        renamed = self._bases(table)
+        if not renamed or frame.empty:
+            return frame
+        native = frame["symbol"].astype(object)
+        symbol = native.map(lambda name: renamed.get(name, (name, 0))[0])
+        if table not in _ALL_SHOWN:
+            keep = self._first_by_quote(table, native, frame["exchange"].astype(object))
+            frame, symbol = frame[keep], symbol[keep]
+        return tables.TABLES[table].conform(frame.assign(symbol=symbol))
+
+    def _first_by_quote(self, table: str, native: pd.Series, exchange: pd.Series) -> pd.Series:
+        """Whether no contract with a better quote of the same symbol is held on the same venue."""
+        pairs = pd.MultiIndex.from_arrays([native, exchange])
+        beaten = [
+            (name, venue)
+            for name, venue in pairs.unique()
+            if any(venue in self._venues(table, other) for other in self._better(table, name))
+        ]
+        return pd.Series(~pairs.isin(beaten) if beaten else True, index=native.index)
+
+    def _better(self, table: str, name: str) -> list[str]:
+        """Names in a table of the same symbol whose quote comes first."""
+        renamed = self._bases(table)
+        base, rank = renamed.get(name, (name, 0))
+        others = [other for other, (its, place) in renamed.items() if its == base and place < rank]
+        return [base, *others] if rank and base in self._store.symbols(table) else others
+
+    def _venues(self, table: str, name: str) -> frozenset[str]:
+        """Venues on which the store holds a name, whenever that was."""
+        key = (self.identity, table, name)
+        if key not in self._memo:
+            end = self.now + pd.Timedelta(1, "us")
+            held = self._store.read(table, self.start, end, symbols=[name])
+            self._memo[key] = frozenset(held["exchange"].astype(str).unique())
+        return self._memo[key]  # type: ignore[no-any-return]
