@@ -6,16 +6,20 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_SVG = {"svg.hashsalt": "derivdata", "svg.fonttype": "path", "font.size": 9, "axes.spines.top": False,
-        "axes.spines.right": False}  # fmt: skip
+_SVG: dict[Any, Any] = {
+    "svg.hashsalt": "derivdata",
+    "svg.fonttype": "path",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+_SIZE = (9.0, 4.6)
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5c6675; --paper: #ffffff; --line: #d9dee5;
@@ -58,11 +62,9 @@ class Section:
         """A heading within the section."""
         self.blocks.append(f"<h3>{escape(words)}</h3>")
 
-    def figure(
-        self, draw: Callable[[Axes], Any], title: str, *, size: tuple[float, float] = (9.0, 4.6)
-    ) -> None:
-        """A figure that `draw` puts on the axes it is given; `title` is what a reader without eyes hears."""
-        self.blocks.append(f"<figure>{_svg(draw, title, size)}</figure>")
+    def figure(self, draw: Callable[..., Any], data: Any, title: str, **options: Any) -> None:
+        """What `draw` makes of `data`; `title` is what a reader without eyes hears."""
+        self.blocks.append(f"<figure>{_svg(partial(draw, data, **options), title)}</figure>")
 
     def table(self, frame: pd.DataFrame, *, formats: dict[str, str] | None = None) -> None:
         """A table; `formats` are format specifications by column, missing values stay blank."""
@@ -85,17 +87,16 @@ def page(title: str, subtitle: str, sections: Sequence[Section], made: str) -> s
     )
 
 
-def _svg(draw: Callable[[Axes], Any], title: str, size: tuple[float, float]) -> str:
+def _svg(draw: Callable[..., Any], title: str) -> str:
     """Vector image whose black follows the page's ink, so that it reads on light and on dark."""
     import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_SVG):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots())
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        draw(ax=figure.subplots())
         out = io.StringIO()
-        FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None, "Creator": None})
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
