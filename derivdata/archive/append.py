@@ -96,10 +96,13 @@ def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) ->
 
 
 def _by_calendar(frame: pd.DataFrame, unit: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    stamps = frame["time"].array.asi8.view("datetime64[us]").astype(f"datetime64[{unit}]")
-    found = np.unique(stamps)
-    for stamp in found:
-        yield str(stamp), frame if len(found) == 1 else frame[stamps == stamp]
+    """Rows by calendar month or day, in order."""
+    stamps = frame["time"].array.asi8.view("datetime64[us]").astype(f"datetime64[{unit}]").view(np.int64)
+    first = int(stamps.min(initial=np.iinfo(np.int64).max))
+    counts = np.bincount(stamps - first) if len(stamps) else []
+    for offset in np.flatnonzero(counts):
+        rows = frame if counts[offset] == len(frame) else frame[stamps == first + offset]
+        yield str(np.datetime64(first + int(offset), unit)), rows
 
 
 def _partitions(

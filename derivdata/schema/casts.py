@@ -32,9 +32,9 @@ def text(values: Any) -> Any:
         if wrong:
             raise TypeError(f"expected text, got {wrong[0]!r}")
         values = pd.Categorical(found)
-    values = values.remove_unused_categories()
-    ordered = pd.Index(sorted(values.categories), dtype="str")
-    return values.set_categories(ordered)
+    used = np.bincount(values.codes + 1, minlength=len(values.categories) + 1)[1:] > 0
+    ordered = pd.Index(sorted(values.categories[used]), dtype="str")
+    return values if ordered.identical(values.categories) else values.set_categories(ordered)
 
 
 def _label(values: Any) -> Any:

@@ -66,10 +66,12 @@ def _number(value: Any) -> float:
 def words(values: Any, name: str, verdict: Verdict) -> list[str | None]:
     """Values as text without blanks around; blank is missing."""
     values = list(values)
-    result = [None if _blank(value) else _word(value) for value in values]
-    nested = np.array([isinstance(value, dict | list) for value in values])
+    nested = [isinstance(value, dict | list) for value in values]
     verdict.reject(nested, lambda i: f"{name}={shown(values, i)} is not text")
-    return result
+    if any(nested):
+        values = [None if bad else value for value, bad in zip(values, nested, strict=True)]
+    known = {value: None if _blank(value) else _word(value) for value in set(values)}
+    return [known[value] for value in values]
 
 
 def _word(value: Any) -> str:
