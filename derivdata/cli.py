@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -96,10 +97,12 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from derivdata import connect, report
+    from derivdata import connect, errors, report
 
     connect(arguments.source, now=arguments.now)
-    written = report(arguments.symbols, out=arguments.out, window=arguments.window)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
+        written = report(arguments.symbols, out=arguments.out, window=arguments.window)
     print(written)
 
 

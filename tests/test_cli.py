@@ -1,0 +1,104 @@
+"""The command line: exit codes, and one clear line for a job that failed."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import derivdata as dd
+from derivdata.cli import main
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "derivdata", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_wrong_usage_is_2() -> None:
+    assert run().returncode == 2
+    assert run("report", "sample", "--nonsense").returncode == 2
+    wrong = run("serve", "sample", "--key", "dev")
+    assert wrong.returncode == 2
+    assert "expected NAME=VALUE, not 'dev'" in wrong.stderr
+    assert run("--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serve", "/no/such/archive"], "/no/such/archive"),
+        (["serve", "sample", "--now", "soon"], "--now='soon'"),
+        (["serve", "sample", "--key", "gold=k"], "gold"),
+        (["report", "/no/such/archive"], "/no/such/archive"),
+        (["report", "sample", "--window", "10y"], "10y"),
+        (["import", "funding_history", "/no/such/file.csv", "--to", "/tmp/none"], "/no/such/file.csv"),
+    ],
+)
+def test_a_failed_job_is_1_with_one_clear_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.strip().splitlines()) == 1
+    assert "Traceback" not in said
+
+
+def test_a_port_in_use_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["serve", "sample", "--port", str(port)]) == 1
+    said = capsys.readouterr().err
+    assert str(port) in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "rates.csv"
+    source.write_text("when,rate\n2024-01-01 03:00:00,0.0001\n2024-01-01 11:00:00,0.0002\nsoon,1\n")
+    arguments = ["import", "funding_settlements", str(source), "--to", str(tmp_path / "mine")]
+    arguments += ["--map", "time=when", "--map", "rate_bps_8h=rate", "--tz", "Etc/GMT-3", "--unit", "native"]
+    for constant in ("symbol=BTC", "exchange=binance", "interval_hours=8", "kind=settled"):
+        arguments += ["--set", constant]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "2" in said
+    assert "1 rejected" in said or "rejected: 1" in said
+    dd.connect(str(tmp_path / "mine"))
+    frame = dd.funding.settlements("BTC", "2024-01-01", "2024-01-02")
+    assert frame["rate_bps_8h"].tolist() == [1.0, 2.0]
+    assert [str(t) for t in frame["time"]] == ["2024-01-01 00:00:00+00:00", "2024-01-01 08:00:00+00:00"]
+
+
+def test_serve_says_where_and_answers_over_http() -> None:
+    command = [
+        sys.executable,
+        "-u",
+        "-m",
+        "derivdata",
+        "serve",
+        "sample",
+        "--port",
+        "0",
+        "--key",
+        "dev=my-dev-key",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = next(
+                word for line in process.stdout for word in line.split() if word.startswith("http://")
+            )
+            dd.connect(address.rstrip("/.,"), api_key="my-dev-key")
+            assert len(dd.funding.metadata()) == 43
+            dd.connect(address.rstrip("/.,"), api_key="another")
+            with pytest.raises(dd.errors.AuthError):
+                dd.funding.metadata()
+        finally:
+            process.terminate()
