@@ -1,0 +1,266 @@
+"""Typed answers: decoding, notices, provenance, many at once, and the raw way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+
+from derivdata import errors, tables, transport
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
+from derivdata.transport import Answer, Served
+from tests.transport.server import NOON, Asked, Reply, serving
+
+
+class Body(msgspec.Struct):
+    rate: float
+    notices: list[Any] | None = None
+
+
+def connected(reply: Reply):  # type: ignore[no-untyped-def]
+    return serving(lambda _: reply)
+
+
+def test_an_answer_is_decoded_and_dated() -> None:
+    with serving(lambda _: Reply.json({"rate": 1.0, "new_field": [1]})) as server:
+        transport.connect(server.url)
+        answer = transport.get(OI_TIMESERIES, {"symbol": "A/B", "range": "7d"}, into=Body)
+        assert server.paths == ["/oi/A%2FB/timeseries?range=7d"]
+    assert answer.body == Body(rate=1.0)
+    assert answer.as_of == NOON
+    assert answer.request == Request("/oi/A%2FB/timeseries", (("range", "7d"),))
+    assert answer.sha256 == hashlib.sha256(b'{"rate": 1.0, "new_field": [1]}').hexdigest()
+    assert (answer.source, answer.synthetic) == (f"127.0.0.1:{server.port}", False)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"rate": "much"}, r"Expected `float`, got `str` - at `\$\.rate`"),
+        ({}, "missing required field `rate`"),
+        ([], "Expected `object`, got `array`"),
+    ],
+)
+def test_an_answer_of_another_shape_names_path_and_field_and_is_not_kept(body: Any, says: str) -> None:
+    replies = iter([Reply.json(body), Reply.json({"rate": 2.0})])
+    with serving(lambda _: next(replies)) as server:
+        transport.connect(server.url)
+        with pytest.raises(errors.SchemaError, match=rf"/funding: .*{says}.*dd\.raw\('/funding'"):
+            transport.get(FUNDING, {}, into=Body)
+        assert transport.get(FUNDING, {}, into=Body).body.rate == 2.0
+
+
+def test_numbers_beyond_any_float_are_a_schema_error() -> None:
+    with serving(lambda _: Reply(b'{"rate": 1e999}')) as server:
+        transport.connect(server.url)
+        with pytest.raises(errors.SchemaError, match="out of range"):
+            transport.get(FUNDING, {}, into=Body)
+        with pytest.raises(errors.SchemaError, match="out of range"):
+            transport.raw("/funding")
+
+
+def test_notices_are_kept_and_told_also_from_the_cache() -> None:
+    said = ["clamped", {"b": 1, "a": None}, 3]
+    with serving(lambda _: Reply.json({"rate": 1.0, "notices": said})) as server:
+        transport.connect(server.url)
+        for _ in range(2):
+            with pytest.warns(errors.DataNotice) as caught:
+                answer = transport.get(FUNDING, {}, into=Body)
+            assert answer.notices == ("clamped", '{"a": null, "b": 1}', "3")
+            assert [str(w.message) for w in caught] == [f"/funding: {n}" for n in answer.notices]
+            assert {w.filename for w in caught} == {__file__}, "the warning points at the user's line"
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("notices", "kept"), [(None, ()), ([], ()), ("one", ("one",))])
+def test_forms_of_notices(notices: Any, kept: tuple[str, ...]) -> None:
+    class Loose(msgspec.Struct):
+        notices: Any = None
+
+    with serving(lambda _: Reply.json({"notices": notices})) as server, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transport.connect(server.url)
+        assert transport.get(FUNDING, {}, into=Loose).notices == kept
+
+
+def test_a_deprecation_is_told() -> None:
+    headers = {"Deprecation": "true", "Sunset": "Tue, 21 Jul 2026 00:00:00 GMT", "Link": "</oi>; rel=x"}
+    with serving(lambda _: Reply.json({"rate": 1.0}, headers=headers)) as server:
+        transport.connect(server.url)
+        with pytest.warns(errors.DeprecationNotice, match="/funding: Deprecation: true; Sunset: .*Link"):
+            transport.get(FUNDING, {}, into=Body)
+
+
+def test_arguments_that_make_no_request_are_refused_before_anything_is_sent() -> None:
+    with serving(lambda _: Reply.json({})) as server:
+        transport.connect(server.url)
+        with pytest.raises(ValueError, match="no parameter 'days'"):
+            transport.get(FUNDING, {"days": 3}, into=Body)
+        with pytest.raises(ValueError, match="needs symbol"):
+            transport.get(FUNDING_HISTORICAL, {}, into=Body)
+        assert server.asked == []
+
+
+def one_symbol(asked: Asked) -> Reply:
+    if "BAD" in asked.path:
+        return Reply.json({"error": "no such symbol"}, status=404)
+    return Reply.json({"rate": float(asked.path.count("A"))})
+
+
+def test_each_keeps_the_order_and_goes_on_from_where_it_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    params = [{"symbol": s, "range": "7d"} for s in ("A", "AA", "BAD", "AAA")]
+    with serving(one_symbol) as server:
+        transport.connect(server.url)
+        with pytest.raises(errors.NotFound, match="no such symbol"):
+            transport.get_each(OI_TIMESERIES, params, into=Body)
+        assert len(server.asked) == 3
+        good = [params[n] for n in (3, 0, 1)]
+        answers = transport.get_each(OI_TIMESERIES, good, into=Body, until=NOON - pd.Timedelta("2h"))
+        assert [a.body.rate for a in answers] == [3.0, 1.0, 2.0]
+        assert len(server.asked) == 4
+    assert capsys.readouterr() == ("", ""), "no bar where there is nobody to see it"
+
+
+def test_each_takes_an_end_for_all_or_one_for_each() -> None:
+    params = [{"symbol": s} for s in ("A", "B")]
+    with serving(one_symbol) as server:
+        transport.connect(server.url)
+        assert len(transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON, None])) == 2
+        assert transport.get_each(OI_TIMESERIES, [], into=Body) == []
+        with pytest.raises(ValueError, match="zip"):
+            transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON])
+
+
+def test_a_bar_is_shown_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(one_symbol) as server:
+        transport.connect(server.url)
+        monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+        transport.get_each(OI_TIMESERIES, [{"symbol": s} for s in ("A", "B")], into=Body)
+    assert "/oi/{symbol}/timeseries" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "sent"),
+    [
+        ("/funding", {}, "/funding"),
+        (
+            "/funding/historical",
+            {"symbol": "BTC", "start": "2026-01-01"},
+            "/funding/historical?start=2026-01-01T00:00:00Z&symbol=BTC",
+        ),
+        (
+            "/funding/historical",
+            {"symbol": "BTC", "exchanges": ["okx", "binance"]},
+            "/funding/historical?exchanges=binance,okx&symbol=BTC",
+        ),
+        ("/oi/BTC/timeseries", {"range": "7d", "new": True}, "/oi/BTC/timeseries?new=true&range=7d"),
+        (
+            "/no/such/path",
+            {"b": [1, 2.5], "a": None, "c": pd.Timestamp("2026-01-01")},
+            "/no/such/path?b=1,2.5&c=2026-01-01T00:00:00Z",
+        ),
+    ],
+)
+def test_raw_writes_what_is_known_in_its_one_way(path: str, params: dict[str, Any], sent: str) -> None:
+    with serving(lambda _: Reply.json([1, {"a": None}])) as server:
+        transport.connect(server.url)
+        assert transport.raw(path, **params) == [1, {"a": None}]
+        assert server.paths == [sent]
+
+
+@pytest.mark.parametrize(
+    "path", ["funding", "//evil.example/x", "/funding?x=1", "/a#b", "https://x", "", "/a b"]
+)
+def test_raw_takes_a_path_alone(path: str) -> None:
+    with pytest.raises(ValueError, match="path="):
+        transport.raw(path)
+
+
+def test_raw_refuses_what_cannot_be_sent() -> None:
+    with pytest.raises(ValueError, match="already in the path"):
+        transport.raw("/oi/BTC/timeseries", symbol="ETH")
+    with pytest.raises(ValueError, match="not one of"):
+        transport.raw("/oi/BTC/timeseries", range="5y")
+    with pytest.raises(TypeError, match="x must be"):
+        transport.raw("/anything", x={})
+
+
+def answer_of(n: int, **rest: Any) -> Answer[Any]:
+    given: dict[str, Any] = {
+        "body": n,
+        "as_of": NOON + pd.Timedelta(n, "h"),
+        "request": Request("/funding", (("n", str(n)),)),
+        "sha256": str(n) * 64,
+        "notices": (),
+        "source": "api.example.com",
+        "synthetic": False,
+    }
+    return Answer(**(given | rest))
+
+
+def test_provenance_says_all_and_is_json() -> None:
+    answers = [answer_of(2, notices=("clamped",)), answer_of(1, synthetic=True, notices=("clamped", "short"))]
+    said = transport.provenance(answers)
+    assert said == {
+        "source": "api.example.com",
+        "synthetic": True,
+        "as_of": "2026-06-30T14:00:30Z",
+        "requests": [
+            {"path": "/funding", "query": {"n": "2"}, "sha256": "2" * 64, "as_of": "2026-06-30T14:00:30Z"},
+            {"path": "/funding", "query": {"n": "1"}, "sha256": "1" * 64, "as_of": "2026-06-30T13:00:30Z"},
+        ],
+        "notices": ["clamped", "short"],
+        "attribution": "",
+    }
+    assert json.loads(json.dumps(said)) == said
+    assert transport.provenance([])["as_of"] is None
+
+
+def test_a_table_carries_its_provenance() -> None:
+    columns = {
+        "symbol": ["BTC", "ETH"],
+        "exchange": ["okx", "okx"],
+        "timestamp": ["2026-01-01T00:00:00Z"] * 2,
+        "y": [1.0, 2.0],
+        "resolution": ["1h"] * 2,
+        "kind": ["sampled"] * 2,
+    }
+    frame = transport.tabulate(tables.FUNDING_HISTORY, [answer_of(1)], lambda _: columns)
+    assert frame["rate_bps_8h"].tolist() == [1.0, 2.0]
+    assert tables.provenance(frame)["requests"][0]["query"] == {"n": "1"}
+    empty = transport.tabulate(tables.FUNDING_HISTORY, [], lambda _: columns)
+    assert tables.provenance(empty)["requests"] == []
+
+
+def test_an_observer_sees_every_answer_and_a_responder_replaces_them() -> None:
+    seen: list[Served] = []
+    with serving(one_symbol) as server:
+        transport.connect(server.url)
+        assert transport.set_observer(seen.append) is None
+        for _ in range(2):
+            transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body)
+        with pytest.raises(errors.NotFound):
+            transport.get(OI_TIMESERIES, {"symbol": "BAD"}, into=Body)
+        assert transport.set_observer(None) == seen.append
+    assert [s.status for s in seen] == [200, 200, 404]
+    assert seen[0] == seen[1]
+    assert set(seen[0].headers) == {"Content-Type", "Date"}
+
+    transport.disconnect()
+    by_request = {served.request: served for served in seen}
+    transport.set_responder(by_request.__getitem__)
+    try:
+        assert transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body).body.rate == 1.0
+        with pytest.raises(errors.NotFound):
+            transport.get(OI_TIMESERIES, {"symbol": "BAD"}, into=Body)
+        with pytest.raises(errors.SchemaError):
+            transport.get(OI_TIMESERIES, {"symbol": "A"}, into=list[int])
+    finally:
+        transport.set_responder(None)

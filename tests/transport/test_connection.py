@@ -1,0 +1,205 @@
+"""Who is connected, what it shows, and what time it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pandas as pd
+import pytest
+
+from derivdata import errors, times, transport
+from derivdata.api import FUNDING
+from derivdata.transport.timing import Timing
+from tests.transport.conftest import KEY, FakeTime, Open
+from tests.transport.server import NOON, Asked, Reply, Server, serving
+
+
+@dataclass
+class FakeLocal:
+    """A local service as the package's own starter gives it."""
+
+    url: str
+    api_key: str | None = "local-key"
+    identity: str = "sample 1"
+    label: str = "sample"
+    synthetic: bool = True
+    now: pd.Timestamp = NOON
+    closed: int = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Starts:
+    """A starter that remembers what it was asked for."""
+
+    url: str
+    asked: list[tuple[str, pd.Timestamp | None]] = field(default_factory=list)
+    made: list[FakeLocal] = field(default_factory=list)
+
+    def __call__(self, source: str, now: pd.Timestamp | None) -> FakeLocal:
+        self.asked.append((source, now))
+        self.made.append(FakeLocal(self.url, now=now or NOON))
+        return self.made[-1]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving(lambda _: Reply.json({"ok": True})) as running:
+        yield running
+
+
+@pytest.fixture
+def starts(server: Server) -> Iterator[Starts]:
+    starter = Starts(server.url)
+    before = transport.set_starter(starter)
+    yield starter
+    transport.disconnect()
+    transport.set_starter(before)
+
+
+def test_nothing_connected_is_an_error_that_names_the_ways() -> None:
+    for call in (transport.current, transport.connect, transport.asof, lambda: transport.raw("/funding")):
+        with pytest.raises(errors.NotConnected, match=r"dd\.connect\(url, api_key=\.\.\.\).*archive.*sample"):
+            call()
+
+
+def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DERIVDATA_BASE_URL", server.url)
+    monkeypatch.setenv("DERIVDATA_API_KEY", KEY)
+    assert transport.raw("/funding") == {"ok": True}
+    assert server.asked[0].headers["X-Api-Key"] == KEY
+    assert transport.current() is transport.current()
+
+
+def test_a_base_address_may_have_a_path(server: Server) -> None:
+    transport.connect(f"{server.url}/v1/")
+    transport.raw("/funding")
+    assert server.paths == ["/v1/funding"]
+
+
+def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Starts, server: Server) -> None:
+    first = transport.connect("sample")
+    with pytest.raises(ValueError, match="cache='maybe'"):
+        transport.connect("sample", cache="maybe")
+    assert transport.current() is first
+    assert starts.made[0].closed == 0
+    transport.connect(server.url)
+    assert starts.made[0].closed == 1
+    transport.disconnect()
+    transport.disconnect()
+    with pytest.raises(errors.NotConnected):
+        transport.current()
+
+
+def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Server) -> None:
+    connection = transport.connect("path/to/archive", now="2026-06-30T14:00:59")
+    assert starts.asked == [("path/to/archive", pd.Timestamp("2026-06-30T14:00:59Z"))]
+    assert times.asof() == transport.asof() == pd.Timestamp("2026-06-30T14:00:00Z")
+    answer = transport.get(FUNDING, {}, into=dict[str, bool])
+    assert (answer.source, answer.synthetic) == ("sample", True)
+    assert answer.attribution == ""
+    assert server.asked[0].headers["X-Api-Key"] == "local-key"
+    assert [a.method for a in server.asked] == ["GET"], "its clock needs no request"
+    assert "sample (synthetic)" in repr(connection)
+
+
+def test_a_local_source_is_cached_by_what_it_is(starts: Starts, server: Server) -> None:
+    for _ in range(2):
+        transport.connect("sample")
+        transport.raw("/funding")
+    assert len(server.asked) == 1
+
+
+def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -> None:
+    with pytest.raises(ValueError, match="takes no api_key"):
+        transport.connect("sample", api_key=KEY)
+    with pytest.raises(ValueError, match="its own clock"):
+        transport.connect("https://api.example.com", now="2026-01-01")
+    with pytest.raises(ValueError, match="now="):
+        transport.connect("sample", now="soon")
+    assert starts.asked == []
+
+
+def test_a_local_source_without_the_package_above_is_not_connected() -> None:
+    before = transport.set_starter(None)
+    try:
+        with pytest.raises(errors.NotConnected):
+            transport.connect("sample")
+    finally:
+        transport.set_starter(before)
+
+
+def test_what_a_connection_shows(server: Server) -> None:
+    connection = transport.connect(server.url, api_key=KEY, cache="refresh")
+    folder = transport.cache_info().folder
+    host = f"127.0.0.1:{server.port}"
+    assert (
+        repr(connection) == f"Connection(source: {host}, key: given, tier unknown, cache: refresh, {folder})"
+    )
+    html = connection._repr_html_()
+    assert f"<td>{host}</td>" in html
+    assert "tier unknown" in html
+    assert str(folder) in html
+    assert "key: none" in repr(transport.connect(server.url, offline=True))
+    assert "cache: offline" in repr(transport.current())
+
+
+def test_attribution_names_the_service_or_what_was_given(server: Server) -> None:
+    transport.connect(server.url)
+    text = transport.get(FUNDING, {}, into=dict[str, bool]).attribution
+    assert text == f"Funding rate data provided by {server.url}"
+    transport.connect(server.url, attribution_url="https://operator.example")
+    text = transport.get(FUNDING, {}, into=dict[str, bool]).attribution
+    assert text == "Funding rate data provided by https://operator.example"
+
+
+def ticking(step: pd.Timedelta):  # type: ignore[no-untyped-def]
+    dates = iter(NOON + n * step for n in range(100))
+
+    def answer(asked: Asked) -> Reply:
+        return Reply.json({}, status=404 if asked.method == "HEAD" else 200, date=next(dates))
+
+    return answer
+
+
+def test_the_clock_is_the_servers_floored_to_the_minute_and_kept_15_seconds(
+    opened: Open, fake: FakeTime
+) -> None:
+    with serving(ticking(pd.Timedelta("40s"))) as server:
+        connection = opened(server.url)
+        assert connection.clock() == pd.Timestamp("2026-06-30T12:00Z")
+        fake.now += 15
+        assert connection.clock() == pd.Timestamp("2026-06-30T12:00Z")
+        fake.now += 1
+        assert connection.clock() == pd.Timestamp("2026-06-30T12:01Z")
+        assert [(a.method, a.path) for a in server.asked] == [("HEAD", "/")] * 2
+
+
+def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
+    from derivdata.api import Request
+
+    with serving(ticking(pd.Timedelta("60s"))) as server:
+        connection = opened(server.url)
+        connection.serve(Request("/funding", ()), FUNDING)
+        assert connection.clock() == NOON.floor("min")
+        assert [a.method for a in server.asked] == ["GET"]
+        fake.now += 16
+        connection.serve(Request("/funding", ()), FUNDING)
+        assert connection.clock() == NOON.floor("min") + pd.Timedelta("1min")
+        assert [a.method for a in server.asked] == ["GET", "HEAD"]
+
+
+def test_a_server_without_a_date_gives_no_clock(opened: Open) -> None:
+    with serving(lambda _: Reply(date=None)) as server:
+        with pytest.raises(errors.NetworkError, match="Date"):
+            opened(server.url).clock()
+        assert len(server.asked) == 1
+
+
+def test_a_server_that_fails_still_tells_the_time(opened: Open) -> None:
+    with serving(lambda _: Reply(b"", status=503)) as server:
+        assert opened(server.url, timing=Timing()).clock() == NOON.floor("min")
+        assert len(server.asked) == 1, "any status will do: it is not asked again"

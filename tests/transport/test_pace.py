@@ -1,0 +1,122 @@
+"""Turns: spaced below the limit, shared between processes, skipped by hits and by local sources."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from pathlib import Path
+
+import pytest
+
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata.transport.pace import Pace
+from derivdata.transport.timing import Timing
+from tests.transport.conftest import FakeTime, Open
+from tests.transport.server import Reply, serving
+
+SPACING = 1 / 1.8
+
+
+def history(n: int) -> Request:
+    return Request("/funding/historical", (("symbol", f"S{n}"),))
+
+
+def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
+    opened: Open, fake: FakeTime
+) -> None:
+    with serving(lambda _: Reply.json({})) as server:
+        connection = opened(server.url)
+        for n in range(4):
+            connection.serve(history(n), FUNDING_HISTORICAL)
+            connection.serve(Request("/funding", (("n", str(n)),)), FUNDING)
+    assert fake.slept == pytest.approx([SPACING] * 3)
+
+
+def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
+    replies = iter([Reply.json({}, status=500), Reply.json({}, status=500)])
+    with serving(lambda _: next(replies, Reply.json({}))) as server:
+        opened(server.url).serve(history(0), FUNDING_HISTORICAL)
+    pauses, turns = [0.25, 0.5], [SPACING - 0.25, SPACING - 0.5]
+    assert fake.slept == pytest.approx([pauses[0], turns[0], pauses[1], turns[1]])
+
+
+def test_hits_never_wait(opened: Open, fake: FakeTime) -> None:
+    with serving(lambda _: Reply.json({})) as server:
+        connection = opened(server.url)
+        for _ in range(200):
+            connection.serve(history(0), FUNDING_HISTORICAL)
+    assert fake.slept == []
+
+
+def test_a_source_in_this_process_is_not_paced(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+    with serving(lambda _: Reply.json({})) as server:
+        connection = opened(server.url, paced=False)
+        for n in range(5):
+            connection.serve(history(n), FUNDING_HISTORICAL)
+    assert fake.slept == []
+    assert not (tmp_path / "cache" / "turns").exists()
+
+
+def test_two_connections_share_their_turns_and_two_keys_do_not(opened: Open, fake: FakeTime) -> None:
+    with serving(lambda _: Reply.json({})) as server:
+        opened(server.url).serve(history(0), FUNDING_HISTORICAL)
+        opened(server.url).serve(history(1), FUNDING_HISTORICAL)
+        assert fake.slept == pytest.approx([SPACING])
+        opened(server.url, key="another-key").serve(history(2), FUNDING_HISTORICAL)
+    assert len(fake.slept) == 1
+
+
+@pytest.mark.parametrize("slot", [b"", b"junk", b"nan", b"inf", b"999999", b"\xff\xfe"])
+def test_a_damaged_slot_file_is_a_free_turn(slot: bytes, fake: FakeTime, tmp_path: Path) -> None:
+    pace = Pace(tmp_path, "scope", fake.timing)
+    pace.wait(FUNDING_HISTORICAL)
+    [file] = tmp_path.iterdir()
+    file.write_bytes(slot)
+    pace.wait(FUNDING_HISTORICAL)
+    assert fake.slept == []
+    pace.wait(FUNDING_HISTORICAL)
+    assert fake.slept == pytest.approx([SPACING])
+
+
+def test_where_no_file_can_be_written_turns_hold_within_the_process(fake: FakeTime, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    pace = Pace(tmp_path / "file" / "turns", "scope", fake.timing)
+    for _ in range(3):
+        pace.wait(FUNDING_HISTORICAL)
+    assert fake.slept == pytest.approx([SPACING] * 2)
+
+
+def test_a_stopped_process_that_holds_the_file_stops_nobody(fake: FakeTime, tmp_path: Path) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    pace = Pace(tmp_path, "scope", fake.timing)
+    pace.wait(FUNDING_HISTORICAL)
+    [file] = tmp_path.iterdir()
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        started = fake.now
+        pace.wait(FUNDING_HISTORICAL)
+    assert 2.0 <= fake.now - started < 2.1
+
+
+def _turns(folder: str, count: int, taken: multiprocessing.Queue[float]) -> None:
+    pace = Pace(Path(folder), "scope", Timing())
+    for _ in range(count):
+        pace.wait(FAST)
+        taken.put(time.monotonic())
+
+
+FAST = FUNDING_HISTORICAL.__class__("/fast", "dev", "x", "x", per_second=100.0)
+
+
+@pytest.mark.slow
+def test_processes_share_their_turns(tmp_path: Path) -> None:
+    """4 processes of 10 turns, 1/90 s apart: 0.43 s; each for itself would take 0.1 s."""
+    context = multiprocessing.get_context("forkserver")
+    taken: multiprocessing.Queue[float] = context.Queue()
+    workers = [context.Process(target=_turns, args=(str(tmp_path), 10, taken)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    times = sorted(taken.get(timeout=60) for _ in range(40))
+    for worker in workers:
+        worker.join()
+    assert times[-1] - times[0] > 0.3
