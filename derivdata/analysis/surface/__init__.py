@@ -1,0 +1,32 @@
+"""One volatility surface from the smiles of many expiries, free of arbitrage unless it is asked not to be.
+
+`fit` gives a Dataset over the dims of its quotes without the strikes; every other function takes such a
+Dataset, or any fit of `derivdata.analysis.smile` with dim ``expiry``. Total variance is ``w = iv² T``,
+log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.surface.calendar import calendar_check, pair_conditions
+from derivdata.analysis.surface.evaluate import iv, total_variance
+from derivdata.analysis.surface.fit import fit
+from derivdata.analysis.surface.parameters import butterfly_conditions, from_essvi
+from derivdata.analysis.surface.points import constant_maturity, delta_moneyness
+from derivdata.analysis.surface.ssvi import heston_phi, power_phi
+from derivdata.analysis.surface.term import forward_variance, term_structure
+
+__all__ = [
+    "butterfly_conditions",
+    "calendar_check",
+    "constant_maturity",
+    "delta_moneyness",
+    "fit",
+    "forward_variance",
+    "from_essvi",
+    "heston_phi",
+    "iv",
+    "pair_conditions",
+    "power_phi",
+    "term_structure",
+    "total_variance",
+]

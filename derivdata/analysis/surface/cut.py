@@ -1,0 +1,173 @@
+"""A surface cut at any time to expiry: the slices around it, their shares, and total variance on them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.inputs import bare
+from derivdata.analysis.surface.parameters import NATURAL, raw_parameters_of
+from derivdata.analysis.surface.solver import Floats
+
+__all__ = ["Extrapolation", "Interpolation", "Maturity", "at_maturity", "slices_at", "take"]
+
+Interpolation = Literal["essvi", "linear_w", "gj_price"]
+Extrapolation = Literal["flat_vol"]
+
+
+class Maturity(NamedTuple):
+    """A surface cut at given times to expiry: the slices before and after, their shares, and what was done.
+
+    With ``interpolation == "essvi"`` there is one slice, `before`, and the shares are already in it.
+    """
+
+    before: xr.Dataset
+    after: xr.Dataset
+    share_before: xr.DataArray
+    share_after: xr.DataArray
+    year_fraction: xr.DataArray
+    k_min: xr.DataArray
+    k_max: xr.DataArray
+    status: xr.DataArray
+    interpolation: str
+
+
+def at_maturity(
+    surface: xr.Dataset,
+    year_fraction: Any,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> Maturity:
+    """Cut a surface at given times; parameters as in `derivdata.analysis.surface.total_variance`."""
+    t = bare(year_fraction, "maturity")
+    chosen = _interpolation(surface, interpolation)
+    _check(t, extrapolate)
+    place = _bracket(surface, t, flat_beyond=extrapolate is not None)
+    before, after = (slices_at(surface, place[name]) for name in ("at_before", "at_after"))
+    k_min, k_max = (_mixed(before[name], after[name], place) for name in ("k_min", "k_max"))
+    shares = place["share_before"], place["share_after"]
+    if chosen == "essvi":
+        before = _natural_slice(before, after, *shares)
+    return Maturity(before, after, *shares, t, k_min, k_max, place["status"], chosen)
+
+
+def _bracket(surface: xr.Dataset, t: xr.DataArray, *, flat_beyond: bool) -> xr.Dataset:
+    """Which expiries lie around each time, and the share of each in total variance."""
+    names = ("at_before", "at_after", "share_before", "share_after", "status")
+    found = xr.apply_ufunc(
+        _around,
+        surface["year_fraction"],
+        surface["method"] > 0,
+        t,
+        kwargs={"flat_beyond": flat_beyond},
+        input_core_dims=[["expiry"], ["expiry"], []],
+        output_core_dims=[[]] * len(names),
+        dask="parallelized",
+        output_dtypes=[np.int64, np.int64, np.float64, np.float64, np.int32],
+    )
+    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in zip(names, found, strict=True)})
+
+
+def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> tuple[Any, ...]:
+    t = np.asarray(t)[..., None]
+    earlier = np.where(usable & (expiries <= t), expiries, -np.inf)
+    later = np.where(usable & (expiries >= t), expiries, np.inf)
+    before, after = earlier.argmax(axis=-1)[..., None], later.argmin(axis=-1)[..., None]
+    t0, t1 = np.take_along_axis(earlier, before, -1), np.take_along_axis(later, after, -1)
+    has_before, has_after = np.isfinite(t0), np.isfinite(t1)
+    none = ~has_before & ~has_after
+    early, late = has_after & ~has_before, has_before & ~has_after
+    before, after = np.where(early, after, before), np.where(late, before, after)
+    held = np.where(early, t1, t0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0)
+        scale = np.where(early | late, t / held, 1.0)
+    refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
+    share_after = np.where(early | late | refused, 0.0, share)
+    share_before = np.where(refused, np.nan, scale - share_after)
+    flags = [
+        (early, Status.SHORT_EXTRAPOLATION),
+        (late, Status.EXTRAPOLATED),
+        (none | np.isnan(t), Status.BAD_INPUT),
+        (t <= 0.0, Status.EXPIRED),
+    ]
+    status = np.zeros(early.shape, np.int32)
+    for here, bit in flags:
+        status |= np.where(here, np.int32(bit), np.int32(0))
+    return tuple(part[..., 0] for part in (before, after, share_before, share_after, status))
+
+
+def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
+    """The slice of each surface at an expiry's position."""
+    picked: dict[Hashable, xr.DataArray] = {}
+    for name, part in surface.drop_vars("expiry", errors="ignore").variables.items():
+        if "expiry" in part.dims:
+            picked[name] = take(surface[name].reset_coords(drop=True), at, dim="expiry")
+    return xr.Dataset(picked, attrs=surface.attrs)
+
+
+def take(values: xr.DataArray, at: xr.DataArray, *, dim: str) -> xr.DataArray:
+    """`values` at a position of `dim` that differs from label to label; lazy if either is."""
+    taken: xr.DataArray = xr.apply_ufunc(
+        _take,
+        values,
+        at,
+        input_core_dims=[[dim], []],
+        dask="parallelized",
+        output_dtypes=[values.dtype],
+    )
+    return taken
+
+
+def _take(values: Any, at: Any) -> Any:
+    shape = np.broadcast_shapes(values.shape[:-1], at.shape)
+    full = np.broadcast_to(values, (*shape, values.shape[-1]))
+    return np.take_along_axis(full, np.broadcast_to(at, shape)[..., None], -1)[..., 0]
+
+
+def _mixed(first: xr.DataArray, second: xr.DataArray, place: xr.Dataset) -> xr.DataArray:
+    """Linear in T between two expiries, the nearest beyond them; NaN where the cut is."""
+    share = place["share_after"].where(place["share_before"].notnull())
+    return ((1.0 - share) * first + share * second).where(share != 0.0, first).where(share.notnull())
+
+
+def _natural_slice(
+    before: xr.Dataset, after: xr.Dataset, share_before: xr.DataArray, share_after: xr.DataArray
+) -> xr.Dataset:
+    ends = [part.assign(tilt=part["rho"] * part["psi"]) for part in (before, after)]
+    theta, tilt, psi = (
+        share_before * ends[0][name] + share_after * ends[1][name] for name in ("theta", "tilt", "psi")
+    )
+    rho = (tilt / psi).where(psi != 0.0, 0.0)
+    raw = raw_parameters_of(theta, rho, psi)._asdict()
+    return before.assign(theta=theta, psi=psi, **raw)
+
+
+def _interpolation(surface: xr.Dataset, asked: str | None) -> str:
+    natural = all(name in surface for name in NATURAL)
+    if asked is None:
+        return "essvi" if natural else "linear_w"
+    if asked not in get_args(Interpolation):
+        raise ValueError(f"interpolation={asked!r} is not one of {', '.join(get_args(Interpolation))}")
+    if asked == "essvi" and not natural:
+        raise ValueError(
+            "interpolation='essvi' needs theta, rho and psi, which this surface has not; use linear_w"
+        )
+    return asked
+
+
+def _check(t: xr.DataArray, extrapolate: str | None) -> None:
+    if "expiry" in t.dims:
+        raise ValueError(
+            "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
+            "at its expiries with derivdata.analysis.smile"
+        )
+    if extrapolate is not None and extrapolate not in get_args(Extrapolation):
+        raise ValueError(
+            f"extrapolate={extrapolate!r} is not one of None, {', '.join(get_args(Extrapolation))}"
+        )

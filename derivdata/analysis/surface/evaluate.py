@@ -1,0 +1,136 @@
+"""Surfaces evaluated: total variance and volatility at any log-moneyness and time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis import smile
+from derivdata.analysis.black76.inversion import deviation
+from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity
+from derivdata.analysis.surface.inputs import bare
+from derivdata.analysis.surface.solver import Floats
+
+__all__ = ["iv", "total_variance", "variance_at", "volatility"]
+
+
+def total_variance(
+    surface: xr.Dataset,
+    log_moneyness: Any,
+    year_fraction: Any,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+    wings: bool = False,
+) -> xr.DataArray:
+    """Total variance ``w(k, T) = iv² T`` anywhere on a surface.
+
+    At the surface's own expiries `derivdata.analysis.smile.total_variance` says the same without looking
+    for neighbours.
+
+    Parameters
+    ----------
+    surface
+        Result of `fit`, of `from_essvi`, or of `derivdata.analysis.smile.fit` with dim ``expiry``.
+    log_moneyness
+        ``ln(K/F(T))``: a number, a 1-D array (dim ``log_moneyness``) or a DataArray.
+    year_fraction
+        Time to expiry [years]: a number, a 1-D array (dim ``maturity``) or a DataArray without dim
+        ``expiry``.
+    interpolation
+        ``"essvi"``: (θ, ψ, ρψ) linear in T, which keeps both butterfly and calendar freedom; the default
+        where the surface has them. ``"linear_w"``: w linear in T at fixed k, free of calendar arbitrage
+        where the expiries are, butterfly not promised; the default elsewhere. ``"gj_price"``: prices mixed
+        as in lemma 5.1 of Gatheral and Jacquier (2014), free of both where the expiries are.
+    extrapolate
+        Beyond the last expiry: None gives NaN, ``"flat_vol"`` holds its volatility at each k. Before the
+        first expiry its volatility is always held.
+    wings
+        Whether to go on outside the log-moneyness of the quotes, whose ends are interpolated linearly in
+        T. If not, those points are NaN.
+
+    Returns
+    -------
+    DataArray over the surface's dims without ``expiry``, then those of T and of k
+        NaN where no expiry has a slice. Lazy if the surface is.
+
+    Raises
+    ------
+    ValueError
+        Unknown interpolation or extrapolation; ``"essvi"`` of a surface without θ, ρ, ψ; `year_fraction`
+        has dim ``expiry``.
+    TypeError
+        A bare array has more than one dimension.
+    """
+    k = bare(log_moneyness, "log_moneyness")
+    cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
+    w = variance_at(cut, k)
+    w = w if wings else w.where((cut.k_min <= k) & (k <= cut.k_max))
+    w.attrs = {"units": "1", "interpolation": cut.interpolation}
+    return w.rename("total_variance")
+
+
+def iv(
+    surface: xr.Dataset,
+    log_moneyness: Any,
+    year_fraction: Any,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+    wings: bool = False,
+) -> xr.DataArray:
+    """Implied volatility [per √year] anywhere on a surface.
+
+    Parameters, shapes and NaN are those of `total_variance`.
+    """
+    t = bare(year_fraction, "maturity")
+    w = total_variance(
+        surface, log_moneyness, t, interpolation=interpolation, extrapolate=extrapolate, wings=wings
+    )
+    return volatility(w, t).rename("iv").assign_attrs(w.attrs | {"units": "1/sqrt(year)"})
+
+
+def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
+    """``√(w/T)``, NaN where w is negative or no time is left."""
+    return (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
+
+
+def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
+    """Total variance of a cut at any log-moneyness, in the wings too."""
+    first = smile.total_variance(cut.before, k, extrapolate=True)
+    if cut.interpolation == "essvi":
+        return first
+    second = smile.total_variance(cut.after, k, extrapolate=True)
+    linear = cut.share_before * first + cut.share_after * second
+    if cut.interpolation == "linear_w":
+        return linear
+    return _mixed_prices(cut, bare(k, "log_moneyness"), first, second).fillna(linear)
+
+
+def _mixed_prices(cut: Maturity, k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:
+    """Total variance of mixed prices between two expiries; NaN where there is nothing to mix."""
+    ends = [smile.total_variance(part, 0.0, extrapolate=True) for part in (cut.before, cut.after)]
+    middle = cut.share_before * ends[0] + cut.share_after * ends[1]
+    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
+    roots = [np.sqrt(part.where(between)) for part in (*ends, middle)]
+    share = (roots[1] - roots[2]) / (roots[1] - roots[0])
+    mixed: xr.DataArray = xr.apply_ufunc(
+        _mix, k, first, second, share, dask="parallelized", output_dtypes=[np.float64]
+    )
+    return mixed.transpose(*first.dims)
+
+
+def _mix(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:
+    """Time values over √(FK) are mixed: at equal k they are the prices over the strike up to one factor."""
+    full = np.broadcast_arrays(np.abs(k), first, second, share)
+    x, w1, w2, alpha = (part.ravel() for part in full)
+    good = (w1 > 0.0) & (w2 > 0.0) & np.isfinite(x + alpha)
+    x, alpha = x[good], alpha[good]
+    mixed = alpha * time_value(x, np.sqrt(w1[good])) + (1.0 - alpha) * time_value(x, np.sqrt(w2[good]))
+    out = np.full(good.shape, np.nan)
+    seen = mixed > 0.0
+    out[np.flatnonzero(good)[seen]] = deviation(x[seen], mixed[seen]).s ** 2
+    return out.reshape(full[0].shape)

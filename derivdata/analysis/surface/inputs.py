@@ -1,0 +1,83 @@
+"""Arguments of the surface functions as labelled arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+__all__ = ["bare", "labelled", "labelled_expiry", "where"]
+
+where: Any = xr.where
+"""`xarray.where`, which has no annotations."""
+
+
+def labelled(
+    log_moneyness: Any, iv: Any, year_fraction: Any, weight: Any, *, dim: str
+) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Log-moneyness, volatility, time and weight as DataArrays, each with its core dims, in one chunk.
+
+    Raises
+    ------
+    ValueError
+        A dimension is missing.
+    """
+    volatility = _named(iv, ("expiry", dim), "iv")
+    missing = {"expiry", dim} - set(volatility.dims)
+    if missing:
+        raise ValueError(f"iv has dims {volatility.dims}; {', '.join(sorted(missing))} is missing")
+    k, weights = (
+        _with_dims(_named(each, ("expiry", dim), name), volatility, ("expiry", dim))
+        for each, name in ((log_moneyness, "log_moneyness"), (weight, "weight"))
+    )
+    t = _named(year_fraction, ("expiry",), "year_fraction")
+    if "expiry" not in t.dims or dim in t.dims:
+        raise ValueError(f"year_fraction has dims {t.dims}; it needs expiry, and not {dim}")
+    return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weights, dim)
+
+
+def labelled_expiry(value: Any, name: str) -> xr.DataArray:
+    """A DataArray as it is; a bare number or 1-D array over ``expiry``.
+
+    Raises
+    ------
+    TypeError
+        A bare array has more dimensions.
+    """
+    if not isinstance(value, xr.DataArray) and np.ndim(value) > 1:
+        raise TypeError(f"{name} is a bare array of {np.ndim(value)} dimensions; wrap it in a DataArray")
+    return _named(value, ("expiry",), name)
+
+
+def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:
+    """A DataArray as it is; a bare array with `last` as the names of its last dims."""
+    if isinstance(value, xr.DataArray):
+        return value
+    array = value if hasattr(value, "dask") else np.asarray(value, dtype=np.float64)
+    lead = [f"dim_{i}" for i in range(len(last) - array.ndim, 0)]
+    return xr.DataArray(array, dims=[*lead, *last[max(len(last) - array.ndim, 0) :]], name=name)
+
+
+def _with_dims(part: xr.DataArray, like: xr.DataArray, dims: tuple[str, ...]) -> xr.DataArray:
+    return part.expand_dims({dim: like.sizes[dim] for dim in dims if dim not in part.dims})
+
+
+def _whole(part: xr.DataArray, dim: str) -> xr.DataArray:
+    return part.chunk(dict.fromkeys({"expiry", dim} & set(part.dims), -1)) if part.chunks else part
+
+
+def bare(value: Any, name: str) -> xr.DataArray:
+    """A DataArray as it is; a number; a 1-D array over a new dim `name`.
+
+    Raises
+    ------
+    TypeError
+        A bare array has more dimensions.
+    """
+    if isinstance(value, xr.DataArray):
+        return value
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > 1:
+        raise TypeError(f"{name} is a bare array of {array.ndim} dimensions; wrap it in a DataArray")
+    return xr.DataArray(array, {name: array} if array.ndim else {}, [name][: array.ndim])

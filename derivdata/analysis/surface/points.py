@@ -1,0 +1,242 @@
+"""Standard points of a surface: at the money, at a delta, at a constant maturity."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis import black76
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity, take
+from derivdata.analysis.surface.evaluate import variance_at, volatility
+from derivdata.analysis.surface.inputs import bare, where
+
+__all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of"]
+
+DeltaKind = Literal["forward", "pa", "spot"]
+AtTheMoney = Literal["forward", "dns"]
+
+_YEAR = 365.0
+_SCAN, _REACH = 401, 40.0
+_STEPS = 12
+_NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
+
+
+class _Convention(NamedTuple):
+    delta: str
+    rate: Any
+
+
+def constant_maturity(
+    surface: xr.Dataset,
+    *,
+    days: Sequence[float] = (7, 14, 30, 60, 90, 180),
+    points: Sequence[str] = ("atm", "rr25", "bf25", "rr10", "bf10"),
+    delta: DeltaKind = "forward",
+    atm: AtTheMoney = "forward",
+    rate: Any = 0.0,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Volatility, skew and curvature at fixed times to expiry.
+
+    Parameters
+    ----------
+    surface
+        As in `total_variance`.
+    days
+        Times to expiry [days of 24 h]; a year has 365.
+    points
+        ``"atm"``; ``"call25"``, ``"put25"``, the volatility at that delta; ``"rr25"``, call minus put;
+        ``"bf25"``, their mean minus ``atm`` (of the smile, not the market's strangle); any whole delta
+        from 1 to 99.
+    delta
+        ``"forward"``: ``±N(±d1)``, what Deribit shows; ``"pa"``: premium-adjusted, ``±(K/F) N(±d2)``, calls
+        on the branch of high strikes; ``"spot"``: ``e^(−rate·T)`` times the forward delta.
+    atm
+        ``"forward"``: strike at the forward; ``"dns"``: where the straddle has no delta, ``d1 = 0``, or
+        ``d2 = 0`` with ``delta="pa"``.
+    rate
+        Continuous discount rate of the spot delta [1/year].
+    interpolation, extrapolate
+        As in `total_variance`.
+
+    Returns
+    -------
+    Dataset over the surface's dims without ``expiry``, and ``tenor`` [days]
+        One variable per point, named with its delta: ``rr25_forward``, ``bf10_pa``, ``call25_spot``;
+        ``atmf``, or ``dns_forward`` and ``dns_pa``. All in volatility [per √year]. ``status`` holds what
+        the slices around a tenor say, and ``SHORT_EXTRAPOLATION`` before the first expiry,
+        ``EXTRAPOLATED`` after the last or where a strike lies outside the quotes, ``DELTA_UNREACHABLE``
+        where some point is NaN for that reason.
+
+    Raises
+    ------
+    ValueError
+        Unknown point, delta, atm, interpolation or extrapolation.
+    """
+    tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
+    cut = at_maturity(surface, tenor / _YEAR, interpolation=interpolation, extrapolate=extrapolate)
+    found = points_of(cut, points, delta=delta, atm=atm, rate=rate)
+    return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
+
+
+def delta_moneyness(
+    surface: xr.Dataset,
+    target: Any,
+    year_fraction: Any,
+    *,
+    delta: DeltaKind = "forward",
+    rate: Any = 0.0,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.DataArray:
+    """Log-moneyness at which an option has a delta.
+
+    Parameters
+    ----------
+    surface, year_fraction, interpolation, extrapolate
+        As in `total_variance`.
+    target
+        Delta: positive of a call, negative of a put; a number, a 1-D array (dim ``target``) or a DataArray.
+    delta, rate
+        Convention, as in `constant_maturity`.
+
+    Returns
+    -------
+    DataArray over the surface's dims without ``expiry``, then those of T and of `target`
+        Where several strikes have the delta, the one nearest the money, or of premium-adjusted calls the
+        highest. NaN where none has it within 40 deviations.
+
+    Raises
+    ------
+    ValueError
+        Unknown convention; what `total_variance` raises.
+    """
+    _check("delta", delta, DeltaKind)
+    cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
+    return _at_delta(cut, bare(target, "target"), _Convention(delta, rate)).rename("log_moneyness")
+
+
+def points_of(
+    cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: Any
+) -> xr.Dataset:
+    """The points of a cut; parameters and result as in `constant_maturity`."""
+    _check("delta", delta, DeltaKind)
+    _check("atm", atm, AtTheMoney)
+    asked = {point: _parsed(point) for point in points}
+    centre_name, centre = _centre(cut, atm, delta)
+    deltas = sorted({size for _, size in asked.values()} - {0})
+    target = xr.DataArray([sign * size / 100 for size in deltas for sign in (1, -1)], dims="target")
+    names = [f"{side}{size}" for size in deltas for side in ("call", "put")]
+    places = {centre_name: centre}
+    if names:
+        strikes = _at_delta(cut, target, _Convention(delta, rate))
+        places |= {name: strikes.isel(target=i) for i, name in enumerate(names)}
+    vols = {name: volatility(variance_at(cut, k), cut.year_fraction) for name, k in places.items()}
+    out = {
+        centre_name if kind == "atm" else f"{point}_{delta}": _value(kind, size, vols, centre_name)
+        for point, (kind, size) in asked.items()
+    }
+    out["status"] = _status(cut, places)
+    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
+
+
+def _value(kind: str, size: int, vols: dict[str, xr.DataArray], centre: str) -> xr.DataArray:
+    if kind == "atm":
+        return vols[centre]
+    call, put = vols[f"call{size}"], vols[f"put{size}"]
+    forms = {"call": call, "put": put, "rr": call - put, "bf": (call + put) / 2.0 - vols[centre]}
+    return forms[kind]
+
+
+def _centre(cut: Maturity, atm: str, delta: str) -> tuple[str, xr.DataArray]:
+    """Name and log-moneyness of the point at the money."""
+    if atm == "forward":
+        return "atmf", xr.zeros_like(cut.share_before)
+    side = -1.0 if delta == "pa" else 1.0
+    centred = _falling_root(cut, lambda k, w: side * w / 2.0 - k)
+    return ("dns_pa" if delta == "pa" else "dns_forward"), centred
+
+
+def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> xr.DataArray:
+    side = where(target > 0.0, "call", "put")
+
+    def excess(k: xr.DataArray, w: xr.DataArray) -> xr.DataArray:
+        vol = volatility(w, cut.year_fraction)
+        found = black76.greeks(
+            1.0, np.exp(k), cut.year_fraction, vol, side,
+            which=("delta",), delta=convention.delta, rate=convention.rate,
+        )  # fmt: skip
+        over: xr.DataArray = found["delta"] - target
+        return over
+
+    return _falling_root(cut, excess)
+
+
+def _falling_root(
+    cut: Maturity, excess: Callable[[xr.DataArray, xr.DataArray], xr.DataArray]
+) -> xr.DataArray:
+    """Where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
+    end = np.arcsinh(_REACH)
+    grid = variance_at(cut, 0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
+
+    def f(k: xr.DataArray) -> xr.DataArray:
+        return excess(k, variance_at(cut, k))
+
+    values = f(grid)
+    falls = (values >= 0.0) & (values.shift(scan=-1) < 0.0)
+    at = (abs(grid) + where(falls, 0.0, np.inf)).argmin("scan")
+    low, high = (take(grid, at + i, dim="scan") for i in (0, 1))
+    f_low, f_high = (take(values, at + i, dim="scan") for i in (0, 1))
+    return _refined(f, low.where(falls.any("scan")), high, f_low, f_high)
+
+
+def _refined(
+    f: Callable[[xr.DataArray], xr.DataArray],
+    low: xr.DataArray,
+    high: xr.DataArray,
+    f_low: xr.DataArray,
+    f_high: xr.DataArray,
+) -> xr.DataArray:
+    """Root between `low` (positive) and `high` (negative) by the Illinois rule; NaN where `low` is."""
+    side = xr.zeros_like(f_low)
+    root = low
+    for _ in range(_STEPS):
+        gap = f_low - f_high
+        root = where(gap > 0.0, low + (high - low) * f_low / gap, root)
+        value = f(root)
+        positive = value > 0.0
+        f_high = where(positive, where(side > 0.0, f_high / 2.0, f_high), value)
+        f_low = where(positive, value, where(side < 0.0, f_low / 2.0, f_low))
+        low, high = where(positive, root, low), where(positive, high, root)
+        side = where(positive, 1.0, -1.0)
+    return root
+
+
+def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
+    status = cut.status | cut.before["status"] | cut.after["status"]
+    known = cut.share_before.notnull()
+    for k in places.values():
+        outside = ((k < cut.k_min) | (k > cut.k_max)) & known
+        status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
+        status = status | where(known & k.isnull(), np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
+    return status.astype(np.int32).assign_attrs(flag_attrs())
+
+
+def _parsed(point: str) -> tuple[str, int]:
+    match = _NAME.fullmatch(point)
+    if point != "atm" and (match is None or match[2] == "0"):
+        raise ValueError(
+            f"point {point!r} is not atm, or rr, bf, call or put with a whole delta such as rr25"
+        )
+    return ("atm", 0) if match is None else (match[1], int(match[2]))
+
+
+def _check(name: str, value: str, known: Any) -> None:
+    if value not in get_args(known):
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(get_args(known))}")

@@ -1,0 +1,98 @@
+"""Quotes of many surfaces made ready: usable expiries first and in order, strikes without gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.solver import Floats, Quotes, Rows
+
+__all__ = ["MINIMUM", "Board", "batches", "board"]
+
+MINIMUM = 3
+"""Distinct strikes that an expiry needs to have a slice of its own."""
+
+_BATCH = 64
+_PERCENT = 5.0
+
+
+class Board(NamedTuple):
+    """Quotes of many surfaces, expiries in order of time with the usable ones first.
+
+    ``k``, ``iv``, ``weight`` are ``(surfaces, expiries, strikes)`` with NaN (weight 0) where there is no
+    quote; ``t``, ``n`` and ``status`` are ``(surfaces, expiries)``; ``usable`` counts the expiries of each
+    surface that have a slice, and ``order`` says where each expiry came from.
+    """
+
+    k: Floats
+    iv: Floats
+    weight: Floats
+    t: Floats
+    n: NDArray[np.int32]
+    status: NDArray[np.int32]
+    usable: NDArray[np.intp]
+    order: NDArray[np.intp]
+
+
+def board(k: Floats, iv: Floats, t: Floats, weight: Floats) -> Board:
+    """Order the quotes of surfaces given as ``(surfaces, expiries, strikes)``; t is ``(surfaces, expiries)``.
+
+    Raises
+    ------
+    ValueError
+        The volatilities look like percent.
+    """
+    live = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & (t > 0.0)[..., None]
+    if live.any() and np.median(iv[live]) > _PERCENT:
+        raise ValueError("iv looks like percent (its median is above 5); divide it by 100")
+    k, iv, weight = _packed(live, k, iv, weight)
+    with np.errstate(invalid="ignore"):
+        distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
+    n = live.sum(axis=-1).astype(np.int32)
+    good = (n > 0) & (distinct >= MINIMUM)
+    status = np.select(
+        [np.isnan(t), t <= 0.0, ~good],
+        [np.int32(Status.BAD_INPUT), np.int32(Status.EXPIRED), np.int32(Status.TOO_FEW_STRIKES)],
+        np.int32(0),
+    )
+    order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
+    k, iv, weight = (np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight))
+    t, n, status = (np.take_along_axis(part, order, 1) for part in (t, n, status))
+    return Board(k, iv, weight, t, n, status, (status == 0).sum(axis=1), order)
+
+
+def batches(ordered: Board) -> Iterator[tuple[Rows, int, Quotes]]:
+    """Surfaces of equally many usable expiries, a few at a time: rows, that number, quotes."""
+    for count in np.unique(ordered.usable[ordered.usable > 0]):
+        alike = np.flatnonzero(ordered.usable == count)
+        for first in range(0, alike.size, _BATCH):
+            rows = alike[first : first + _BATCH]
+            yield rows, int(count), _quotes(ordered, rows, int(count))
+
+
+def _quotes(ordered: Board, rows: Rows, count: int) -> Quotes:
+    """Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight."""
+    k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
+    strikes = max(int((weight > 0.0).any(axis=(0, 1)).sum()), 1)
+    k, iv, weight = (part[..., :strikes] for part in (k, iv, weight))
+    t = ordered.t[rows, :count, None]
+    here = weight > 0.0
+    w = np.where(here, iv * iv * t, 1.0)
+    scale = np.where(here, np.sqrt(weight / (4.0 * w * t)), 0.0)
+    return Quotes(np.where(here, k, 0.0), w, scale)
+
+
+def _packed(live: NDArray[np.bool_], k: Floats, iv: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Move the quotes of every slice to the front and cut off what no slice uses."""
+    most = max(int(live.sum(axis=-1).max(initial=0)), 1)
+    front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
+    here = np.take_along_axis(live, front, -1)
+    moved = (np.take_along_axis(part, front, -1) for part in (k, iv, weight))
+    k, iv, weight = (
+        np.where(here, part, hole) for part, hole in zip(moved, (np.nan, np.nan, 0.0), strict=True)
+    )
+    return k, iv, weight

@@ -1,0 +1,156 @@
+"""Surfaces along time: forward variance and term structure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis import smile
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.calendar import previous
+from derivdata.analysis.surface.cut import Extrapolation, Interpolation, at_maturity
+from derivdata.analysis.surface.evaluate import variance_at
+from derivdata.analysis.surface.inputs import bare, where
+from derivdata.analysis.surface.points import AtTheMoney, DeltaKind, constant_maturity, points_of
+from derivdata.analysis.surface.solver import Floats
+
+__all__ = ["forward_variance", "term_structure"]
+
+
+def forward_variance(
+    surface: xr.Dataset,
+    start: Any,
+    end: Any,
+    *,
+    log_moneyness: Any = 0.0,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Variance per year that a surface holds between two times to expiry.
+
+    Parameters
+    ----------
+    surface, interpolation, extrapolate
+        As in `total_variance`.
+    start, end
+        Times to expiry [years]: numbers, 1-D arrays of one length (dim ``maturity``) or DataArrays.
+    log_moneyness
+        Where, at both times.
+
+    Returns
+    -------
+    Dataset over the surface's dims without ``expiry``, then those of the times and of k
+        ``variance`` [per year], ``(w(end) − w(start))/(end − start)``; ``vol``, its root [per √year];
+        ``status``. Negative variance is NaN with ``CALENDAR``, never 0.
+
+    Raises
+    ------
+    ValueError
+        `start` is not before `end`; what `total_variance` raises.
+    """
+    times = [_plain(each) for each in (start, end)]
+    if not bool((times[0] < times[1]).all()):
+        raise ValueError("start is not before end: both are times to expiry in years")
+    cuts = [at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate) for t in times]
+    k = bare(log_moneyness, "log_moneyness")
+    near, far = (variance_at(cut, k) for cut in cuts)
+    result = _between(near, far, *times)
+    return result.assign(status=_flagged(cuts[0].status | cuts[1].status | result["status"]))
+
+
+def term_structure(
+    surface: xr.Dataset,
+    *,
+    point: str = "atm",
+    delta: DeltaKind = "forward",
+    atm: AtTheMoney = "forward",
+    rate: Any = 0.0,
+    interpolation: Interpolation | None = None,
+) -> xr.Dataset:
+    """One point of the smile along the surface's own expiries, and the slope of the curve.
+
+    Parameters
+    ----------
+    surface
+        As in `total_variance`.
+    point, delta, atm, rate
+        A point of `constant_maturity` and its conventions.
+    interpolation
+        As in `total_variance`, for the two slopes.
+
+    Returns
+    -------
+    Dataset over the surface's dims
+        The point under the name that `constant_maturity` gives it [per √year]; ``total_variance`` at the
+        forward; ``forward_variance`` [per year] and ``forward_vol`` [per √year] at the forward since the
+        expiry before (the first: since now), NaN with ``CALENDAR`` where negative; ``status``. Without
+        dim ``expiry``: ``slope_90d_30d``, the point at 90 less at 30 days, and ``ratio_7d_30d``, at 7 over
+        30 days, NaN where a tenor lies beyond the last expiry.
+    """
+    usable = surface["method"] > 0
+    t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
+    cut = at_maturity(surface, t.rename(expiry="later"))
+    at_points = points_of(cut, [point], delta=delta, atm=atm, rate=rate).rename(later="expiry")
+    name = str(next(iter(at_points.data_vars)))
+    w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
+    forward = _since(t, w.drop_vars("expiry", errors="ignore"))
+    out = forward.assign({name: at_points[name], "total_variance": w}).where(usable)
+    status = where(usable, at_points["status"], surface["status"]) | forward["status"]
+    fixed = constant_maturity(
+        surface,
+        days=(7, 30, 90),
+        points=[point],
+        delta=delta,
+        atm=atm,
+        rate=rate,
+        interpolation=interpolation,
+    )[name]
+    week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
+    out = out.assign(status=_flagged(status), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
+    return out.assign_coords({each: surface.coords[each] for each in surface.coords})
+
+
+def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:
+    variance = (far - near) / (end - start)
+    falls = variance < 0.0
+    variance = variance.where(~falls).rename(None)
+    status = where(falls, np.int32(Status.CALENDAR), np.int32(0))
+    return xr.Dataset({"variance": variance, "vol": np.sqrt(variance), "status": status})
+
+
+def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
+    """Forward variance at each expiry since the one before it that has a slice."""
+    before = xr.apply_ufunc(
+        _last,
+        t,
+        w,
+        input_core_dims=[["expiry"]] * 2,
+        output_core_dims=[["expiry"]] * 2,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 2,
+    )
+    found = _between(before[1], w, before[0], t)
+    return found.rename(variance="forward_variance", vol="forward_vol")
+
+
+def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """Time and total variance of the expiry before each one; 0 and 0 before the first."""
+    t, w = np.broadcast_arrays(t, w)
+    at = previous(t, np.isfinite(w))
+    last = [np.where(at < 0, 0.0, np.take_along_axis(part, np.maximum(at, 0), -1)) for part in (t, w)]
+    return last[0], last[1]
+
+
+def _flagged(status: xr.DataArray) -> xr.DataArray:
+    return status.astype(np.int32).assign_attrs(flag_attrs())
+
+
+def _plain(value: Any) -> xr.DataArray:
+    """A time without a coordinate of its own, so that two of them line up by position."""
+    return (
+        value
+        if isinstance(value, xr.DataArray)
+        else bare(value, "maturity").drop_vars("maturity", errors="ignore")
+    )
