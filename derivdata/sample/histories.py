@@ -50,9 +50,11 @@ class History(NamedTuple):
 
 
 def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Columns of the rows with ``first <= time < last`` [µs], by symbol, venue and time."""
+    """Columns of the rows with ``first <= time < last`` [µs], by pair and time; none without rows."""
     begin, stop = _days_that_hold(first, last)
     chosen = chosen.trading(begin, stop)
+    if not len(chosen):
+        return {}
     matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
     row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
     values = {name: v[row, step] for name, v in matrix.values.items()}
@@ -60,7 +62,7 @@ def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
 
 
 def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Columns of each pair's newest row with ``first <= time <= last`` [µs]."""
+    """Columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
     parts: list[tuple[Pairs, Ints, dict[str, Floats]]] = []
     begin, stop = _days_that_hold(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
@@ -77,7 +79,7 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
             chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[found])))
         if not len(chosen.trading(begin, day)):
             break
-    return _gathered(table, parts, chosen)
+    return _gathered(table, parts) if parts else {}
 
 
 def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
@@ -90,15 +92,12 @@ def _days_that_hold(first: int, last: int) -> tuple[int, int]:
     return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
 
 
-def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]], none: Pairs) -> dict[str, Any]:
-    if not parts:
-        return _columns(table, none.take(np.array([], dtype=np.int64)), np.array([], dtype=np.int64), {})
-    rows = np.concatenate([p.row for p, _, _ in parts])
-    order = np.argsort(rows)
-    found = Pairs(*(np.concatenate([vars(p)[n] for p, _, _ in parts])[order] for n in vars(none)))
+def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]]) -> dict[str, Any]:
+    pairs = Pairs.joined([p for p, _, _ in parts])
+    order = np.argsort(pairs.row)
     time = np.concatenate([t for _, t, _ in parts])[order]
-    values = {n: np.concatenate([v[n] for _, _, v in parts])[order] for n in parts[0][2]}
-    return _columns(table, found, time, values)
+    values = {name: np.concatenate([v[name] for _, _, v in parts])[order] for name in parts[0][2]}
+    return _columns(table, pairs.take(order), time, values)
 
 
 def _columns(table: str, rows: Pairs, time: Ints, values: Mapping[str, Floats]) -> dict[str, Any]:

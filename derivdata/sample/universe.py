@@ -100,6 +100,11 @@ class Pairs:
         """Some of the pairs."""
         return Pairs(**{name: values[rows] for name, values in vars(self).items()})
 
+    @staticmethod
+    def joined(parts: Sequence[Pairs]) -> Pairs:
+        """Several sets of pairs, one after the other."""
+        return Pairs(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
+
     def trading(self, first: int, stop: int) -> Pairs:
         """Those that trade on some day of ``[first, stop)``."""
         keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))

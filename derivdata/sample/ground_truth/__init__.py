@@ -64,7 +64,7 @@ def truth(
         ``"clusters"``
             Clusters of liquidations that begin in the window.
         ``"surface"``
-            eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ), forward and spot of every expiry that is open at
+            eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ), forward and spot of every expiry open at
             each full hour of the window.
     symbols, exchanges
         What to keep; None is everything.

@@ -61,7 +61,7 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 6)),
         "underlying_price": np.round(forward, 6),
-        "open_interest": _open_interest(symbol, exchange, listed, s, time),
+        "open_interest": _open_interest(symbol, exchange, trading_day, time),
         **_greeks(exchange, listed, s, k, w),
     }
     count = len(time)
@@ -95,19 +95,18 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
     }
 
 
-def _open_interest(symbol: str, exchange: str, listed: Listing, s: Slices, time: Ints) -> Floats:
-    """Contracts: more near the money and for round strikes, growing since the expiry was listed."""
+def _open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
+    """Contracts: more near the money at the day's opening, growing since the expiry was listed."""
     own = symbols().name.index(symbol)
     size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
-    width = 0.9 * np.sqrt(s.theta[:, :1])[listed.place] + 0.08
-    k = np.log(listed.strike / s.underlying_price[listed.place, 0])[:, None]
+    listed = listing(symbol, exchange, trading_day)
+    opening = slices(symbol, exchange, listed.expiry, np.array([trading_day * DAY_US + EXPIRY_US]))
+    width = 0.9 * np.sqrt(opening.theta[listed.place]) + 0.08
+    k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
     age = (time / DAY_US - listed.listed[listed.place][:, None]) / 30.0
-    ramp = age / (1.0 + age)
     day = time // DAY_US
-    part = time / DAY_US - day
-    drift = (1.0 - part) * noise.uniform(listed.streams[:, None], day) + part * noise.uniform(
-        listed.streams[:, None], day + 1
-    )
+    today, tomorrow = (noise.uniform(listed.streams[:, None], d) for d in (day, day + 1))
+    drift = today + (tomorrow - today) * (time / DAY_US - day)
     own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
-    contracts = size * own_size * ramp * (0.8 + 0.4 * drift) * np.exp(-((k / width) ** 2) / 2.0)
+    contracts = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
     return np.asarray(np.round(contracts, 1))

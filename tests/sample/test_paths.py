@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from derivdata.sample import noise, paths
+from tests.sample import scalar
+
+STREAMS = noise.keys("test path", "abc")
+DAY = 20_500
+
+
+def test_value_at_an_instant_is_that_of_plain_python():
+    path = paths.ou(STREAMS, np.array([3.0, 24.0, 72.0]), DAY, 2, 24)
+    for row, (name, half_life) in enumerate(zip("abc", (3.0, 24.0, 72.0), strict=True)):
+        for day, step in ((0, 0), (0, 1), (0, 23), (1, 0), (1, 17)):
+            expected = scalar.ou(scalar.key("test path", name), half_life, DAY + day, step, 24)
+            assert path[row, day, step] == pytest.approx(expected, abs=1e-13)
+
+
+def test_value_does_not_depend_on_the_window():
+    long = paths.ou(STREAMS, 12.0, DAY, 10, 48)
+    np.testing.assert_array_equal(paths.ou(STREAMS, 12.0, DAY + 4, 3, 48), long[:, 4:7])
+    np.testing.assert_array_equal(paths.ou(STREAMS[1:2], 12.0, DAY + 9, 1, 48), long[1:2, 9:])
+
+
+def test_midnights_agree_whatever_the_step():
+    fine, coarse = (paths.ou(STREAMS, 12.0, DAY, 5, steps)[:, :, 0] for steps in (288, 6))
+    np.testing.assert_array_equal(fine, coarse)
+    np.testing.assert_array_equal(fine, paths.midnights(STREAMS, 12.0, DAY, 5).T)
+
+
+def test_autocorrelation_is_exponential_within_days_and_across_midnight():
+    half_life, steps = 6.0, 24
+    x = paths.ou(noise.keys("ensemble", range(4000)), half_life, DAY, 2, steps).reshape(4000, -1)
+    assert x.var(axis=0) == pytest.approx(1.0, abs=0.12)
+    for i, lag in ((5, 6), (20, 6), (20, 12), (12, 24)):
+        found = np.mean(x[:, i] * x[:, i + lag])
+        assert found == pytest.approx(0.5 ** (lag / half_life), abs=0.05)
+
+
+def test_smooth_path_is_continuously_differentiable_through_the_midnights():
+    t = DAY + np.array([0.999, 1.0, 1.001, 1.999, 2.0, 2.001])
+    x = paths.smooth(STREAMS, 24.0, t)
+    ends = paths.midnights(STREAMS, 24.0, DAY + 1, 2).T
+    np.testing.assert_array_equal(x[:, [1, 4]], ends)
+    assert np.abs(np.diff(x)[:, [0, 1, 3, 4]]).max() < 2e-5

@@ -1,0 +1,168 @@
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import sample
+from derivdata.service.store import Store
+from derivdata.tables import TABLES, VENUES
+
+HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")
+BASE = (*HISTORIES, "liquidations_fills", "options_snapshot", "markets_symbol_exchanges")
+FEW = {"symbols": ["BTC", "XRP", "PEPE"], "exchanges": ["binance", "deribit", "lighter", "vest"]}
+
+
+def at(text):
+    return pd.Timestamp(text, tz="UTC").as_unit("us")
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return sample.open()
+
+
+def test_it_says_what_it_is(store):
+    assert (store.label, store.synthetic) == ("sample", True)
+    assert (store.start, store.now) == (at("2025-09-01"), at("2026-06-30 12:00"))
+    assert store.identity == sample.open().identity
+    assert store.tables() == set(BASE)
+    assert repr(store).startswith("<synthetic market")
+
+
+def test_universe(store):
+    symbols = store.symbols("funding_history")
+    assert len(symbols) >= 400
+    assert list(symbols) == sorted(symbols)
+    assert {"BTC", "ETH", "TSLA", "XAU", "币安人生"} <= set(symbols)
+    assert store.exchanges("funding_history") == tuple(sorted(VENUES))
+    assert store.symbols("options_snapshot") == tuple("BNB BTC DOGE ETH HYPE SOL XRP ZEC".split())
+    assert store.exchanges("options_snapshot") == ("binance", "bybit", "deribit", "derive", "okx")
+
+
+def test_symbols_are_ragged_over_the_venues(store):
+    now = store.latest("oi_history", store.now, within=pd.Timedelta("1D"))
+    venues = now.groupby("symbol", observed=True).size()
+    assert venues[["BTC", "ETH"]].min() >= 38
+    assert (now.groupby("exchange", observed=True).size() > 0).all()
+    assert len(now["exchange"].cat.categories) == 43
+    assert venues.quantile(0.1) < 12 < venues.quantile(0.9)
+
+
+@pytest.mark.parametrize("table", BASE)
+def test_rows_are_the_table(store, table):
+    frame = store.read(table, at("2026-03-10 05:00"), at("2026-03-10 09:00"), **FEW)
+    assert len(frame) > 0
+    pd.testing.assert_frame_equal(frame, TABLES[table].conform(frame))
+    assert frame["time"].between(at("2026-03-10 05:00"), at("2026-03-10 09:00"), inclusive="left").all()
+    assert set(frame["symbol"]) <= set(FEW["symbols"])
+    assert set(frame["exchange"]) <= set(FEW["exchanges"])
+
+
+@pytest.mark.parametrize("table", BASE)
+def test_a_window_cut_elsewhere_has_the_same_rows(store, table):
+    cuts = [
+        "2026-02-05 22:10",
+        "2026-02-06 00:00",
+        "2026-02-06 08:00",
+        "2026-02-06 08:05",
+        "2026-02-06 17:31",
+    ]
+    whole = store.read(table, at(cuts[0]), at(cuts[-1]), **FEW)
+    parts = [store.read(table, at(a), at(b), **FEW) for a, b in itertools.pairwise(cuts)]
+    pd.testing.assert_frame_equal(TABLES[table].conform(pd.concat(parts)), whole)
+
+
+@pytest.mark.parametrize("table", BASE)
+def test_a_filter_keeps_rows_as_they_are(store, table):
+    window = at("2026-04-13 15:50"), at("2026-04-13 17:10")
+    everything = store.read(table, *window)
+    few = store.read(table, *window, **FEW)
+    kept = everything["symbol"].isin(FEW["symbols"]) & everything["exchange"].isin(FEW["exchanges"])
+    assert 0 < len(few) < len(everything)
+    pd.testing.assert_frame_equal(TABLES[table].conform(everything[kept]), few)
+
+
+@pytest.mark.parametrize("table", [*HISTORIES, "markets_symbol_exchanges"])
+@pytest.mark.parametrize("instant", ["2026-01-12 00:00", "2026-01-12 00:04", "2026-01-12 13:37"])
+def test_latest_is_the_last_row_of_a_reading(store, table, instant):
+    chosen = {"symbols": ["BTC", "币安人生", "SPX"]}
+    history = store.read(
+        table, at(instant) - pd.Timedelta("30h"), at(instant) + pd.Timedelta("1us"), **chosen
+    )
+    last = history.groupby(["symbol", "exchange"], observed=True).tail(1)
+    latest = store.latest(table, at(instant), within=pd.Timedelta("30h"), **chosen)
+    pd.testing.assert_frame_equal(latest, TABLES[table].conform(last))
+
+
+def test_latest_of_everything_is_latest_of_each(store):
+    instant, within = at("2026-05-17 03:21"), pd.Timedelta("12h")
+    everything = store.latest("markets_symbol_exchanges", instant, within=within)
+    few = store.latest("markets_symbol_exchanges", instant, within=within, symbols=["ADA", "TSLA"])
+    kept = everything[everything["symbol"].isin(["ADA", "TSLA"])]
+    pd.testing.assert_frame_equal(TABLES["markets_symbol_exchanges"].conform(kept), few)
+
+
+def test_latest_reaches_back_to_what_ended(store):
+    spans = sample.truth("funding").dropna(subset="end")
+    ended = spans.iloc[0]
+    chosen = {"symbols": [ended["symbol"]], "exchanges": [ended["exchange"]]}
+    after = ended["end"] + pd.Timedelta("50h")
+    found = store.latest("oi_history", after, within=pd.Timedelta("3D"), **chosen)
+    assert found["time"].tolist() == [ended["end"] - pd.Timedelta("1h")]
+    assert store.latest("oi_history", after, within=pd.Timedelta("2D"), **chosen).empty
+
+
+def test_latest_chain_is_that_of_the_full_hour(store):
+    frame = store.latest("options_snapshot", at("2026-06-30 12:59"), within=pd.Timedelta("1h"), **FEW)
+    assert frame["time"].unique().tolist() == [at("2026-06-30 12:00")]
+    assert store.latest("options_snapshot", at("2026-06-30 12:59"), within=pd.Timedelta("10min")).empty
+
+
+def test_latest_fills_are_all_of_the_span(store):
+    span = store.latest("liquidations_fills", at("2026-06-30 12:00"), within=pd.Timedelta("1h"))
+    read = store.read("liquidations_fills", at("2026-06-30 11:00"), at("2026-06-30 12:00:00.000001"))
+    assert len(span) > 50
+    pd.testing.assert_frame_equal(span, read)
+
+
+@pytest.mark.parametrize("table", BASE)
+def test_nothing_before_the_start_nor_of_the_unknown(store, table):
+    before, start = at("2025-08-01"), at("2025-09-01")
+    for empty in (
+        store.read(table, before, start),
+        store.latest(table, start - pd.Timedelta("1us"), within=pd.Timedelta("9D")),
+        store.read(table, start, start + pd.Timedelta("1D"), symbols=["NOSUCH"]),
+        store.latest(table, store.now, within=pd.Timedelta("1D"), exchanges=["nosuch"]),
+        store.read(table, store.now, store.now, symbols=["BTC"]),
+    ):
+        assert empty.empty
+        pd.testing.assert_frame_equal(empty, TABLES[table].empty())
+
+
+@pytest.mark.parametrize("table", BASE)
+def test_it_begins_at_its_start_and_goes_on_after_its_clock(store, table):
+    first = store.read(table, at("2025-08-31"), at("2025-09-01 12:00"), **FEW)
+    assert first["time"].min() < at("2025-09-01 08:00:01")
+    later = store.read(table, at("2027-01-01"), at("2027-01-01 12:00"), **FEW)
+    assert len(later) > 0
+
+
+def test_an_unknown_table_is_refused(store):
+    for call in (store.symbols, store.exchanges):
+        with pytest.raises(ValueError, match="no table 'funding'; it has funding_history"):
+            call("funding")
+    with pytest.raises(ValueError, match="no table"):
+        store.read("funding", store.start, store.now)
+    with pytest.raises(ValueError, match="no table"):
+        store.latest("funding", store.now, within=pd.Timedelta("1h"))
+
+
+def test_values_are_rounded_to_what_a_wire_can_carry(store):
+    for table in BASE:
+        frame = store.read(table, at("2026-03-10 05:00"), at("2026-03-10 06:00"), **FEW)
+        for name in frame.select_dtypes("number").columns:
+            values = frame[name].dropna().to_numpy(dtype=float)
+            digits = 10 if name == "gamma" else 6
+            np.testing.assert_array_equal(values, np.round(values, digits))
+            assert not np.signbit(values[values == 0.0]).any()
