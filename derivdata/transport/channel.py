@@ -211,9 +211,10 @@ def _is_closed(response: requests.Response, until: pd.Timestamp | None) -> bool:
     if until is None or date is None or until > date - _CLOSED:
         return False
     try:
-        return not msgspec.json.decode(response.content, type=_Noticed).notices
+        body = msgspec.json.decode(response.content, type=_Noticed | list[msgspec.Raw])
     except msgspec.MsgspecError:
         return False
+    return isinstance(body, list) or not body.notices
 
 
 def _headers() -> dict[str, str]:

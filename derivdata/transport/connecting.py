@@ -118,8 +118,7 @@ def _hosted(
     if secret is not None and not place.private:
         raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
     settings = Settings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
-    attribution = _attribution(attribution_url or place.base)
-    return Connection(place, secret, settings, attribution=attribution)
+    return Connection(place, secret, settings, attribution_url=attribution_url)
 
 
 def _started(
@@ -131,13 +130,8 @@ def _started(
     settings = Settings(
         scope=f"local {local.identity}", folder=cache_folder(), cache=cache, offline=offline, paced=False
     )
-    attribution = _attribution(attribution_url) if attribution_url else ""
     secret = Secret(local.api_key) if local.api_key else None
-    return Connection(site(local.url), secret, settings, local=local, attribution=attribution)
-
-
-def _attribution(url: str) -> str:
-    return f"Funding rate data provided by {url}"
+    return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)
 
 
 def _clock() -> pd.Timestamp:

@@ -52,8 +52,6 @@ class Connection:
         What people know it by: the host, the archive's name, ``sample``.
     synthetic
         Whether its data is made up.
-    attribution
-        The text that the API's terms ask for where its data is shown; empty where they ask for none.
     """
 
     def __init__(
@@ -63,11 +61,12 @@ class Connection:
         settings: Settings,
         *,
         local: Local | None = None,
-        attribution: str = "",
+        attribution_url: str | None = None,
     ) -> None:
         self.source = place.host if local is None else local.label
         self.synthetic = local is not None and local.synthetic
-        self.attribution = attribution
+        self._place = place
+        self._attribution_url = attribution_url
         self._secret = secret
         self._settings = settings
         self._local = local
@@ -155,8 +154,13 @@ class Connection:
             as_of=pd.NaT if date is None else date,
             source=headers.get("X-Derivdata-Source", self.source),
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
-            attribution=self.attribution,
+            attribution=self._attribution(own="X-Derivdata-Source" in headers),
         )
+
+    def _attribution(self, *, own: bool) -> str:
+        """The text that the API's terms ask for; none for data of one's own, unless an address was given."""
+        url = self._attribution_url or (None if own or self._local is not None else self._place.base)
+        return f"Funding rate data provided by {url}" if url else ""
 
     def _tell_trouble(self) -> None:
         trouble = self._channel.trouble()
