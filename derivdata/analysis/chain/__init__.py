@@ -1,0 +1,31 @@
+"""From a raw chain of options to what a smile is fitted to.
+
+::
+
+    options = chain.clean(snapshot)        what can be used, the rest counted by reason
+    quotes = chain.smiles(options)         one volatility per strike over log-moneyness, with forwards
+    chain.arbitrage(quotes)                what the quotes themselves allow
+    chain.basis(chain.forwards(options), spot=...)
+
+A chain is the table ``options_snapshot`` or a surface; several symbols, venues and instants may stand in
+one table, and what differs becomes a dim of the result.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.chain.cleaning import clean
+from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
+from derivdata.analysis.chain.forward import basis, forwards
+from derivdata.analysis.chain.smiles import arbitrage, smiles
+from derivdata.analysis.chain.vendor import vendor_greeks
+
+__all__ = [
+    "arbitrage",
+    "basis",
+    "clean",
+    "forward_from_delta",
+    "forward_from_parity",
+    "forwards",
+    "smiles",
+    "vendor_greeks",
+]

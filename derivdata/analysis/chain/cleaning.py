@@ -1,0 +1,157 @@
+"""Which options of a chain can be used, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.chain.forward import row_forward
+from derivdata.analysis.chain.rows import keys_of, quoted, rows
+from derivdata.analysis.status import Status
+
+__all__ = ["clean"]
+
+_OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
+_NORMAL_MAD = 1.4826
+
+
+def clean(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    as_of: Any = None,
+    min_time: str | pd.Timedelta = "1h",
+    iv_max: float = 10.0,
+    iv_unit: str = "decimal",
+    mad: float | None = None,
+) -> pd.DataFrame:
+    """The options of a chain that can be used, and the count of the others by reason.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
+        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin``, or the same in ``_usd``.
+    as_of
+        Instant of the quotes, where the chain has no ``time``.
+    min_time
+        Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted.
+    iv_max
+        Highest volatility [1/√year] that is believed.
+    iv_unit
+        ``"decimal"``, or ``"percent"``, which is divided by 100.
+    mad
+        None, or how many scaled median absolute deviations (at least 0.1 volatility points in all) an
+        option's volatility may lie from the median of itself and its two neighbours of the same side.
+
+    Returns
+    -------
+    DataFrame
+        The rows that stay, in their columns and order, with ``year_fraction`` [years] and ``status``
+        (int32): ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an
+        ask and no bid), ``DUPLICATE`` (others at this place had less open interest).
+        ``attrs["dropped"]`` counts what went, in this order: ``expired``, ``strike``, ``iv_missing``,
+        ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
+        ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of
+        a call or the strike of a put), ``outlier``.
+
+    Raises
+    ------
+    ValueError
+        A column is missing, volatilities look like percent, prices have no unit, no time is known.
+    """
+    options = rows(chain, as_of=as_of, iv_unit=iv_unit)
+    dropped = {}
+    for reason, test in _tests(iv_max, mad).items():
+        bad = test(options) if len(options) else np.zeros(0, dtype=bool)
+        dropped[reason] = int(np.sum(bad))
+        if reason == "duplicate":
+            options = _marked(options, bad)
+        options = options[~bad]
+    options = options.assign(status=options["status"] | _flags(options, pd.Timedelta(min_time)))
+    options.attrs["dropped"] = dropped
+    return options.reset_index(drop=True)
+
+
+Bools: TypeAlias = Any  # a boolean per row
+
+
+def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame], Bools]]:
+    """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
+    return {
+        "expired": lambda o: _not(o["year_fraction"] > 0),
+        "strike": lambda o: _not(o["strike"] > 0),
+        "iv_missing": lambda o: o["iv"].isna().to_numpy(),
+        "iv_not_positive": lambda o: _not(o["iv"] > 0),
+        "iv_too_high": lambda o: _not(o["iv"] <= iv_max),
+        "underlying": lambda o: _not(o["underlying_price"] > 0),
+        "duplicate": _repeated,
+        "crossed": _crossed,
+        "no_time_value": _without_time_value,
+        "outlier": lambda o: np.zeros(len(o), dtype=bool) if mad is None else _far_out(o, mad),
+    }
+
+
+def _not(good: pd.Series) -> Bools:
+    return ~good.to_numpy(dtype=bool)
+
+
+def _place(options: pd.DataFrame) -> list[str]:
+    return [*keys_of(options), "expiry", "strike", "side"]
+
+
+def _repeated(options: pd.DataFrame) -> Bools:
+    ordered = options.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
+    return ordered.duplicated(_place(options)).reindex(options.index).to_numpy()
+
+
+def _marked(options: pd.DataFrame, repeated: Bools) -> pd.DataFrame:
+    shared = options.duplicated(_place(options), keep=False).to_numpy() & ~repeated
+    return options.assign(
+        status=options["status"] | np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
+    )
+
+
+def _crossed(options: pd.DataFrame) -> Bools:
+    prices = quoted(options)
+    if prices is None:
+        return np.zeros(len(options), dtype=bool)
+    return (prices.bid > prices.ask).to_numpy()
+
+
+def _without_time_value(options: pd.DataFrame) -> Bools:
+    prices = quoted(options)
+    if prices is None:
+        return np.zeros(len(options), dtype=bool)
+    price = prices.mark.fillna(prices.mid)
+    forward, strike = row_forward(options), options["strike"]
+    unit = forward if prices.premium == "inverse" else 1.0
+    call = options["side"] == "call"
+    low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
+    high = forward.where(call, strike) / unit
+    return ((price <= low) | (price >= high)).to_numpy()
+
+
+def _far_out(options: pd.DataFrame, mad: float) -> Bools:
+    ordered = options.sort_values(_place(options))
+    groups = [ordered[name] for name in _place(options) if name != "strike"]
+    by_smile = ordered["iv"].groupby(groups, observed=True, dropna=False)
+    center = by_smile.transform(lambda iv: iv.rolling(3, center=True).median())
+    residual = (ordered["iv"] - center).abs().fillna(0.0)
+    usual = residual.groupby(groups, observed=True, dropna=False).transform("median")
+    limit = (mad * _NORMAL_MAD * usual).clip(lower=_OUTLIER_FLOOR)
+    return (residual > limit).reindex(options.index).to_numpy()
+
+
+def _flags(options: pd.DataFrame, min_time: pd.Timedelta) -> npt.NDArray[np.int32]:
+    near = options["year_fraction"] < min_time / pd.Timedelta(365, "D")
+    flags = np.where(near, np.int32(Status.NEAR_EXPIRY), np.int32(0))
+    prices = quoted(options)
+    if prices is not None:
+        one_sided = (prices.ask > 0) & ~(prices.bid > 0)
+        flags |= np.where(one_sided, np.int32(Status.ONE_SIDED), np.int32(0))
+    return flags

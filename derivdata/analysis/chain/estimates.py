@@ -1,0 +1,208 @@
+"""Five ways to a forward, each a table by slice; NaN where the chain does not hold what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy import special
+
+from derivdata.analysis import black76
+from derivdata.analysis.chain.rows import keys_of, quoted
+
+__all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
+
+_AT_LEAST = 3
+_SPREAD = 0.005
+_PARITY_STRIKES = 5
+_FIT_STRIKES = 5
+_DISCOUNTS = (0.5, 1.05)
+_SAME_IV = 1.5e-4  # a tick and a half: calls and puts that agree so far were made from one volatility
+_SAME_UNDERLYING = 1e-6
+_DELTAS = (0.1, 0.9)
+_TEXTS = ("symbol", "exchange")
+
+
+class Evidence(NamedTuple):
+    """What the ways have to go by.
+
+    ``options`` are rows, ``place`` their slice, a row number of ``table``, which holds the slices with
+    their median ``underlying_price``; the rest is the caller's.
+    """
+
+    options: pd.DataFrame
+    place: pd.Series
+    table: pd.DataFrame
+    given: Any
+    spot: Any
+    discount: Any
+
+
+def forward_from_parity(
+    strike: Any, call: Any, put: Any, *, premium: str = "linear", discount: Any = 1.0
+) -> Any:
+    """Forward [USD] that a call and a put of one strike imply.
+
+    Linear premium ``C - P = D (F - K)``, inverse (coin) premium ``c - p = D (1 - K/F)``; NaN stays NaN.
+    For floats, arrays, pandas and xarray objects alike.
+
+    Raises
+    ------
+    ValueError
+        An unknown premium.
+    """
+    if premium == "linear":
+        return strike + (call - put) / discount
+    if premium == "inverse":
+        return strike / (1.0 - (call - put) / discount)
+    raise ValueError(f"premium={premium!r} is not one of linear, inverse")
+
+
+def forward_from_delta(strike: Any, year_fraction: Any, iv: Any, side: Any, delta: Any) -> Any:
+    """Forward [USD] at which an option has the forward delta ``±N(±d1)``; for floats and ndarrays.
+
+    ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
+    of that side has.
+    """
+    probability = np.where(np.asarray(side) == "put", 1.0, 0.0) + np.asarray(delta)
+    probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
+    s = np.asarray(iv) * np.sqrt(year_fraction)
+    return strike * np.exp(s * special.ndtri(probability) - 0.5 * s * s)
+
+
+def _joined(table: pd.DataFrame, value: Any) -> pd.Series:
+    """A number, a mapping by expiry, or a labelled Series or DataArray, one value per row of `table`.
+
+    Raises
+    ------
+    ValueError
+        The labels are none that the chain has.
+    """
+    if value is None or isinstance(value, int | float | np.number):
+        return pd.Series(np.nan if value is None else float(value), index=table.index)
+    series = value.to_series() if isinstance(value, xr.DataArray) else pd.Series(value, dtype=np.float64)
+    if series.index.nlevels == 1 and series.index.name is None:
+        series.index.name = "expiry"
+    names = list(series.index.names)
+    strange = [name for name in names if name not in table]
+    if strange:
+        raise ValueError(f"labels {strange} are not of the chain, which has {[*keys_of(table), 'expiry']}")
+    labels = series.rename("value").reset_index()
+    for name in {"time", "expiry"}.intersection(names):
+        labels[name] = pd.to_datetime(labels[name], utc=True).dt.as_unit("us")
+    keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
+    return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
+
+
+def _given(evidence: Evidence) -> pd.DataFrame:
+    return _undiscounted(_joined(evidence.table, evidence.given))
+
+
+def _spot(evidence: Evidence) -> pd.DataFrame:
+    spot = _joined(evidence.table, evidence.spot)
+    return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
+
+
+def _undiscounted(forward: pd.Series) -> pd.DataFrame:
+    return pd.DataFrame({"forward": forward, "discount": 1.0})
+
+
+def _underlying(evidence: Evidence) -> pd.DataFrame:
+    """The median underlying, if expiries have their own: they differ by more than one does within itself."""
+    names = keys_of(evidence.table)
+    prices = evidence.options["underlying_price"].groupby(evidence.place)
+    frame = evidence.table.assign(within=prices.max() - prices.min(), one="")
+    groups = frame.groupby(names or "one", observed=True, dropna=False)
+    center = groups["underlying_price"]
+    apart = center.transform("max") - center.transform("min")
+    noise = 2.0 * groups["within"].transform("median")
+    own = (apart > noise) & (center.transform("std", ddof=0) > _SAME_UNDERLYING * center.transform("mean"))
+    return _undiscounted(frame["underlying_price"].where(own))
+
+
+def _delta(evidence: Evidence) -> pd.DataFrame:
+    options = evidence.options
+    if "delta" not in options:
+        return _undiscounted(pd.Series(np.nan, index=evidence.table.index))
+    size = options["delta"].abs()
+    used = options[(size > _DELTAS[0]) & (size < _DELTAS[1]) & (options["year_fraction"] > 0)]
+    forward = pd.Series(
+        forward_from_delta(
+            *(used[name].to_numpy() for name in ("strike", "year_fraction", "iv", "side", "delta"))
+        ),
+        index=used.index,
+    )
+    return _undiscounted(_agreed(forward, evidence.place[used.index]).reindex(evidence.table.index))
+
+
+def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
+    """Median by slice, where there are enough estimates and the middle half of them lies close together."""
+    groups = forward.groupby(place)
+    median = groups.median()
+    spread = (groups.quantile(0.75) - groups.quantile(0.25)) / median
+    return median.where((spread < _SPREAD) & (groups.count() >= _AT_LEAST))
+
+
+def _parity(evidence: Evidence) -> pd.DataFrame:
+    pairs, premium = _pairs(evidence.options, evidence.place)
+    if evidence.discount == "fit":
+        return _fitted(pairs, premium).reindex(evidence.table.index)
+    near = pairs["gap"].abs().groupby(pairs["place"]).rank(method="first") <= _PARITY_STRIKES
+    used = pairs[near]
+    implied = forward_from_parity(
+        used["strike"], used["gap"], 0.0, premium=premium, discount=evidence.discount
+    )
+    forward = _agreed(implied, used["place"]).reindex(evidence.table.index)
+    return pd.DataFrame({"forward": forward, "discount": evidence.discount})
+
+
+def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, str]:
+    """Calls beside the puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
+    prices = quoted(options)
+    frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"], "spread": 1.0})
+    if prices is None:
+        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
+        frame["price"] = black76.price(*(options[name] for name in names))
+    elif prices.ask.notna().any():
+        frame["price"], frame["spread"] = prices.mid, prices.ask - prices.bid
+    else:
+        frame["price"] = prices.mark
+    frame = frame.dropna()
+    is_call = options["side"].loc[frame.index] == "call"
+    pairs = frame[is_call].merge(frame[~is_call], on=["place", "strike"], suffixes=("_call", "_put"))
+    if prices is None:
+        apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
+        pairs = pairs[apart > _SAME_IV]
+    pairs["gap"] = pairs["price_call"] - pairs["price_put"]
+    pairs["weight"] = (pairs["spread_call"] + pairs["spread_put"]) ** -2.0
+    return pairs[np.isfinite(pairs["weight"])], "linear" if prices is None else prices.premium
+
+
+def _fitted(pairs: pd.DataFrame, premium: str) -> pd.DataFrame:
+    """Forward and discount from the weighted line of ``gap`` on strike, slice by slice."""
+    weight, place = pairs["weight"], pairs["place"]
+    sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
+    total = pd.DataFrame(sums).groupby(place).transform("sum")
+    dx = pairs["strike"] - total["x"] / total["weight"]
+    dy = pairs["gap"] - total["y"] / total["weight"]
+    line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(place).sum()
+    mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(place).first()
+    slope = line["xy"] / line["xx"]
+    intercept = mean["y"] - slope * mean["x"]
+    discount = -slope if premium == "linear" else intercept
+    forward = -intercept / slope
+    enough = place.groupby(place).count() >= _FIT_STRIKES
+    good = enough & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
+    return pd.DataFrame({"forward": forward.where(good), "discount": discount.where(good)})
+
+
+ESTIMATES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
+    "given": _given,
+    "parity": _parity,
+    "underlying": _underlying,
+    "delta": _delta,
+    "spot": _spot,
+}

@@ -1,0 +1,183 @@
+"""The forward of each expiry, from what the chain itself says, and the basis that it implies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.chain.estimates import ESTIMATES, Evidence
+from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.chain.rows import rows, slices
+from derivdata.analysis.status import Status
+
+__all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
+
+METHODS = tuple(ESTIMATES)
+_SUSPECT = 0.05
+_UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
+
+
+def forwards(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[str] = METHODS,
+    discount: float | str = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Forward of each expiry, by the first of `methods` that the chain allows.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot``, a surface, or what `clean` gave; prices as in `clean`.
+    given
+        Forwards [USD] that are known, of a futures curve: a mapping from expiry, or a Series or
+        DataArray labelled by expiry and, where they matter, symbol, exchange, time.
+    spot
+        Spot [USD], a number or labelled alike, for the method ``"spot"``.
+    methods
+        Tried in this order:
+
+        - ``"given"``: `given`.
+        - ``"parity"``: median over the 3 to 5 strikes nearest the money of what call and put imply, from
+          mid prices, or marks where the chain has no quotes, or prices rebuilt from `iv`. Calls and puts
+          of one volatility (a mark) hold no information and are passed over.
+        - ``"underlying"``: median ``underlying_price``, if expiries have their own.
+        - ``"delta"``: median forward at which an option has the venue's delta, 0.1 to 0.9 in size.
+        - ``"spot"``: `spot`, or the underlying price where it is one for all expiries; zero carry.
+
+        Parity and delta refuse an expiry with fewer than 3 estimates, or where the middle half of them
+        spreads over 0.5 %.
+    discount
+        Discount factor of the premiums, for parity; ``"fit"`` takes it from the line of call less put on
+        strike, over at least five strikes, and refuses one outside (0.5, 1.05).
+    as_of
+        Instant of the quotes, where the chain has no ``time``.
+
+    Returns
+    -------
+    Dataset, dim ``expiry``, before it ``symbol``, ``exchange``, ``time`` as far as they differ
+        ``forward`` [USD], ``forward_source`` (a method's name, empty where none served), ``discount``,
+        the median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
+        ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``BAD_INPUT`` (no forward; NaN);
+        coordinate ``year_fraction`` [years].
+
+    Raises
+    ------
+    ValueError
+        An unknown method, labels that the chain does not have, no time, volatilities in percent.
+    """
+    options = rows(chain, as_of=as_of)
+    table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
+    names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]
+    return by_label(table, ["expiry"], {name: ["expiry"] for name in names}, _UNITS).set_coords(
+        "year_fraction"
+    )
+
+
+def slice_forwards(
+    options: pd.DataFrame,
+    *,
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[str] = METHODS,
+    discount: float | str = 1.0,
+) -> pd.DataFrame:
+    """`forwards` as a table: one row per slice of rows."""
+    strange = [name for name in methods if name not in ESTIMATES]
+    if strange:
+        raise ValueError(f"methods: {strange[0]!r} is not one of {', '.join(METHODS)}")
+    table, place = slices(options)
+    table["underlying_price"] = options["underlying_price"].groupby(place).median()
+    table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
+    evidence = Evidence(options, place, table, given, spot, discount)
+    for name in methods:
+        found = ESTIMATES[name](evidence)
+        taken = table["forward"].isna() & found["forward"].notna()
+        for column, value in (("forward", found["forward"]), ("discount", found["discount"])):
+            table[column] = table[column].mask(taken, value)
+        table["forward_source"] = table["forward_source"].mask(taken, name)
+    table["forward_status"] = _status(table)
+    return table
+
+
+def _status(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    forward = table["forward"]
+    apart = (forward / table["underlying_price"] - 1.0).abs()
+    status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
+    status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
+    status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
+    return status.astype(np.int32)
+
+
+def row_forward(options: pd.DataFrame) -> pd.Series:
+    """Forward of every option: the venue's own at the option's instant, where the venue quotes one."""
+    table = slice_forwards(options, methods=("underlying", "parity", "delta", "spot"))
+    _, place = slices(options)
+    own = place.map(table["forward_source"] == "underlying")
+    return options["underlying_price"].where(own, place.map(table["forward"]))
+
+
+def basis(forward: xr.Dataset, *, spot: Any = None) -> xr.Dataset:
+    """Basis curve that the options imply.
+
+    Parameters
+    ----------
+    forward
+        What `forwards` gave.
+    spot
+        Spot [USD], a number or a DataArray over the dims of the chains. None leaves what needs it NaN.
+
+    Returns
+    -------
+    Dataset, the dims of `forward`
+        ``basis`` (F/S - 1, fraction), ``basis_apr`` (that over the years, simple), ``carry`` (ln(F/S)/T,
+        continuous) and ``forward_carry``, the growth of the forward since the expiry before, or since
+        spot for the first [all 1/year, decimal]. NaN where there is no forward.
+
+    Notes
+    -----
+    A forward that is only spot (status ``FORWARD_IS_SPOT``) has no basis: it counts as missing.
+    """
+    known = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
+    years = forward["year_fraction"]
+    ratio = known / (np.nan if spot is None else spot)
+    curve = xr.Dataset(
+        {
+            "basis": ratio - 1.0,
+            "basis_apr": (ratio - 1.0) / years,
+            "carry": np.log(ratio) / years,
+            "forward_carry": xr.apply_ufunc(
+                _growth,
+                np.log(known),
+                years,
+                np.log(xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot),
+                input_core_dims=[["expiry"], ["expiry"], []],
+                output_core_dims=[["expiry"]],
+            ),
+        }
+    )
+    for name in curve:
+        curve[name].attrs["units"] = "fraction" if name == "basis" else "1/year"
+    return curve.transpose(*forward["forward"].dims)
+
+
+def _growth(
+    level: np.ndarray[Any, Any], years: np.ndarray[Any, Any], start: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Slope of `level` to the last known one before it along the last axis."""
+    level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
+    last, when = start[..., 0].copy(), np.zeros(level.shape[:-1])
+    slope = np.full(level.shape, np.nan)
+    for i in range(level.shape[-1]):
+        here = np.isfinite(level[..., i])
+        slope[..., i] = np.where(here, (level[..., i] - last) / (years[..., i] - when), np.nan)
+        last = np.where(here, level[..., i], last)
+        when = np.where(here, years[..., i], when)
+    return slope

@@ -1,0 +1,137 @@
+"""One shape inside: whatever a chain comes as, one row per option with its time to expiry."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import times
+from derivdata.analysis.status import Status
+
+__all__ = ["KEYS", "Quoted", "keys_of", "quoted", "rows", "slices"]
+
+KEYS = ("symbol", "exchange", "time")
+_PLACE = ("expiry", "strike", "side")
+_REQUIRED = (*_PLACE, "iv", "underlying_price")
+_NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
+_PREMIUMS = {"coin": "inverse", "usd": "linear"}
+_EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
+_PERCENT_ABOVE = 5.0  # a median above 500 % is no market, but 5 % written as percent
+
+
+class Quoted(NamedTuple):
+    """Prices of options, NaN where there is none, and the premium they are: ``linear`` or ``inverse``."""
+
+    bid: pd.Series
+    ask: pd.Series
+    mark: pd.Series
+    premium: str
+
+    @property
+    def mid(self) -> pd.Series:
+        """Middle of bid and ask; NaN unless both are positive."""
+        return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
+
+
+def rows(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = "decimal") -> pd.DataFrame:
+    """One row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
+
+    Raises
+    ------
+    ValueError
+        A column or dim is missing, no instant is known, or `iv` is in another unit than `iv_unit`.
+    """
+    frame = _from_surface(chain) if isinstance(chain, xr.Dataset) else chain.copy(deep=False)
+    missing = [name for name in _REQUIRED if name not in frame]
+    if missing:
+        raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
+    for name in _NUMBERS:
+        frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
+    frame["iv"] = _decimal(frame, iv_unit)
+    if "year_fraction" not in frame:
+        frame = _timed(frame, as_of)
+    if "status" not in frame:
+        frame["status"] = np.int32(0)
+    return frame.reset_index(drop=True)
+
+
+def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
+    missing = [dim for dim in _PLACE if dim not in surface.dims]
+    if missing:
+        raise ValueError(
+            f"the surface has no dim {', '.join(missing)}: it must be made by dd.options.surface"
+        )
+    frame = surface.to_dataframe().reset_index()
+    there = frame["observed"] if "observed" in frame else frame["iv"].notna()
+    frame = frame[there].drop(columns="observed", errors="ignore")
+    if "time" not in frame and "as_of" in frame:
+        frame = frame.rename(columns={"as_of": "time"})
+    for name in ("time", "expiry"):
+        if name in frame:
+            frame[name] = frame[name].dt.tz_localize("UTC")
+    return frame
+
+
+def _decimal(frame: pd.DataFrame, unit: str) -> pd.Series:
+    if unit not in ("decimal", "percent"):
+        raise ValueError(f"iv_unit={unit!r} is not one of decimal, percent")
+    iv = frame["iv"] / 100.0 if unit == "percent" else frame["iv"]
+    venue = [name for name in ("symbol", "exchange") if name in frame]
+    medians = iv.groupby([frame[name] for name in venue], observed=True).median() if venue else iv.median()
+    highest = float(np.nanmax(np.append(medians, 0.0)))
+    if highest > _PERCENT_ABOVE:
+        raise ValueError(
+            f"iv looks like percent, its median is {highest:.4g}: a volatility is decimal, 0.55 for 55 %; "
+            "pass the chain through chain.clean(..., iv_unit='percent') first"
+        )
+    return iv
+
+
+def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
+    if as_of is not None:
+        frame["time"] = times.instant(as_of, "as_of")
+    if "time" not in frame:
+        raise ValueError("the chain says no time: pass as_of, the instant of the quotes")
+    expiry = pd.to_datetime(frame["expiry"], utc=True).dt.as_unit("us")
+    dated = expiry == expiry.dt.normalize()
+    frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
+    frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
+    frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
+    return frame
+
+
+def quoted(frame: pd.DataFrame) -> Quoted | None:
+    """Bid, ask and mark, where the frame has any.
+
+    Raises
+    ------
+    ValueError
+        Prices without a unit in their name, or in two units.
+    """
+    bare = [name for name in ("bid", "ask", "mark") if name in frame or f"{name}_price" in frame]
+    if bare:
+        raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
+    names = {unit: [f"{each}_{unit}" for each in ("bid", "ask", "mark")] for unit in _PREMIUMS}
+    units = [unit for unit in _PREMIUMS if any(name in frame for name in names[unit])]
+    if len(units) > 1:
+        raise ValueError("the chain has prices in coin and in USD: keep one of them")
+    if not units:
+        return None
+    nothing = pd.Series(np.nan, index=frame.index)
+    bid, ask, mark = (frame.get(name, nothing).astype(np.float64) for name in names[units[0]])
+    return Quoted(bid, ask, mark, _PREMIUMS[units[0]])
+
+
+def keys_of(frame: pd.DataFrame) -> list[str]:
+    """The columns that tell one chain from another."""
+    return [name for name in KEYS if name in frame]
+
+
+def slices(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+    """One row per chain and expiry with its ``year_fraction``; and the place in it of every option."""
+    names = [*keys_of(frame), "expiry"]
+    groups = frame.groupby(names, observed=True, sort=True, dropna=False)
+    return groups["year_fraction"].first().reset_index(), groups.ngroup()

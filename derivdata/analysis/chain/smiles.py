@@ -1,0 +1,158 @@
+"""One volatility per strike, ready to be fitted, and the arbitrage that the quotes themselves hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import black76
+from derivdata.analysis.chain.forward import METHODS, slice_forwards
+from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.chain.rows import keys_of, quoted, slices
+from derivdata.analysis.status import Status
+
+__all__ = ["arbitrage", "smiles"]
+
+_AT_THE_MONEY = 1e-4
+_TOLERANCE = 1e-9
+_PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
+_UNITS = {
+    "iv": "1/sqrt(year)",
+    "iv_bid": "1/sqrt(year)",
+    "iv_ask": "1/sqrt(year)",
+    "log_moneyness": "1",
+    "open_interest": "contracts",
+    "forward": "USD",
+    "discount": "1",
+    "year_fraction": "years",
+}
+
+
+def smiles(
+    options: pd.DataFrame,
+    *,
+    side: str = "otm",
+    given: Any = None,
+    spot: Any = None,
+    methods: Sequence[str] = METHODS,
+    discount: float | str = 1.0,
+) -> xr.Dataset:
+    """Volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
+
+    Parameters
+    ----------
+    options
+        What `clean` gave.
+    side
+        ``"otm"``: at each strike the option out of the money, the mean of both where ``|ln(K/F)| ≤ 1e-4``.
+        ``"both"``: every option, with a dim ``side``.
+    given, spot, methods, discount
+        How the forward is found, as in `forwards`.
+
+    Returns
+    -------
+    Dataset, dims ``(expiry, strike[, side])``, before them ``symbol``, ``exchange``, ``time`` if they differ
+        ``iv`` [1/√year], ``log_moneyness`` ``ln(K/F)``, ``open_interest`` [contracts], ``status``; where
+        the chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry
+        ``forward_source``, ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and
+        ``year_fraction`` [years]. Strikes are the union of all: NaN where an expiry does not list one.
+        ``attrs["dropped"]`` (JSON) holds the counts of `clean` with ``near_expiry`` and ``no_forward``.
+
+    Raises
+    ------
+    ValueError
+        `options` is not the result of `clean`; an unknown `side` or method.
+    """
+    if side not in ("otm", "both"):
+        raise ValueError(f"side={side!r} is not one of otm, both")
+    if not {"year_fraction", "status"}.issubset(options.columns):
+        raise ValueError("the options were not cleaned: pass chain.clean(options)")
+    table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
+    quotes, dropped = _fittable(options, table)
+    place = ["expiry", "strike"] if side == "otm" else ["expiry", "strike", "side"]
+    if side == "otm":
+        quotes = _out_of_the_money(quotes)
+    values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
+    variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
+    labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
+    return labelled.assign_attrs(dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
+
+
+def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Options far enough from expiry, with their slice's forward; and the count of those that went."""
+    _, place = slices(options)
+    quotes = options.assign(**{name: place.map(table[name]) for name in _PER_SLICE})
+    near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
+    lost = quotes["forward"].isna() & ~near
+    dropped = {"near_expiry": int(near.sum()), "no_forward": int(lost.sum())}
+    quotes = quotes[~near & ~lost]
+    quotes = quotes.assign(log_moneyness=np.log(quotes["strike"] / quotes["forward"]))
+    prices = quoted(quotes)
+    if prices is None:
+        return quotes, dropped
+    contract = [quotes[name] for name in ("forward", "strike", "year_fraction", "side")]
+    rate = -np.log(quotes["discount"]) / quotes["year_fraction"]
+    for name, price in (("iv_bid", prices.bid), ("iv_ask", prices.ask)):
+        quotes[name] = black76.implied_vol(price, *contract, rate=rate, premium=prices.premium).iv
+    return quotes, dropped
+
+
+def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
+    k = quotes["log_moneyness"]
+    both = k.abs() <= _AT_THE_MONEY
+    used = quotes[both | ((quotes["side"] == "call") == (k > 0))]
+    names = [*keys_of(used), "expiry", "strike"]
+    groups = used.groupby(names, observed=True, sort=True)
+    averaged = [name for name in ("iv", "iv_bid", "iv_ask") if name in used]
+    one = groups[["log_moneyness", *_PER_SLICE]].first()
+    one[averaged] = groups[averaged].mean()
+    one["open_interest"] = groups["open_interest"].sum(min_count=1)
+    one["status"] = groups["status"].first() | groups["status"].last()
+    return one.reset_index()
+
+
+def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
+    """Static arbitrage between the quotes of each expiry; nothing is dropped for it.
+
+    Parameters
+    ----------
+    quotes
+        What `smiles` gave.
+
+    Returns
+    -------
+    DataFrame, a row per violation, empty if there is none
+        The labels of the smile; ``kind``: ``"rising"`` (a call dearer than one of a lower strike),
+        ``"steep"`` (cheaper by more than the strikes lie apart), ``"concave"`` (a butterfly with a
+        negative price); ``strike`` [USD], the upper or the middle one; ``amount_usd`` [USD], what the
+        trade of one call, one spread or ``1/(K₃-K₁)`` times the butterfly pays at once.
+
+    Notes
+    -----
+    Undiscounted calls rebuilt from ``iv``; tolerance 1e-9 of the forward.
+    """
+    frame = quotes[["iv"]].to_dataframe().dropna(subset="iv").reset_index()
+    labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
+    frame = frame.sort_values([*labels, "strike"], ignore_index=True)
+    forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))
+    frame["call"] = black76.price(forward, strike, years, frame["iv"], "call")
+    groups = frame.groupby(labels, observed=True)[["strike", "call"]]
+    below, above = groups.shift(1), groups.shift(-1)
+    step, fall = frame["strike"] - below["strike"], below["call"] - frame["call"]
+    lower = (above["strike"] - frame["strike"]) / (above["strike"] - below["strike"])
+    excess = {
+        "rising": -fall,
+        "steep": fall - step,
+        "concave": frame["call"] - lower * below["call"] - (1.0 - lower) * above["call"],
+    }
+    found = [
+        frame.assign(kind=kind, amount_usd=amount)[amount > _TOLERANCE * frame["forward"]]
+        for kind, amount in excess.items()
+    ]
+    columns = [*labels, "kind", "strike", "amount_usd"]
+    return pd.concat(found)[columns].sort_values([*labels, "strike"], ignore_index=True)

@@ -1,0 +1,81 @@
+"""What a venue means by its greeks: their ratio to our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import black76
+from derivdata.analysis.chain.forward import row_forward
+from derivdata.analysis.chain.rows import rows
+
+__all__ = ["vendor_greeks"]
+
+_USED = (0.1, 0.9)  # forward delta; outside greeks are small and rounded away
+_CLOSE = 0.05
+_READINGS = {
+    "delta_forward": {"forward delta": 1.0},
+    "delta_pa": {"premium-adjusted delta": 1.0},
+    "gamma": {"per USD of forward": 1.0},
+    "vega": {"per 1.00": 1.0, "per 1 %": 0.01},
+    "theta": {"per year": 1.0, "per day": 1 / 365},
+}
+
+
+def vendor_greeks(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None) -> pd.DataFrame:
+    """The venue's greeks against our own, greek by greek.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot``, a surface, or what `clean` gave; of any number of venues.
+    as_of
+        Instant of the quotes, where the chain has no ``time``.
+
+    Returns
+    -------
+    DataFrame, a row per symbol, venue and greek that the venue gives
+        ``greek`` (``delta_forward`` and ``delta_pa`` compare the one delta with both conventions), ``n``
+        options with a forward delta of 0.1 to 0.9 in size, ``median_ratio`` of the venue's figure to
+        `black76.greeks`, ``spread``, the width of its middle half over the median, and ``reading``, what
+        the ratio says: ``"per 1 %"``, ``"per day"``, ``"unknown"`` where it is none that we know or the
+        middle half is over 5 % wide.
+
+    Notes
+    -----
+    Deribit's theta is that of the next day or of what life is left, whichever is less: a reading of
+    ``"per day"`` fits its options of more than a day.
+    """
+    options = rows(chain, as_of=as_of)
+    ratios = _ratios(options)
+    names = [name for name in ("symbol", "exchange") if name in options]
+    long = ratios.stack().rename("ratio").rename_axis(index=["row", "greek"]).reset_index("greek")
+    long = long.join(options[names]).replace({"ratio": [np.inf, -np.inf]}, np.nan).dropna(subset="ratio")
+    groups = long.groupby([*names, "greek"], observed=True, sort=True)["ratio"]
+    table = pd.DataFrame({"n": groups.size(), "median_ratio": groups.median()})
+    table["spread"] = (groups.quantile(0.75) - groups.quantile(0.25)) / table["median_ratio"].abs()
+    table = table.reset_index()
+    readings = [
+        _reading(*each) for each in table[["greek", "median_ratio", "spread"]].itertuples(index=False)
+    ]
+    return table.assign(reading=readings)
+
+
+def _ratios(options: pd.DataFrame) -> pd.DataFrame:
+    contract = (row_forward(options), *(options[name] for name in ("strike", "year_fraction", "iv", "side")))
+    own = pd.DataFrame(black76.greeks(*contract), index=options.index)
+    adjusted = black76.greeks(*contract, which=["delta"], delta="pa")["delta"]
+    ours = own.rename(columns={"delta": "delta_forward"}).assign(delta_pa=adjusted)
+    used = own["delta"].abs().between(*_USED)
+    given = {name: name.split("_")[0] for name in _READINGS}
+    ratios = {name: options[column] / ours[name] for name, column in given.items() if column in options}
+    return pd.DataFrame(ratios, index=options.index)[used]
+
+
+def _reading(greek: str, ratio: float, spread: float) -> str:
+    known = _READINGS[greek].items()
+    close = [name for name, scale in known if abs(ratio / scale - 1.0) < _CLOSE and spread < _CLOSE]
+    return close[0] if close else "unknown"
