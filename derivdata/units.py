@@ -6,6 +6,10 @@ Three ways to state one funding rate:
 - ``native``: decimal fraction of notional per the venue's own interval of `interval_hours`
 - ``apr``, ``apy``: decimal fraction per 365 days, simple or compounded at every native payment
 
+What a position pays or earns over some hours is in bps of its notional (`bps_from_bps_8h`): the only one of
+these figures that may be added over time. The labels `RATE_UNIT`, `NATIVE_UNIT`, `HOUR_UNIT`, `USD_UNIT` are
+the ``units`` of columns and panels.
+
 Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN.
 """
 
@@ -17,13 +21,23 @@ import numpy as np
 
 __all__ = [
     "BPS",
+    "BPS_UNIT",
     "HOURS_PER_YEAR",
+    "HOUR_UNIT",
+    "NATIVE_UNIT",
+    "RATE_UNIT",
     "REFERENCE_HOURS",
     "SECONDS_PER_YEAR",
+    "USD_UNIT",
+    "apr_from_bps",
     "apr_from_bps_8h",
+    "apy_from_bps_8h",
     "apy_from_native",
     "bps_8h_from_apr",
+    "bps_8h_from_apy",
+    "bps_8h_from_bps",
     "bps_8h_from_native",
+    "bps_from_bps_8h",
     "native_from_apy",
     "native_from_bps_8h",
 ]
@@ -32,6 +46,12 @@ BPS = 1e4
 REFERENCE_HOURS = 8.0
 HOURS_PER_YEAR = 8760.0
 SECONDS_PER_YEAR = 31_536_000.0
+
+RATE_UNIT = "bps/8h"
+NATIVE_UNIT = "fraction per interval"
+BPS_UNIT = "bps"
+HOUR_UNIT = "h"
+USD_UNIT = "USD"
 
 
 def bps_8h_from_native(rate: Any, interval_hours: Any) -> Any:
@@ -65,3 +85,28 @@ def apy_from_native(rate: Any, interval_hours: Any) -> Any:
 def native_from_apy(apy: Any, interval_hours: Any) -> Any:
     """Decimal rate per native interval whose compounding gives `apy` (decimal)."""
     return np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
+
+
+def apy_from_bps_8h(rate_bps_8h: Any, interval_hours: Any) -> Any:
+    """Annual rate (decimal) of basis points per 8 hours, compounded every `interval_hours`."""
+    return apy_from_native(native_from_bps_8h(rate_bps_8h, interval_hours), interval_hours)
+
+
+def bps_8h_from_apy(apy: Any, interval_hours: Any) -> Any:
+    """Basis points per 8 hours whose compounding every `interval_hours` gives `apy` (decimal)."""
+    return bps_8h_from_native(native_from_apy(apy, interval_hours), interval_hours)
+
+
+def bps_from_bps_8h(rate_bps_8h: Any, hours: Any) -> Any:
+    """Basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps."""
+    return rate_bps_8h * (hours / REFERENCE_HOURS)
+
+
+def bps_8h_from_bps(amount_bps: Any, hours: Any) -> Any:
+    """Mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
+    return amount_bps * (REFERENCE_HOURS / hours)
+
+
+def apr_from_bps(amount_bps: Any, hours: Any) -> Any:
+    """Simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
+    return amount_bps / BPS * (HOURS_PER_YEAR / hours)

@@ -62,9 +62,9 @@ class Status(IntFlag):
     """The implied volatility is far from its neighbours'."""
 
 
-def flag_attrs() -> dict[str, Any]:
+def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:
     """CF attributes ``flag_masks`` (int32 array) and ``flag_meanings`` (names, space-separated)."""
     return {
-        "flag_masks": np.array([bit.value for bit in Status], dtype=np.int32),
-        "flag_meanings": " ".join(str(bit.name).lower() for bit in Status),
+        "flag_masks": np.array([bit.value for bit in reasons], dtype=np.int32),
+        "flag_meanings": " ".join(str(bit.name).lower() for bit in reasons),
     }

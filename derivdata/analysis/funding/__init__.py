@@ -1,0 +1,48 @@
+"""Funding rates: spreads between venues, what positions accrue, how unusual and how lasting rates are.
+
+Panels are DataArrays with some of the dims ``(symbol, exchange, time)``, in bps per 8 hours, and say their
+``kind``: sampled rates are integrated over time, settlements are added. Positive rates: longs pay shorts.
+Whatever is missing stays NaN. Every function takes arrays in memory or dask-backed, stays lazy where they
+are, and looks at no row later than the one its result stands at unless it says so.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.funding.best import best_pair
+from derivdata.analysis.funding.carry import net_carry
+from derivdata.analysis.funding.comove import comovement
+from derivdata.analysis.funding.costs import LEGS, breakeven_hours, slippage_bps
+from derivdata.analysis.funding.cumulative import cumulative
+from derivdata.analysis.funding.formulas import deribit_rate, hyperliquid_rate, payment
+from derivdata.analysis.funding.intervals import check_8h_normalisation, infer_interval
+from derivdata.analysis.funding.persistence import half_life
+from derivdata.analysis.funding.realised import hit_rate, realised_carry
+from derivdata.analysis.funding.spreads import dispersion, pair_spreads, spread
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.funding.weighted import oi_weighted, universe
+from derivdata.analysis.funding.zscores import zscore
+
+__all__ = [
+    "LEGS",
+    "FundingStatus",
+    "best_pair",
+    "breakeven_hours",
+    "check_8h_normalisation",
+    "comovement",
+    "cumulative",
+    "deribit_rate",
+    "dispersion",
+    "half_life",
+    "hit_rate",
+    "hyperliquid_rate",
+    "infer_interval",
+    "net_carry",
+    "oi_weighted",
+    "pair_spreads",
+    "payment",
+    "realised_carry",
+    "slippage_bps",
+    "spread",
+    "universe",
+    "zscore",
+]

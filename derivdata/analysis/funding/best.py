@@ -1,0 +1,185 @@
+"""The pair of venues that pays most at each symbol and time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.panels import Floats, beside, like, require, require_rate, whole
+from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
+
+__all__ = ["Extremes", "best_pair", "extremes", "tradable_mask"]
+
+_BLOCK = 16_384  # elements of one block: the running figures stay in the second-level cache
+
+
+class Extremes(NamedTuple):
+    """Spread between the highest and the lowest rate, and where they are."""
+
+    spread: Floats
+    lowest: NDArray[np.int16]
+    highest: NDArray[np.int16]
+    known: NDArray[np.int16]
+
+
+def best_pair(
+    panel: xr.DataArray,
+    *,
+    oi_usd: xr.DataArray | None = None,
+    min_oi_usd: float | None = None,
+    age_hours: xr.DataArray | None = None,
+    max_age_hours: float | None = None,
+    tradable: xr.DataArray | Sequence[str] | None = None,
+) -> xr.Dataset:
+    """The pair with the largest spread: long where the rate is lowest, short where it is highest.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+    oi_usd, min_oi_usd
+        Open interest [USD] over the panel's labels as it was known at each time, and the least of it that a
+        venue needs; unknown open interest is not enough.
+    age_hours, max_age_hours
+        Age of each rate, as `derivdata.analysis.align` returns it, and the oldest that counts.
+    tradable
+        Venues, or a boolean DataArray over dims of the panel: where a position can be had.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange``
+        ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
+        (how many were left by NaN and the filters). Below two venues there is no pair and no spread; where
+        all rates are equal there is no pair and the spread is 0. Of equal extremes the first name in the
+        alphabet wins.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` is no funding panel in bps/8h; a filter lacks its limit or its labels differ.
+
+    Notes
+    -----
+    The pair at each time is chosen with that time's rates. What a pair earns after it was chosen is
+    `realised_carry` or `hit_rate`, never the sum of these spreads: they belong to ever changing pairs.
+    """
+    require_rate(panel, "exchange")
+    panel = _limited(panel, oi_usd, min_oi_usd, "oi_usd", USD_UNIT)
+    panel = _limited(panel, age_hours, max_age_hours, "age_hours", HOUR_UNIT)
+    if tradable is not None:
+        panel = panel.where(tradable_mask(panel, tradable))
+    names = panel["exchange"].to_numpy().astype(str)
+    figures = xr.apply_ufunc(
+        _best,
+        whole(panel, "exchange"),
+        input_core_dims=[["exchange"]],
+        output_core_dims=[[]] * 4,
+        kwargs={"names": names},
+        dask="parallelized",
+        output_dtypes=[np.float64, names.dtype, names.dtype, np.int16],
+    )
+    spread, long, short, venues = (like(figure, panel) for figure in figures)
+    spread.attrs = {"units": RATE_UNIT, **{k: v for k, v in panel.attrs.items() if k == "kind"}}
+    return xr.Dataset({"long": long, "short": short, "spread_bps_8h": spread, "venues": venues})
+
+
+def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | None) -> xr.DataArray:
+    """Where a position can be had, over the panel's dims; None is everywhere.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not boolean, other labels than the panel's, or a venue that the panel lacks.
+    """
+    if isinstance(tradable, xr.DataArray):
+        if tradable.dtype != bool:
+            raise TypeError(f"tradable must be boolean, not {tradable.dtype}")
+        return beside(panel, tradable, units=None, name="tradable")
+    venues = panel["exchange"]
+    if tradable is None:
+        return xr.ones_like(venues, dtype=bool).broadcast_like(panel).transpose(*panel.dims)
+    unknown = sorted(set(tradable) - set(venues.to_numpy()))
+    if unknown:
+        raise ValueError(f"tradable names {unknown[0]!r}, which is not a venue of this panel")
+    return venues.isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
+
+
+def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
+    """Largest difference along the last axis and where its ends are; NaN is left out.
+
+    Parameters
+    ----------
+    rates
+        Any shape and memory layout, venues last.
+    order
+        Venues in order of preference among equal rates.
+
+    Returns
+    -------
+    Extremes
+        Places are indices into the last axis, and −1 where there is no pair: fewer than two rates, or all
+        equal. The spread is NaN below two rates.
+    """
+    shape = (math.prod(rates.shape[:-2]), math.prod(rates.shape[-2:-1]))
+    grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
+    result = Extremes(np.empty(shape), *(np.empty(shape, np.int16) for _ in range(3)))
+    for block in _blocks(*shape):
+        _scan(grid[:, *block], order, Extremes._make(part[block] for part in result))
+    return Extremes._make(part.reshape(rates.shape[:-1]) for part in result)
+
+
+def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    wide = min(columns, _BLOCK)
+    tall = max(1, _BLOCK // max(wide, 1))
+    for row in range(0, rows, tall):
+        for column in range(0, columns, _BLOCK):
+            yield slice(row, row + tall), slice(column, column + _BLOCK)
+
+
+def _scan(block: Floats, order: Any, into: Extremes) -> None:
+    shape = block.shape[1:]
+    high, low = np.full(shape, -np.inf), np.full(shape, np.inf)
+    ranks = np.zeros((3, *shape), dtype=np.uint8 if len(order) <= 255 else np.uint16)
+    lowest, highest, count = ranks
+    scratch, beyond = np.empty_like(lowest), np.empty(shape, dtype=bool)
+    mask = beyond.view(np.uint8)
+    for rank, venue in enumerate(order):
+        rate, step = block[venue], ranks.dtype.type(rank)
+        # Ranks only grow, so the maximum of rank × mask is the last venue that beat the ones before it.
+        np.greater(rate, high, out=beyond)
+        np.maximum(highest, np.multiply(mask, step, out=scratch), out=highest)
+        np.fmax(high, rate, out=high)
+        np.less(rate, low, out=beyond)
+        np.maximum(lowest, np.multiply(mask, step, out=scratch), out=lowest)
+        np.fmin(low, rate, out=low)
+        np.equal(rate, rate, out=beyond)
+        np.add(count, mask, out=count)
+    places = np.append(np.asarray(order, dtype=np.int16), np.int16(-1))
+    none = count < 2
+    into.spread[...] = np.where(none, np.nan, high - low)
+    none |= high == low
+    into.lowest[...] = places[np.where(none, len(order), lowest)]
+    into.highest[...] = places[np.where(none, len(order), highest)]
+    into.known[...] = count
+
+
+def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
+    found = extremes(rates, np.argsort(names, kind="stable"))
+    labels = np.append(names, "")
+    return found.spread, labels[found.lowest], labels[found.highest], found.known
+
+
+def _limited(panel: xr.DataArray, by: Any, limit: float | None, name: str, units: str) -> xr.DataArray:
+    if by is None and limit is None:
+        return panel
+    bound = f"min_{name}" if units == USD_UNIT else f"max_{name}"
+    if by is None or limit is None:
+        raise ValueError(f"{name} and {bound} go together: give both or neither")
+    require(by, units=units, name=name)
+    beside_panel = beside(panel, by, units=units, name=name)
+    return panel.where(beside_panel >= limit if units == USD_UNIT else beside_panel <= limit)

@@ -1,0 +1,255 @@
+"""What a pair can be expected to earn, after cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.funding import ar1
+from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverting_carry, slippage_bps
+from derivdata.analysis.funding.cumulative import rows_of
+from derivdata.analysis.funding.periods import period_sums
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.panels import Floats, like, positive, require, require_rate, whole
+from derivdata.analysis.status import flag_attrs
+from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h_from_bps
+
+__all__ = ["net_carry"]
+
+_LEAST = 30
+_BATCH = 100  # resamples at once
+_TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
+
+
+class _Plan(NamedTuple):
+    period: float
+    hold: float
+    level: float
+    resamples: int
+    seed: int
+
+
+def net_carry(
+    panel: xr.DataArray,
+    long: str,
+    short: str,
+    horizon_hours: float,
+    *,
+    cost_bps: Mapping[str, Any],
+    interval_hours: Any = None,
+    period_hours: float = 8.0,
+    depth_usd: xr.DataArray | None = None,
+    size_usd: float | None = None,
+    leverage: tuple[float, float] = (1.0, 1.0),
+    level: float = 0.9,
+    resamples: int = 999,
+    seed: int = 0,
+) -> xr.Dataset:
+    """Carry that a pair is expected to earn over a horizon from the panel's end on, after all costs.
+
+    Parameters
+    ----------
+    panel
+        History of funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in
+        memory or lazy (time is put into one chunk).
+    long, short
+        Venues of the two legs, of equal notional.
+    horizon_hours
+        How long the pair is held.
+    cost_bps
+        Cost of each trade [bps of one leg's notional]: ``long_entry``, ``long_exit``, ``short_entry``,
+        ``short_exit``.
+    interval_hours
+        Settlements only, and needed there: hours that each pays for.
+    period_hours
+        Length of the periods over which history is summed; at least every venue's interval.
+    depth_usd, size_usd
+        Order-book depth [USD] with dims ``exchange``, ``side`` (bid, ask) and ``band_bps`` (see
+        `slippage_bps`), and notional of one leg [USD]: adds the slippage of the four trades. Both or
+        neither.
+    leverage
+        Of the long and the short leg; capital is ``1/L + 1/L`` of one leg's notional.
+    level, resamples, seed
+        Nominal coverage of the interval of the net figure, and its block bootstrap.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange`` and ``time``
+        ``net_bps`` with ``net_low_bps`` and ``net_high_bps``, ``net_apr`` and ``net_apr_on_capital``
+        (decimal, simple), ``breakeven_hours`` (inf with status ``unreachable``); what they are made of:
+        ``gross_bps``, ``gross_apr``, ``cost_bps``, ``slippage_bps``, ``spread_bps_8h`` (last period),
+        ``mean_bps_8h``, ``half_life_hours``, ``periods``, ``status``. NaN below 30 pairs of neighbouring
+        periods, where the last period is unknown (``gap``) or the book is too thin (``too_thin``).
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; a venue is not in the panel; costs are not the four legs; depth and size do not
+        come together.
+
+    Notes
+    -----
+    The spread of whole periods follows an autoregression with the bias-corrected slope and reverts to its
+    sample mean. The interval is the percentile interval of the expected carry when slope and mean are taken
+    again from circular blocks of neighbouring pairs of periods (block length of Politis and White for an
+    autoregression). It says how well the expectation is known, not how far one outcome may lie from it.
+    """
+    require_rate(panel, "exchange", "time")
+    plan = _Plan(
+        positive(period_hours, "period_hours"),
+        positive(horizon_hours, "horizon_hours"),
+        level,
+        resamples,
+        seed,
+    )
+    cost, slipped = legs_cost(cost_bps), _slipped(depth_usd, size_usd, long, short)
+    history = _history(panel, long, short, interval_hours, plan.period)
+    figures = xr.apply_ufunc(
+        _expected,
+        history,
+        input_core_dims=[["time"]],
+        output_core_dims=[[]] * 7,
+        kwargs={"plan": plan},
+        dask="parallelized",
+        output_dtypes=[np.float64] * 6 + [np.int32],
+    )
+    names = ("gross", "low", "high", "start", "mean", "half_life", "periods")
+    expected = xr.Dataset({name: like(part, history) for name, part in zip(names, figures, strict=True)})
+    return _netted(expected, history, cost, slipped, plan, leverage).assign_coords(long=long, short=short)
+
+
+def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
+    unknown = sorted({long, short} - set(panel["exchange"].to_numpy()))
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not a venue of this panel")
+    rows = rows_of(panel, interval_hours=interval)
+    pair = panel.sel(exchange=[long, short])
+    rows = rows._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in rows.arrays))
+    sums = period_sums(pair, rows, period)["amount"]
+    earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
+    return whole(bps_8h_from_bps(earned, period), "time")
+
+
+def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: str) -> Any:
+    if (depth is None) != (size is None):
+        raise ValueError("depth_usd and size_usd go together: give both or neither")
+    if depth is None:
+        return xr.DataArray(0.0)
+    require(depth, "exchange", "side", "band_bps", name="depth_usd")
+    each = slippage_bps(depth, positive(size, "size_usd"))
+    venue = {"long": long, "short": short}
+    return sum(each.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES)
+
+
+def _netted(
+    expected: xr.Dataset, history: xr.DataArray, cost: Any, slipped: Any, plan: _Plan, leverage: Any
+) -> xr.Dataset:
+    paid = xr.DataArray(cost) + slipped
+    net = expected["gross"] - paid
+    capital = sum(1.0 / positive(part, "leverage") for part in leverage)
+    breakeven = breakeven_hours(
+        expected["start"], paid, mean_bps_8h=expected["mean"], half_life_hours=expected["half_life"]
+    )
+    bps = {
+        "net_bps": net,
+        "net_low_bps": expected["low"] - paid,
+        "net_high_bps": expected["high"] - paid,
+        "gross_bps": expected["gross"],
+        "cost_bps": xr.DataArray(cost),
+        "slippage_bps": slipped,
+    }
+    apr = {
+        "net_apr": apr_from_bps(net, plan.hold),
+        "net_apr_on_capital": apr_from_bps(net, plan.hold) / capital,
+        "gross_apr": apr_from_bps(expected["gross"], plan.hold),
+    }
+    last = history.isel(time=-1, drop=True)
+    rates = {"spread_bps_8h": last, "mean_bps_8h": expected["mean"]}
+    times = {"breakeven_hours": breakeven, "half_life_hours": expected["half_life"]}
+    result = xr.Dataset()
+    for unit, group in ((BPS_UNIT, bps), ("1/year", apr), (RATE_UNIT, rates), (HOUR_UNIT, times)):
+        for name, figure in group.items():
+            result[name] = figure.drop_attrs().assign_attrs(units=unit)
+    result["periods"] = expected["periods"].drop_attrs()
+    result["status"] = _status(expected, last, slipped, breakeven).assign_attrs(flag_attrs(FundingStatus))
+    return result
+
+
+def _status(expected: xr.Dataset, last: xr.DataArray, slipped: Any, breakeven: Any) -> xr.DataArray:
+    reasons = {
+        FundingStatus.TOO_FEW: expected["periods"] < _LEAST,
+        FundingStatus.GAP: last.isnull(),
+        FundingStatus.UNIT_ROOT: np.isinf(expected["half_life"]),
+        FundingStatus.UNREACHABLE: np.isinf(breakeven),
+        FundingStatus.TOO_THIN: slipped.isnull(),
+    }
+    bits = (where.astype(np.int32) * np.int32(reason) for reason, where in reasons.items())
+    return xr.DataArray(sum(bits)).drop_attrs().astype(np.int32)
+
+
+def _expected(history: Floats, *, plan: _Plan) -> tuple[Any, ...]:
+    found = np.empty((7, *history.shape[:-1]))
+    for series in np.ndindex(history.shape[:-1]):
+        found[(slice(None), *series)] = _one(history[series], plan)
+    return *found[:-1], found[-1].astype(np.int32)
+
+
+def _one(series: Floats, plan: _Plan) -> list[float]:
+    both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
+    pairs = np.stack([series[:-1][both], series[1:][both]])
+    if pairs.shape[1] < _LEAST or not np.isfinite(series[-1]):
+        return [np.nan] * 6 + [pairs.shape[1]]
+    slope = _slopes(pairs[:, None, :])
+    mean = np.array([np.nanmean(series)])
+    gross, start, half_life = _carry(series[-1], slope, mean, plan)
+    resampled = _resampled(pairs, float(slope[0]), plan)
+    carried, _, _ = _carry(series[-1], *resampled, plan)
+    tail = 50.0 * (1.0 - plan.level)
+    low, high = np.percentile(carried, [tail, 100.0 - tail])
+    return [gross[0], low, high, start[0], mean[0], half_life[0], pairs.shape[1]]
+
+
+def _slopes(pairs: Floats) -> Floats:
+    """Bias-corrected slopes of pairs (2, samples, n), between 0 and 1; 0 where nothing moves."""
+    x, y = pairs - pairs.mean(axis=-1, keepdims=True)
+    spread = (x * x).sum(axis=-1)
+    slope = (x * y).sum(axis=-1) / np.where(spread > 0.0, spread, 1.0)
+    return np.clip(np.where(spread > 0.0, ar1.corrected(slope, pairs.shape[-1]), 0.0), 0.0, 1.0)
+
+
+def _carry(last: float, slope: Floats, mean: Floats, plan: _Plan) -> tuple[Floats, Floats, Floats]:
+    """Expected carry over the horizon, the spread that it starts from and its half-life.
+
+    The last period is over: the next is expected at ``mean + slope (last − mean)``. The start is the spread
+    at that instant from which continuous decay gives the same mean over the next period.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kappa = -np.log(slope)
+        share = np.where(slope < 1.0, slope * kappa / (1.0 - slope), 1.0)
+    share = np.where(slope > 0.0, share, 0.0)
+    start = mean + (last - mean) * share
+    half_life = ar1.half_life_steps(slope) * plan.period
+    return reverting_carry(start, mean, half_life, plan.hold), start, half_life
+
+
+def _resampled(pairs: Floats, slope: float, plan: _Plan) -> tuple[Floats, Floats]:
+    n, rng = pairs.shape[1], np.random.default_rng(plan.seed)
+    block = _block_length(slope, n)
+    slopes, means = [], []
+    for start in range(0, plan.resamples, _BATCH):
+        count = min(_BATCH, plan.resamples - start)
+        begins = rng.integers(0, n, (count, -(-n // block), 1))
+        rows = ((begins + np.arange(block)) % n).reshape(count, -1)[:, :n]
+        drawn = pairs[:, rows]
+        slopes.append(_slopes(drawn))
+        means.append(drawn.mean(axis=(0, 2)))
+    return np.concatenate(slopes), np.concatenate(means)
+
+
+def _block_length(slope: float, n: int) -> int:
+    """Length that estimates the variance of the mean best (Politis and White 2004, for an autoregression)."""
+    square = min(slope, 0.99) ** 2
+    return int(np.clip(np.ceil((6.0 * square / (1.0 - square) ** 2 * n) ** (1.0 / 3.0)), 1, max(1, n // 3)))

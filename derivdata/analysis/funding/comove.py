@@ -1,0 +1,164 @@
+"""How much the venues' funding moves together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.stats import rankdata
+
+from derivdata.analysis.funding.cumulative import rows_of
+from derivdata.analysis.funding.periods import period_sums
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.panels import Floats, beside, positive, require_rate, whole
+from derivdata.analysis.status import flag_attrs
+from derivdata.units import HOUR_UNIT
+
+__all__ = ["comovement"]
+
+
+def comovement(
+    panel: xr.DataArray,
+    *,
+    interval_hours: Any = None,
+    period_hours: float = 8.0,
+    method: str = "pearson",
+    max_lag: int = 0,
+    min_periods: int = 30,
+    age_hours: xr.DataArray | None = None,
+    max_filled: float = 0.2,
+) -> xr.Dataset:
+    """Correlation of the venues' funding, summed over periods that do not overlap.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory or lazy
+        (both are put into one chunk).
+    interval_hours
+        Settlements only, and needed there: hours that each pays for.
+    period_hours
+        Length of the periods, counted from 00:00 UTC; at least every venue's interval.
+    method
+        ``"pearson"`` or ``"spearman"`` (ranks, ties averaged).
+    max_lag
+        Largest lead and lag, in whole periods.
+    min_periods
+        Periods that a pair must share.
+    age_hours
+        Samples only: age of each rate, as `derivdata.analysis.align` returns it. A rate older than a step
+        is a filled one.
+    max_filled
+        Share of filled hours above which a venue is left out: carried rates correlate by construction.
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``(first, second)`` in place of ``exchange`` and ``time``
+        ``correlation`` (first, second, lag): of `first` at a period with `second` `lag` periods later;
+        ``periods``, how many; ``top_share``, share of the first eigenvalue of the matrix at lag 0, over the
+        venues that correlate with all others; ``filled_share`` and ``status`` by ``exchange``. NaN where a
+        pair shares too few periods, a venue is left out (status ``filled``) or does not move.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; an option makes no sense.
+    """
+    require_rate(panel, "exchange", "time")
+    if method not in ("pearson", "spearman"):
+        raise ValueError(f"method={method!r} is not 'pearson' or 'spearman'")
+    if max_lag < 0 or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
+        raise ValueError(f"{max_lag=}, {min_periods=}, {max_filled=}: need >= 0, >= 3 and a share")
+    rows = rows_of(panel, interval_hours=interval_hours)
+    if age_hours is not None:
+        if rows.settled:
+            raise ValueError("age_hours is for samples; settlements are not carried forward")
+        age = beside(panel, age_hours, units=HOUR_UNIT, name="age_hours")
+        rows = rows._replace(arrays=(rows.arrays[0].where(whole(age, "time") < rows.step),))
+    sums = period_sums(panel, rows, positive(period_hours, "period_hours"))
+    filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
+    kept = sums["amount"].where(filled <= max_filled)
+    lags = np.arange(-max_lag, max_lag + 1)
+    correlation, periods, top = xr.apply_ufunc(
+        _matrices,
+        whole(kept.transpose(..., "exchange", "time"), "exchange", "time"),
+        input_core_dims=[["exchange", "time"]],
+        output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
+        kwargs={"lags": lags, "least": min_periods, "ranks": method == "spearman"},
+        dask="parallelized",
+        output_dtypes=[np.float64, np.int32, np.float64],
+        dask_gufunc_kwargs={
+            "output_sizes": {**dict.fromkeys(("first", "second"), panel.sizes["exchange"]), "lag": lags.size}
+        },
+    )
+    status = (filled > max_filled) * np.int32(FundingStatus.FILLED)
+    status = status + filled.isnull() * np.int32(FundingStatus.TOO_FEW)
+    names = panel["exchange"].to_numpy()
+    result = {"correlation": correlation, "periods": periods, "top_share": top, "filled_share": filled}
+    matrices = xr.Dataset({**result, "status": status.astype(np.int32)}).drop_attrs()
+    matrices["status"].attrs = flag_attrs(FundingStatus)
+    return matrices.assign_coords(first=names, second=names, lag=lags)
+
+
+def _matrices(sums: Floats, *, lags: Any, least: int, ranks: bool) -> tuple[Any, ...]:
+    venues = sums.shape[-2]
+    correlation = np.full((*sums.shape[:-2], venues, venues, lags.size), np.nan)
+    periods = np.zeros(correlation.shape, dtype=np.int32)
+    top = np.full(sums.shape[:-2], np.nan)
+    for market in np.ndindex(sums.shape[:-2]):
+        for place, lag in enumerate(lags):
+            first, second = _shifted(sums[market], int(lag))
+            found = (_spearman if ranks else _pearson)(first, second, least)
+            correlation[(*market, ..., place)], periods[(*market, ..., place)] = found
+        top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
+    return correlation, periods, top
+
+
+def _shifted(sums: Floats, lag: int) -> tuple[Floats, Floats]:
+    end = sums.shape[-1] - abs(lag)
+    if end <= 0:
+        return sums[:, :0], sums[:, :0]
+    return (sums[:, :end], sums[:, lag:]) if lag >= 0 else (sums[:, -lag:], sums[:, :end])
+
+
+def _pearson(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
+    """Correlation of every row of `first` with every row of `second` over the columns known in both."""
+    (a, seen_a), (b, seen_b) = _centred(first), _centred(second)
+    n = seen_a @ seen_b.T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sum_a, sum_b = a @ seen_b.T, seen_a @ b.T
+        joint = a @ b.T - sum_a * sum_b / n
+        var_a = (a * a) @ seen_b.T - sum_a**2 / n
+        var_b = seen_a @ (b * b).T - sum_b**2 / n
+        found = joint / np.sqrt(var_a * var_b)
+    moves = (var_a > 1e-20 * ((a * a) @ seen_b.T)) & (var_b > 1e-20 * (seen_a @ (b * b).T))
+    return np.where(moves & (n >= least), np.clip(found, -1.0, 1.0), np.nan), n.astype(np.int32)
+
+
+def _spearman(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
+    found = np.full((len(first), len(second)), np.nan)
+    periods = np.zeros(found.shape, dtype=np.int32)
+    for i, j in np.ndindex(found.shape):
+        both = np.isfinite(first[i]) & np.isfinite(second[j])
+        periods[i, j] = both.sum()
+        if periods[i, j] >= least:
+            pair = rankdata(np.stack([first[i][both], second[j][both]]), axis=1)
+            found[i, j] = _pearson(pair[:1], pair[1:], least)[0][0, 0]
+    return found, periods
+
+
+def _centred(rows: Floats) -> tuple[Floats, Floats]:
+    seen = np.isfinite(rows)
+    mean = np.sum(rows, axis=1, where=seen, keepdims=True) / np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    return np.where(seen, rows - mean, 0.0), seen.astype(np.float64)
+
+
+def _top_share(matrix: Floats) -> float:
+    known = np.isfinite(matrix)
+    keep = np.flatnonzero(np.diag(known))
+    while keep.size and not known[np.ix_(keep, keep)].all():
+        keep = np.delete(keep, np.argmin(known[np.ix_(keep, keep)].sum(axis=1)))
+    if keep.size < 2:
+        return float("nan")
+    return float(np.linalg.eigvalsh(matrix[np.ix_(keep, keep)])[-1] / keep.size)

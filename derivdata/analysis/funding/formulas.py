@@ -1,0 +1,47 @@
+"""Venue formulas for checking one venue's rate by hand.
+
+The premium is how far the perpetual trades above its index, as a fraction. All rates here are decimal
+fractions per 8 hours; `derivdata.units` converts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from derivdata.units import REFERENCE_HOURS
+
+__all__ = ["deribit_rate", "hyperliquid_rate", "payment"]
+
+
+def hyperliquid_rate(premium: Any, *, interest: float = 0.0001, clamp: float = 0.0005) -> Any:
+    """Hyperliquid's rate per 8 hours [fraction]: ``P + clamp(interest − P, ±clamp)``.
+
+    One eighth of it is paid every hour on the notional at the oracle price. NaN stays NaN.
+
+    Notes
+    -----
+    Hyperliquid documentation, "Funding".
+    """
+    return premium + np.clip(interest - premium, -clamp, clamp)
+
+
+def deribit_rate(premium: Any, *, damper: float = 0.00025) -> Any:
+    """Deribit's rate per 8 hours [fraction]: ``max(d, P) + min(−d, P)``, 0 while the premium is within d.
+
+    It accrues continuously. The damper was 0.0005 in older documents. NaN stays NaN.
+
+    Notes
+    -----
+    Deribit support, "Funding specifications".
+    """
+    return np.maximum(damper, premium) + np.minimum(-damper, premium)
+
+
+def payment(rate_per_8h: Any, notional: Any, hours: Any) -> Any:
+    """What a long pays over `hours` at a rate per 8 hours [fraction], in the unit of `notional`.
+
+    A short receives it. NaN stays NaN.
+    """
+    return rate_per_8h * notional * (hours / REFERENCE_HOURS)

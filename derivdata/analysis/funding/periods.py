@@ -1,0 +1,86 @@
+"""Carry over spans of time: the common ground of venues that settle at different intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.funding.cumulative import Rows
+from derivdata.analysis.funding.ledger import earned_between
+from derivdata.analysis.panels import Floats, hours_at, like
+from derivdata.units import BPS_UNIT, HOUR_UNIT
+
+__all__ = ["earned", "period_ends", "period_sums"]
+
+_LATE_HOURS = 1 / 60
+"""A settlement stamped up to a minute after the end of a period belongs to that period."""
+_MICROSECONDS = 3_600_000_000
+
+
+def earned(panel: xr.DataArray, rows: Rows, starts: Floats, ends: Floats) -> xr.Dataset:
+    """Bps that each series earns over the spans ``(start, end]``, hours since the panel's first row.
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``span`` in place of ``time``
+        ``amount`` [bps of notional, as a long pays it], NaN where data in the span is missing; ``filled``,
+        the hours [h] in it whose rate was carried over missing samples.
+    """
+    amount, filled = xr.apply_ufunc(
+        _earned,
+        *rows.arrays,
+        input_core_dims=[["time"]] * len(rows.arrays),
+        output_core_dims=[["span"]] * 2,
+        kwargs={"rows": rows._replace(arrays=()), "starts": starts, "ends": ends},
+        dask="parallelized",
+        output_dtypes=[np.float64] * 2,
+        dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
+    )
+    result = xr.Dataset({"amount": amount, "filled": filled}).drop_attrs()
+    result["amount"].attrs, result["filled"].attrs = {"units": BPS_UNIT}, {"units": HOUR_UNIT}
+    return result
+
+
+def period_sums(panel: xr.DataArray, rows: Rows, period_hours: float) -> xr.Dataset:
+    """`earned` over each whole period, counted from 00:00 UTC (1970-01-01).
+
+    Returns
+    -------
+    Dataset, the panel's dims with ``time`` the ends of periods
+        As `earned`; NaN also where a settlement pays for more than the period.
+    """
+    ends = period_ends(panel, rows, period_hours)
+    closes = hours_at(ends, panel["time"].to_numpy()[0]) + (_LATE_HOURS if rows.settled else 0.0)
+    if rows.settled:
+        rates, interval = rows.arrays
+        rows = rows._replace(arrays=(rates, interval.where(interval <= 1.05 * period_hours)))
+    sums = earned(panel, rows, closes - period_hours, closes)
+    sums = sums.rename(span="time").assign_coords(time=ends)
+    return sums.map(lambda figure: like(figure, panel), keep_attrs=True)
+
+
+def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray[np.datetime64]:
+    """Ends of the whole periods that the panel's rows cover.
+
+    Raises
+    ------
+    ValueError
+        The panel is shorter than one period.
+    """
+    first = panel["time"].to_numpy()[:1].astype("datetime64[us]")
+    start = float(hours_at(first, np.datetime64(0, "us"))[0])
+    stop = start + float(rows.since[-1]) + (_LATE_HOURS if rows.settled else rows.step)
+    if rows.settled:  # its first row pays for hours before it
+        start -= period_hours + _LATE_HOURS
+    lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
+    if highest < lowest:
+        raise ValueError(f"the panel is shorter than one period of {period_hours:g} hours")
+    ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
+    return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
+
+
+def _earned(*arrays: Floats, rows: Rows, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
+    return earned_between(rows.ledger(*arrays), rows.since, starts, ends, settled=rows.settled)

@@ -1,0 +1,214 @@
+"""What a held pair was paid, and how often the pair that looked best was worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.funding.best import extremes, tradable_mask
+from derivdata.analysis.funding.costs import legs_cost
+from derivdata.analysis.funding.cumulative import Rows, rows_of
+from derivdata.analysis.funding.ledger import LATE, earned_between, last_known
+from derivdata.analysis.funding.periods import earned
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.panels import Floats, hours_at, kind_of, like, positive, require_rate, whole
+from derivdata.analysis.status import flag_attrs
+from derivdata.times import Instant, instant
+from derivdata.units import BPS_UNIT
+
+__all__ = ["hit_rate", "realised_carry"]
+
+
+def realised_carry(
+    panel: xr.DataArray,
+    long: str,
+    short: str,
+    entry: Instant,
+    exit: Instant,  # noqa: A002 - the word for it
+    *,
+    interval_hours: Any,
+    fees_bps: Mapping[str, Any],
+) -> xr.Dataset:
+    """What a pair held from entry to exit was paid, from the settlements in ``(entry, exit]``.
+
+    Parameters
+    ----------
+    panel
+        Settled funding rates [bps/8h], dims ``exchange`` and ``time``, in memory or lazy.
+    long, short
+        Venues of the two legs, of equal notional.
+    entry, exit
+        Instants. A settlement at the entry itself is not earned, one at the exit is.
+    interval_hours
+        Hours that each settlement pays for: a number or a DataArray over dims of the panel.
+    fees_bps
+        Cost of each trade [bps of one leg's notional]: ``long_entry``, ``long_exit``, ``short_entry``,
+        ``short_exit``.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange`` and ``time``
+        ``net_bps`` = ``gross_bps`` − ``fees_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, what each
+        leg received; ``long_settlements``, ``short_settlements``; ``status``. NaN with status ``gap`` where
+        a settlement in the span is missing or the panel ends before the exit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The panel is not settled funding in bps/8h; a venue is not in it; entry is not before exit; fees are
+        not the four legs.
+    """
+    require_rate(panel, "exchange", "time")
+    if kind_of(panel) != "settled":
+        raise ValueError("sampled rates were not paid: give settlements (dd.funding.settlements)")
+    opened, closed = (instant(stamp, name) for stamp, name in ((entry, "entry"), (exit, "exit")))
+    if opened >= closed:
+        raise ValueError(f"entry {opened} is not before exit {closed}")
+    unknown = sorted({long, short} - set(panel["exchange"].to_numpy()))
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not a venue of this panel")
+    fees = legs_cost(fees_bps)
+    rows = rows_of(panel, interval_hours=interval_hours)
+    stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
+    span = hours_at(np.array(stamps), panel["time"].to_numpy()[0])
+    amount = earned(panel, rows, span[:1], span[1:])["amount"].isel(span=0)
+    inside = panel.where((panel["time"] > stamps[0]) & (panel["time"] <= stamps[1])).count("time")
+    return _pair(amount, inside.drop_attrs(), long, short, fees)
+
+
+def hit_rate(
+    panel: xr.DataArray,
+    horizon_hours: float,
+    *,
+    interval_hours: Any = None,
+    cost_bps: float = 0.0,
+    latency_hours: float | None = None,
+    tradable: xr.DataArray | Sequence[str] | None = None,
+) -> xr.Dataset:
+    """How often the best pair, chosen with what was known, earned more than its cost afterwards.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory or lazy
+        (both are put into one chunk).
+    horizon_hours
+        How long each pair is held. Decisions are a horizon apart, so that no hour is counted twice.
+    interval_hours
+        Settlements only, and needed there: hours that each pays for.
+    cost_bps
+        Cost of the pair, all four trades [bps of one leg's notional]; 0 counts gross hits.
+    latency_hours
+        Age of the newest rate that a decision may use. By default 0 for settlements, and one step for
+        samples, whose stamp is the start of their bucket.
+    tradable
+        As in `best_pair`, as it was known at each time.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange`` and ``time``
+        ``hit_rate`` (fraction), ``stderr`` (binomial), ``mean_carry_bps`` (before cost), ``decisions``
+        (counted), ``dropped`` (a pair was chosen, but data over its horizon is missing). NaN where nothing
+        was decided. Samples give estimated carry, settlements what was paid.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; the panel is shorter than the horizon and the latency.
+    """
+    require_rate(panel, "exchange", "time")
+    hold = positive(horizon_hours, "horizon_hours")
+    rows = rows_of(panel, interval_hours=interval_hours)
+    late = (0.0 if rows.settled else rows.step) if latency_hours is None else float(latency_hours)
+    if late < 0.0:
+        raise ValueError(f"{latency_hours=}: a decision cannot use rates of the future")
+    stop = rows.since[-1] + (0.0 if rows.settled else rows.step)
+    starts = np.arange(late, stop - hold + 1e-9, hold)
+    if not starts.size:
+        raise ValueError(f"the panel's {stop:g} hours are shorter than latency and horizon")
+    arrays = [whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *rows.arrays)]
+    kwargs = {
+        "rows": rows._replace(arrays=()),
+        "starts": starts,
+        "late": late,
+        "hold": hold,
+        "cost": cost_bps,
+    }
+    figures = xr.apply_ufunc(
+        _hits,
+        *arrays,
+        input_core_dims=[["exchange", "time"]] * len(arrays),
+        output_core_dims=[[]] * 5,
+        kwargs={**kwargs, "order": np.argsort(panel["exchange"].to_numpy().astype(str), kind="stable")},
+        dask="parallelized",
+        output_dtypes=[np.float64] * 3 + [np.int64] * 2,
+    )
+    names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "dropped")
+    result = xr.Dataset(
+        {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
+    ).drop_attrs()
+    result["mean_carry_bps"].attrs = {"units": BPS_UNIT}
+    result.attrs = {"kind": panel.attrs["kind"], "horizon_hours": hold, "latency_hours": late}
+    return result
+
+
+def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
+    received = {
+        "long_bps": -amount.sel(exchange=long, drop=True),
+        "short_bps": amount.sel(exchange=short, drop=True),
+    }
+    gross = received["long_bps"] + received["short_bps"]
+    figures = {"net_bps": gross - fees, "gross_bps": gross, **received, "fees_bps": xr.DataArray(fees)}
+    result = xr.Dataset({name: figure.drop_attrs() for name, figure in figures.items()})
+    for name in result:
+        result[name].attrs = {"units": BPS_UNIT}
+    result["long_settlements"] = inside.sel(exchange=long, drop=True)
+    result["short_settlements"] = inside.sel(exchange=short, drop=True)
+    result["status"] = (gross.isnull() * np.int32(FundingStatus.GAP)).astype(np.int32)
+    result["status"].attrs = flag_attrs(FundingStatus)
+    return result.assign_coords(long=long, short=short)
+
+
+def _hits(
+    allowed: NDArray[np.bool_],
+    rates: Floats,
+    *interval: Floats,
+    rows: Rows,
+    starts: Floats,
+    late: float,
+    hold: float,
+    cost: float,
+    order: NDArray[np.intp],
+) -> tuple[Any, ...]:
+    known = _as_of(np.where(allowed, rates, np.nan), *interval, rows=rows, instants=starts - late)
+    pair = extremes(np.swapaxes(known, -1, -2), order)
+    ledger = rows.ledger(rates, *interval)
+    carried, _ = earned_between(ledger, rows.since, starts, starts + hold, settled=rows.settled)
+    chosen = pair.lowest >= 0
+    paid, received = (
+        np.take_along_axis(carried, np.maximum(leg, 0)[..., None, :].astype(np.intp), axis=-2)[..., 0, :]
+        for leg in (pair.lowest, pair.highest)
+    )
+    carry = np.where(chosen, received - paid, np.nan)
+    counted = np.isfinite(carry)
+    decisions = counted.sum(axis=-1)
+    number = np.where(decisions > 0, decisions, np.nan)
+    share = (carry > cost).sum(axis=-1) / number
+    mean = np.where(counted, carry, 0.0).sum(axis=-1) / number
+    stderr = np.sqrt(share * (1.0 - share) / number)
+    return share, stderr, mean, decisions, (chosen & ~counted).sum(axis=-1)
+
+
+def _as_of(rates: Floats, *interval: Floats, rows: Rows, instants: Floats) -> Floats:
+    """The rate that each series shows at some instants: its last one, if that is not too old."""
+    last = last_known(np.isfinite(rates))
+    row = np.searchsorted(rows.since, instants + 1e-9, side="right") - 1
+    at = np.where(row >= 0, last[..., np.maximum(row, 0)], -1)
+    place = np.maximum(at, 0)
+    limit = LATE * np.take_along_axis(interval[0], place, axis=-1) if rows.settled else rows.limit
+    fresh = (at >= 0) & (instants - rows.since[place] < limit)
+    return np.where(fresh, np.take_along_axis(rates, place, axis=-1), np.nan)

@@ -1,0 +1,144 @@
+"""Differences between venues: one pair, every pair, and how far all of them lie apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.panels import Floats, like, require_rate, whole
+from derivdata.units import RATE_UNIT
+
+__all__ = ["dispersion", "pair_spreads", "spread"]
+
+
+def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
+    """Rate that a position earns, long on one venue and short on another.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy.
+    long, short
+        Venues.
+
+    Returns
+    -------
+    DataArray, the panel's dims without ``exchange``
+        ``rate(short) − rate(long)`` [bps/8h of one leg's notional], positive where the position is paid.
+        NaN where either venue is.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` is no funding panel in bps/8h, or a venue is not in it.
+
+    Notes
+    -----
+    Two settled rates of unequal interval stand at the same instant for unequal spans, and where only one
+    venue settles there is no difference: `realised_carry` and `net_carry` take such pairs.
+    """
+    require_rate(panel, "exchange")
+    earned = _venue(panel, short) - _venue(panel, long)
+    return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
+
+
+def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
+    """Spread of every ordered pair of venues.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy. The result is as many times
+        larger as there are venues.
+
+    Returns
+    -------
+    DataArray, the panel's dims with ``(long, short)`` in place of ``exchange``
+        ``rate(short) − rate(long)`` [bps/8h], NaN where either venue is; antisymmetric in the pair.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` is no funding panel in bps/8h.
+    """
+    require_rate(panel, "exchange")
+    earned = panel.rename(exchange="short") - panel.rename(exchange="long")
+    at = panel.dims.index("exchange")
+    order = [*panel.dims[:at], "long", "short", *panel.dims[at + 1 :]]
+    return _labelled(earned.transpose(*order), panel, "spread_bps_8h")
+
+
+def dispersion(panel: xr.DataArray) -> xr.Dataset:
+    """How far the venues' rates lie apart at each symbol and time.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange``
+        ``std_bps_8h`` (n − 1), ``iqr_bps_8h`` (linear quartiles), ``range_bps_8h``, ``median_bps_8h``,
+        ``venues`` (how many have a rate). A venue that is NaN is left out; the spreads are NaN below two
+        venues, the median below one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` is no funding panel in bps/8h.
+    """
+    require_rate(panel, "exchange")
+    figures = xr.apply_ufunc(
+        _dispersion,
+        whole(panel, "exchange"),
+        input_core_dims=[["exchange"]],
+        output_core_dims=[[]] * 5,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 4 + [np.int16],
+    )
+    names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
+    found = {name: _labelled(figure, panel, name) for name, figure in zip(names, figures[:4], strict=True)}
+    return xr.Dataset({**found, "venues": like(figures[4], panel)})
+
+
+def _venue(panel: xr.DataArray, venue: str) -> xr.DataArray:
+    try:
+        return panel.sel(exchange=venue, drop=True)
+    except KeyError:
+        known = ", ".join(map(str, panel["exchange"].to_numpy()))
+        raise ValueError(f"{venue!r} is not a venue of this panel; it has {known}") from None
+
+
+def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
+    attrs = {"units": RATE_UNIT}
+    if "kind" in panel.attrs:
+        attrs["kind"] = panel.attrs["kind"]
+    labelled: xr.DataArray = like(result, panel) if "long" not in result.dims else result
+    labelled.name, labelled.attrs = name, attrs
+    return labelled
+
+
+def _dispersion(rates: Floats) -> tuple[Any, ...]:
+    known = np.isfinite(rates)
+    count = known.sum(axis=-1)
+    ordered = np.sort(np.where(known, rates, np.nan), axis=-1)
+    quarter, half, three = (_quantile(ordered, count, share) for share in (0.25, 0.5, 0.75))
+    last = np.maximum(count - 1, 0)[..., None]
+    width = np.take_along_axis(ordered, last, axis=-1)[..., 0] - ordered[..., 0]
+    few = count < 2
+    mean = np.sum(rates, axis=-1, where=known, keepdims=True) / np.maximum(count, 1)[..., None]
+    squares = np.sum(np.square(np.where(known, rates - mean, 0.0)), axis=-1)
+    std = np.sqrt(squares / np.maximum(count - 1, 1))
+    blank = [np.where(few, np.nan, figure) for figure in (std, three - quarter, width)]
+    return *blank, half, count.astype(np.int16)
+
+
+def _quantile(ordered: Floats, count: Any, share: float) -> Floats:
+    place = np.maximum(count - 1, 0) * share
+    below = np.floor(place).astype(np.intp)
+    above = np.minimum(below + 1, np.maximum(count - 1, 0))
+    lower, upper = (np.take_along_axis(ordered, i[..., None], axis=-1)[..., 0] for i in (below, above))
+    return np.asarray(lower + (upper - lower) * (place - below), dtype=np.float64)

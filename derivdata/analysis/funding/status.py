@@ -1,0 +1,32 @@
+"""Why a funding figure is NaN or infinite, one bit per reason."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+__all__ = ["FundingStatus"]
+
+
+class FundingStatus(IntFlag):
+    """Reasons; a status of 0 is a plain success."""
+
+    TOO_FEW = 1 << 0
+    """Fewer observations than the figure needs."""
+    GAP = 1 << 1
+    """Data is missing inside the span."""
+    INTERVAL_UNKNOWN = 1 << 2
+    """The settlement interval is not known there."""
+    ANTI_PERSISTENT = 1 << 3
+    """The autoregression is at or below zero: nothing decays."""
+    UNIT_ROOT = 1 << 4
+    """The autoregression is at or above one: nothing reverts, the half-life is infinite."""
+    CONSTANT = 1 << 5
+    """The series does not move."""
+    COARSE = 1 << 6
+    """Means over steps longer than a third of the half-life: the figure leans on the model's form."""
+    FILLED = 1 << 7
+    """Too many points were carried forward."""
+    UNREACHABLE = 1 << 8
+    """No holding time earns the cost back."""
+    TOO_THIN = 1 << 9
+    """The book is not deep enough for the size."""

@@ -1,0 +1,129 @@
+"""One rate for a market, and which markets there were: figures weighted and ranked by open interest."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.panels import Floats, hours, like, require, require_rate, whole
+from derivdata.units import RATE_UNIT, USD_UNIT
+
+__all__ = ["oi_weighted", "universe"]
+
+
+def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float = 0.5) -> xr.Dataset:
+    """Funding rate of a symbol over its venues, weighted by open interest.
+
+    Parameters
+    ----------
+    panel
+        Funding rates [bps/8h] with dim ``exchange``, in memory or lazy (venues are put into one chunk).
+    oi_usd
+        Open interest [USD] as it was known at each time, over the panel's dims and labels; it may have
+        other venues.
+    min_cover
+        Least share of the open interest that must have a rate.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange``
+        ``rate_bps_8h``, ``Σ OI·rate / ΣOI`` over venues that have both; ``covered``, the share of all known
+        open interest that these hold. The rate is NaN where `covered` is below `min_cover` or there is no
+        open interest. A venue whose open interest is missing has no weight, and its size is not known to
+        `covered`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A unit is another one or not stated; times or symbols differ; `min_cover` is no share.
+    """
+    require_rate(panel, "exchange")
+    require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
+    if not 0.0 <= min_cover <= 1.0:
+        raise ValueError(f"{min_cover=} is a share of open interest, from 0 to 1")
+    if set(oi_usd.dims) != set(panel.dims):
+        raise ValueError(f"oi_usd has dims {tuple(oi_usd.dims)} and the panel {tuple(panel.dims)}")
+    try:
+        rates, weights = xr.align(panel, oi_usd, join="exact", exclude=["exchange"])
+    except ValueError:
+        raise ValueError("oi_usd has other times or symbols than the panel: align it first") from None
+    rates, weights = xr.align(rates, weights, join="outer")
+    figures = xr.apply_ufunc(
+        _weighted,
+        whole(rates, "exchange"),
+        whole(weights, "exchange"),
+        input_core_dims=[["exchange"]] * 2,
+        output_core_dims=[[], []],
+        kwargs={"min_cover": min_cover},
+        dask="parallelized",
+        output_dtypes=[np.float64] * 2,
+    )
+    rate, covered = (like(figure, panel) for figure in figures)
+    rate.attrs = {"units": RATE_UNIT, **{k: v for k, v in panel.attrs.items() if k == "kind"}}
+    return xr.Dataset({"rate_bps_8h": rate, "covered": covered.assign_attrs(units="1")})
+
+
+def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
+    """The symbols with the largest open interest, as it was known at each time.
+
+    Parameters
+    ----------
+    oi_usd
+        Open interest [USD], dims ``symbol``, ``time`` and perhaps ``exchange`` (which is added up, without
+        what is missing), in memory or lazy (symbols and time are put into one chunk).
+    top
+        How many symbols.
+    lag
+        Rows by which open interest is known later than its stamp. 0 uses the row itself.
+
+    Returns
+    -------
+    DataArray of bool, the dims of `oi_usd` without ``exchange``
+        Membership. A symbol without open interest at that time is no member. Of equal ones the first in
+        the alphabet wins. In the first `lag` rows there are none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `oi_usd` is not in USD or lacks a dim; `top` or `lag` make no sense.
+
+    Notes
+    -----
+    Choosing by today's list puts only survivors into the past. Give every symbol that was ever listed.
+    """
+    require(oi_usd, "symbol", "time", units=USD_UNIT, name="oi_usd")
+    hours(oi_usd, name="oi_usd")
+    if top < 1 or lag < 0:
+        raise ValueError(f"{top=}, {lag=}: need at least one symbol and no look ahead")
+    total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd
+    member = xr.apply_ufunc(
+        _members,
+        whole(total.shift(time=lag), "symbol"),
+        input_core_dims=[["symbol"]],
+        output_core_dims=[["symbol"]],
+        kwargs={"top": top, "order": np.argsort(oi_usd["symbol"].to_numpy().astype(str), kind="stable")},
+        dask="parallelized",
+        output_dtypes=[np.bool_],
+    )
+    members: xr.DataArray = like(member, total)
+    return members.drop_attrs().rename("member")
+
+
+def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:
+    sized = np.where(weights > 0.0, weights, 0.0)
+    both = np.isfinite(rates) & (sized > 0.0)
+    total, held = sized.sum(axis=-1), np.where(both, sized, 0.0).sum(axis=-1)
+    some = held > 0.0
+    earned = np.where(both, rates * sized, 0.0).sum(axis=-1)
+    covered = np.where(total > 0.0, held / np.where(total > 0.0, total, 1.0), np.nan)
+    rate = np.where(some & (covered >= min_cover), earned / np.where(some, held, 1.0), np.nan)
+    return rate, covered
+
+
+def _members(total: Floats, *, top: int, order: NDArray[np.intp]) -> NDArray[np.bool_]:
+    sized = np.where(np.isfinite(total), -total, np.inf)[..., order]
+    rank = np.argsort(sized, axis=-1, kind="stable")
+    member = np.zeros(total.shape, dtype=np.bool_)
+    np.put_along_axis(member, order[rank[..., :top]], True, axis=-1)
+    return member & (total > 0.0)

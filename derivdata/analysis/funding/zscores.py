@@ -1,0 +1,96 @@
+"""How unusual a rate is against its own past."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.funding.windows import Room, mean_and_deviation, median_and_deviation
+from derivdata.analysis.panels import Floats, like, require, whole
+
+__all__ = ["zscore"]
+
+_LEVEL = 1e-9  # a deviation below this is a constant
+_BLOCK = 65_536  # elements worked on at once, so that all of its arrays stay in cache
+_WIDE, _WIDE_ROBUST = 10_240, 256
+
+
+def zscore(
+    panel: xr.DataArray, window: int, *, lag: int = 1, robust: bool = False, min_periods: int | None = None
+) -> xr.DataArray:
+    """Distance of each value from the mean of a window before it, in standard deviations.
+
+    Parameters
+    ----------
+    panel
+        Values with dim ``time`` at regular steps, in memory or lazy (time is put into one chunk).
+    window
+        Rows of the window, at least 2.
+    lag
+        Rows between a value and the end of its window. 1 (default): the window ends on the row before, so
+        that the value does not soften its own score. 0 includes the value.
+    robust
+        Median and 1.4826 × median absolute deviation in place of mean and standard deviation (n − 1).
+    min_periods
+        Values that a window needs, by default half of `window`, at least 2.
+
+    Returns
+    -------
+    DataArray, the panel's dims
+        NaN where the value is, where the window has too few values, and where these do not move
+        (deviation < 1e-9).
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` has no ``time``; `window`, `lag` or `min_periods` make no sense.
+    """
+    require(panel, "time")
+    least = max(2, window // 2) if min_periods is None else min_periods
+    if window < 2 or lag < 0 or not 2 <= least <= window:
+        raise ValueError(
+            f"{window=}, {lag=}, min_periods={least}: need 2 <= min_periods <= window and lag >= 0"
+        )
+    score = xr.apply_ufunc(
+        _zscore,
+        whole(panel, "time"),
+        input_core_dims=[["time"]],
+        output_core_dims=[["time"]],
+        kwargs={"window": window, "lag": lag, "least": least, "robust": robust},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+    )
+    scores: xr.DataArray = like(score, panel)
+    return scores.drop_attrs().assign_attrs(units="1").rename("zscore")
+
+
+def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
+    rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
+    score = np.empty(rows.shape)
+    wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
+    tall = max(1, min(len(rows), _BLOCK // (wide + window)))
+    room = Room.of(tall, wide + window - 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for row in range(0, len(rows), tall):
+            some = rows[row : row + tall]
+            for start in range(0, rows.shape[-1], wide):
+                part = some[:, start : start + wide]
+                past = _rows(some, start - lag - window + 1, start + part.shape[1] - lag)
+                if robust:
+                    centre, spread = median_and_deviation(past, window, least)
+                else:
+                    centre, spread = mean_and_deviation(past, window, least, room.cut(*past.shape))
+                level = spread < _LEVEL
+                if level.any():
+                    spread[level] = np.nan
+                into = score[row : row + tall, start : start + wide]
+                np.divide(np.subtract(part, centre, out=into), spread, out=into)
+    return score.reshape(values.shape)
+
+
+def _rows(values: Floats, start: int, stop: int) -> Floats:
+    before = min(max(0, -start), stop - start)
+    inside = values[:, max(0, start) : max(0, stop)]
+    if not before:
+        return inside
+    return np.concatenate([np.full((len(values), before), np.nan), inside], axis=1)

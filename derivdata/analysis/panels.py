@@ -1,0 +1,215 @@
+"""What a panel must be before a figure is taken from it: dims, times, unit and kind.
+
+A panel is an `xarray.DataArray` with some of the dims ``(symbol, exchange, time)`` in any order, times in
+naive UTC, and its unit in ``attrs["units"]`` or in its name (``rate_bps_8h``, ``oi_usd``). A funding panel
+also says its ``kind``: ``"sampled"`` (a rate that holds until the next sample) or ``"settled"`` (payments).
+`derivdata.panel` makes all of it from a table.
+
+Misuse raises here, before anything is computed. A dask-backed panel stays lazy: only its labels are read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
+
+__all__ = [
+    "KINDS",
+    "Floats",
+    "beside",
+    "hours",
+    "hours_at",
+    "kind_of",
+    "like",
+    "positive",
+    "require",
+    "require_rate",
+    "unit_of",
+    "usual_step",
+    "whole",
+]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+KINDS = ("sampled", "settled")
+_SUFFIXES = {
+    "_bps_8h": RATE_UNIT,
+    "_bps": BPS_UNIT,
+    "_native": NATIVE_UNIT,
+    "_hours": HOUR_UNIT,
+    "_usd": USD_UNIT,
+}
+
+
+def unit_of(panel: xr.DataArray) -> str | None:
+    """Unit of a panel, from ``attrs["units"]`` or else from its name; None where neither says it.
+
+    Raises
+    ------
+    ValueError
+        Name and attribute contradict each other.
+    """
+    stated = panel.attrs.get("units")
+    name = str(panel.name or "")
+    named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
+    if stated is not None and named is not None and stated != named:
+        raise ValueError(f"{name!r} says {named} and its attrs say units={stated!r}: correct one of them")
+    return named if stated is None else str(stated)
+
+
+def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> None:
+    """Refuse what is not a DataArray with these dims and this unit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `panel` is no DataArray; a dim is absent; the unit is another one or cannot be read.
+    """
+    if not isinstance(panel, xr.DataArray):
+        raise TypeError(
+            f"{name} must be an xarray.DataArray (dd.panel makes one), not {type(panel).__name__}"
+        )
+    absent = [dim for dim in dims if dim not in panel.dims]
+    if absent:
+        raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(panel.dims)}")
+    if units is None:
+        return
+    unit = unit_of(panel)
+    if unit is None:
+        raise ValueError(
+            f"the unit of {name} is not stated: set {name}.attrs['units'] = {units!r} if it is so"
+        )
+    if unit != units:
+        raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
+
+
+def require_rate(panel: Any, *dims: str, name: str = "panel") -> None:
+    """Refuse what is not a funding panel in bps per 8 hours.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `require`; or the panel says a ``kind`` that does not exist.
+    """
+    require(panel, *dims, units=RATE_UNIT, name=name)
+    kind = panel.attrs.get("kind")
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"{name}.attrs['kind'] is {kind!r}; a rate is 'sampled' or 'settled'")
+
+
+def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
+    """``"sampled"`` or ``"settled"``, for the functions whose result depends on it.
+
+    Raises
+    ------
+    ValueError
+        The panel does not say it.
+    """
+    kind = panel.attrs.get("kind")
+    if kind not in KINDS:
+        raise ValueError(
+            f"the kind of {name} is {kind!r}: set {name}.attrs['kind'] to 'sampled' (a rate over time, which "
+            "is integrated) or 'settled' (payments, which are added)"
+        )
+    return str(kind)
+
+
+def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
+    """Hours of each row since the first.
+
+    Raises
+    ------
+    ValueError, TypeError
+        There is no row; times are not naive datetime64, not ascending, or repeated.
+    """
+    times = panel["time"].to_numpy() if "time" in panel.coords else np.empty(0)
+    if times.dtype.kind != "M":
+        raise TypeError(f"{name} needs a time coordinate in naive UTC datetime64, not {times.dtype}")
+    if not times.size:
+        raise ValueError(f"{name} has no rows along time")
+    since = hours_at(times, times[0])
+    if np.isnan(since).any() or (np.diff(since) <= 0).any():
+        raise ValueError(f"the times of {name} must ascend without repeats: sort them, see dd.quality")
+    return since
+
+
+def hours_at(times: Any, origin: np.datetime64) -> Floats:
+    """Hours of instants since `origin`; NaN where missing."""
+    since = np.asarray(times) - origin
+    return np.asarray(since / np.timedelta64(3_600_000_000, "us"), dtype=np.float64)
+
+
+def usual_step(since: Floats, step_hours: float | None = None) -> float:
+    """Usual hours between rows: `step_hours` if given, else the median gap.
+
+    Raises
+    ------
+    ValueError
+        There is one row only and no `step_hours`.
+    """
+    if step_hours is not None:
+        return positive(step_hours, "step_hours")
+    if since.size < 2:
+        raise ValueError("one row does not say how long it holds: give step_hours")
+    return float(np.median(np.diff(since)))
+
+
+def positive(value: Any, name: str) -> float:
+    """A finite number above 0.
+
+    Raises
+    ------
+    ValueError
+        It is not.
+    """
+    number = float(value)
+    if not (np.isfinite(number) and number > 0.0):
+        raise ValueError(f"{name}={value!r} must be a positive number")
+    return number
+
+
+def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
+    """A companion of a panel (interval, open interest, mask) spread over the panel's dims.
+
+    Parameters
+    ----------
+    other
+        A number, or a DataArray over some of the panel's dims with the panel's labels.
+    units
+        Unit that a DataArray must have; None asks for none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `other` has dims that the panel lacks, other labels, or another unit.
+    """
+    if not isinstance(other, xr.DataArray):
+        return xr.DataArray(positive(other, name)).broadcast_like(panel)
+    require(other, units=units, name=name)
+    extra = [str(dim) for dim in other.dims if dim not in panel.dims]
+    if extra:
+        raise ValueError(f"{name} has a dim {extra[0]!r} that the panel lacks")
+    try:
+        xr.align(panel, other, join="exact", copy=False)
+    except ValueError:
+        raise ValueError(f"{name} has other labels than the panel: reindex or align it first") from None
+    return other.broadcast_like(panel).transpose(*panel.dims)
+
+
+def whole(panel: xr.DataArray, *dims: str) -> xr.DataArray:
+    """The panel with these dims in one chunk each; in-memory panels are returned as they are."""
+    split = {dim: -1 for dim in dims if len(panel.chunksizes.get(dim, ())) > 1}
+    return panel.chunk(split) if split else panel
+
+
+def like(result: Any, template: xr.DataArray) -> Any:
+    """`result` with its dims in the template's order, new dims before ``time`` or last."""
+    kept = [dim for dim in template.dims if dim in result.dims]
+    added = [dim for dim in result.dims if dim not in template.dims]
+    at = kept.index("time") if "time" in kept else len(kept)
+    return result.transpose(*kept[:at], *added, *kept[at:])
