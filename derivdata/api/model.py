@@ -33,6 +33,7 @@ class ParamKind(StrEnum):
     NUMBER = "number"
     INSTANT = "ISO 8601 instant"
     MILLIS = "Unix milliseconds"
+    DAYS = "whole days, such as 30d"
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,13 @@ def _millis(name: str, value: Any) -> str:
     return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
 
 
+def _days(name: str, value: Any) -> str:
+    text = _text(name, value)
+    if not (text.endswith("d") and text[:-1].isdecimal() and text[0] != "0"):
+        raise ValueError(f"{name}={value!r} is not a number of days such as '30d'")
+    return text
+
+
 _WRITERS = {
     ParamKind.TEXT: _text,
     ParamKind.LIST: _list,
@@ -197,4 +205,5 @@ _WRITERS = {
     ParamKind.NUMBER: _number,
     ParamKind.INSTANT: _instant,
     ParamKind.MILLIS: _millis,
+    ParamKind.DAYS: _days,
 }

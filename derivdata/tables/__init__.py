@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from derivdata.schema import Table
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import QUOTES, Contract, contract
-from derivdata.tables.definitions import (
+from derivdata.tables.documented import (
     FUNDING_HISTORY,
     FUNDING_METADATA,
     FUNDING_SETTLEMENTS,
@@ -19,12 +20,73 @@ from derivdata.tables.definitions import (
     OI_HISTORY,
     OI_SPARKLINES,
     OPTIONS_SNAPSHOT,
-    TABLES,
     VOLUME_HISTORY,
+)
+from derivdata.tables.named import (
+    LIQUIDATIONS_AGGREGATES,
+    LIQUIDATIONS_HISTORY,
+    MARKETS_EXCHANGE_HISTORY,
+    MARKETS_EXCHANGE_SYMBOLS,
+    MARKETS_EXCHANGES,
+    MARKETS_PRICE_BUCKETS,
+    MARKETS_SYMBOL_STATS,
+    OI_EXCHANGE_TOTALS,
+    OI_TOP_SYMBOLS,
+    OPTIONS_ATM_HISTORY,
+    OPTIONS_METRICS,
+    OPTIONS_OVERVIEW_HISTORY,
+    OPTIONS_SURFACE_HISTORY,
+    ORDERBOOK_BOOK,
+    ORDERBOOK_DEPTH_HISTORY,
+    RWA_MARKET_HOURS,
+    VOLUME_EXCHANGE_TOTALS,
+    VOLUME_OI_RATIO,
+    VOLUME_TOP_SYMBOLS,
 )
 from derivdata.tables.panel import panel, provenance
 from derivdata.tables.surface import surface
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        FUNDING_HISTORY,
+        FUNDING_METADATA,
+        FUNDING_SETTLEMENTS,
+        FUNDING_SNAPSHOT,
+        LIQUIDATIONS_EVENTS,
+        LIQUIDATIONS_FILLS,
+        MARKETS_FUNDING_LEADERS,
+        MARKETS_PRICE_MOVERS,
+        MARKETS_SYMBOLS,
+        MARKETS_SYMBOL_EXCHANGES,
+        OI_EXCHANGES,
+        OI_HISTORY,
+        OI_SPARKLINES,
+        OPTIONS_SNAPSHOT,
+        VOLUME_HISTORY,
+        LIQUIDATIONS_AGGREGATES,
+        LIQUIDATIONS_HISTORY,
+        MARKETS_EXCHANGES,
+        MARKETS_EXCHANGE_HISTORY,
+        MARKETS_EXCHANGE_SYMBOLS,
+        MARKETS_PRICE_BUCKETS,
+        MARKETS_SYMBOL_STATS,
+        OI_EXCHANGE_TOTALS,
+        OI_TOP_SYMBOLS,
+        OPTIONS_ATM_HISTORY,
+        OPTIONS_METRICS,
+        OPTIONS_OVERVIEW_HISTORY,
+        OPTIONS_SURFACE_HISTORY,
+        ORDERBOOK_BOOK,
+        ORDERBOOK_DEPTH_HISTORY,
+        RWA_MARKET_HOURS,
+        VOLUME_EXCHANGE_TOTALS,
+        VOLUME_OI_RATIO,
+        VOLUME_TOP_SYMBOLS,
+    )
+}
+"""Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
 
 __all__ = [
     "COLUMNS",
@@ -32,21 +94,40 @@ __all__ = [
     "FUNDING_METADATA",
     "FUNDING_SETTLEMENTS",
     "FUNDING_SNAPSHOT",
+    "LIQUIDATIONS_AGGREGATES",
     "LIQUIDATIONS_EVENTS",
     "LIQUIDATIONS_FILLS",
+    "LIQUIDATIONS_HISTORY",
+    "MARKETS_EXCHANGES",
+    "MARKETS_EXCHANGE_HISTORY",
+    "MARKETS_EXCHANGE_SYMBOLS",
     "MARKETS_FUNDING_LEADERS",
+    "MARKETS_PRICE_BUCKETS",
     "MARKETS_PRICE_MOVERS",
     "MARKETS_SYMBOLS",
     "MARKETS_SYMBOL_EXCHANGES",
+    "MARKETS_SYMBOL_STATS",
     "OI_EXCHANGES",
+    "OI_EXCHANGE_TOTALS",
     "OI_HISTORY",
     "OI_SPARKLINES",
+    "OI_TOP_SYMBOLS",
+    "OPTIONS_ATM_HISTORY",
+    "OPTIONS_METRICS",
+    "OPTIONS_OVERVIEW_HISTORY",
     "OPTIONS_SNAPSHOT",
+    "OPTIONS_SURFACE_HISTORY",
+    "ORDERBOOK_BOOK",
+    "ORDERBOOK_DEPTH_HISTORY",
     "QUOTES",
+    "RWA_MARKET_HOURS",
     "TABLES",
     "VENUES",
     "VENUES_AS_OF",
+    "VOLUME_EXCHANGE_TOTALS",
     "VOLUME_HISTORY",
+    "VOLUME_OI_RATIO",
+    "VOLUME_TOP_SYMBOLS",
     "Contract",
     "Venue",
     "contract",

@@ -1,36 +1,32 @@
-"""Every endpoint of the API document, as data."""
+"""Sections 4.1 to 4.9 of the API document, settlements, and open interest of one symbol."""
 
 from __future__ import annotations
 
 from derivdata.api.model import Endpoint, Param, ParamKind
-from derivdata.times import RESOLUTIONS
-
-_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True)
-_PATH_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", required=True, in_path=True)
-_EXCHANGES = Param("exchanges", ParamKind.LIST, "Venues' slugs, or 'all'.")
-_START = Param("start", ParamKind.INSTANT, "Start of the range; 7 days before its end unless given.")
-_END = Param("end", ParamKind.INSTANT, "End of the range; now unless given.")
-_RESOLUTION = Param(
-    "resolution",
-    ParamKind.TEXT,
-    "Sampling step; left out, the service chooses by the length of the range.",
-    choices=("raw", *RESOLUTIONS),
+from derivdata.api.params import (
+    AGGREGATE_SECONDS,
+    END,
+    EXCHANGES,
+    NOT_BOTH,
+    PATH_SYMBOL,
+    RESOLUTION,
+    START,
+    SYMBOL,
+    WINDOW,
 )
-_RANGE = Param("range", ParamKind.TEXT, "Rolling window that ends now.", choices=("1d", "7d", "30d", "90d"))
 
-_AGGREGATE_SECONDS = 600.0
 _OPTIONS_EXCHANGES = ("deribit", "binance", "bybit", "okx", "derive")
 
 FUNDING = Endpoint("/funding", "free", "funding_snapshot", "Funding rate of every venue and symbol now.")
 FUNDING_METADATA = Endpoint(
-    "/funding/metadata", "dev", "funding_metadata", "Symbols and venues.", fresh_seconds=_AGGREGATE_SECONDS
+    "/funding/metadata", "dev", "funding_metadata", "Symbols and venues.", fresh_seconds=AGGREGATE_SECONDS
 )
 FUNDING_HISTORICAL = Endpoint(
     "/funding/historical",
     "dev",
     "funding_history",
     "Funding rate of one symbol over time; not for P&L or backtesting.",
-    params=(_SYMBOL, _START, _END, _EXCHANGES, _RESOLUTION),
+    params=(SYMBOL, START, END, EXCHANGES, RESOLUTION),
     per_second=2.0,
 )
 FUNDING_SETTLEMENT = Endpoint(
@@ -38,14 +34,14 @@ FUNDING_SETTLEMENT = Endpoint(
     "dev",
     "funding_settlements",
     "Funding payments of one symbol over time.",
-    params=(_SYMBOL, _START, _END, _EXCHANGES),
+    params=(SYMBOL, START, END, EXCHANGES),
 )
 MARKETS_SYMBOLS = Endpoint(
     "/markets/symbols",
     "dev",
     "markets_symbols",
     "Leaderboard of symbols by open interest.",
-    params=(_EXCHANGES,),
+    params=(EXCHANGES,),
 )
 MARKETS_PRICE_MOVERS = Endpoint(
     "/markets/price-movers",
@@ -55,7 +51,7 @@ MARKETS_PRICE_MOVERS = Endpoint(
     params=(
         Param("min_value", ParamKind.NUMBER, "Smallest 24-hour volume in USD.", default=10_000_000.0),
         Param("limit", ParamKind.INTEGER, "Entries per list."),
-        _EXCHANGES,
+        EXCHANGES,
     ),
 )
 MARKETS_FUNDING_LEADERS = Endpoint(
@@ -63,22 +59,22 @@ MARKETS_FUNDING_LEADERS = Endpoint(
     "dev",
     "markets_funding_leaders",
     "The ten highest funding rates.",
-    params=(_EXCHANGES,),
+    params=(EXCHANGES,),
 )
 OI_EXCHANGES_SUMMARY = Endpoint(
     "/oi/exchanges-summary",
     "dev",
     "oi_exchanges",
     "Open interest of every venue.",
-    fresh_seconds=_AGGREGATE_SECONDS,
+    fresh_seconds=AGGREGATE_SECONDS,
 )
 OI_TIMESERIES = Endpoint(
     "/oi/{symbol}/timeseries",
     "dev",
     "oi_history",
     "Open interest of one symbol on every venue over time.",
-    params=(_PATH_SYMBOL, _START, _END, _RANGE, _EXCHANGES, _RESOLUTION),
-    exclusive=(("range", "start"), ("range", "end")),
+    params=(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
+    exclusive=NOT_BOTH,
 )
 LIQUIDATIONS_EVENTS = Endpoint(
     "/liquidations/events",
@@ -107,20 +103,6 @@ OPTIONS_SNAPSHOT = Endpoint(
     ),
 )
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    FUNDING,
-    FUNDING_METADATA,
-    FUNDING_HISTORICAL,
-    FUNDING_SETTLEMENT,
-    MARKETS_SYMBOLS,
-    MARKETS_PRICE_MOVERS,
-    MARKETS_FUNDING_LEADERS,
-    OI_EXCHANGES_SUMMARY,
-    OI_TIMESERIES,
-    LIQUIDATIONS_EVENTS,
-    OPTIONS_SNAPSHOT,
-)
-
 OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
     "BTC": _OPTIONS_EXCHANGES,
     "ETH": _OPTIONS_EXCHANGES,
@@ -132,8 +114,3 @@ OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
     "ZEC": ("derive",),
 }
 """Venues with options by symbol, as the document lists them: data that warns and never blocks."""
-
-
-def endpoint_of(path: str) -> Endpoint | None:
-    """The endpoint that a concrete path belongs to, or None."""
-    return next((e for e in ENDPOINTS if e.matches(path)), None)
