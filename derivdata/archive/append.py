@@ -40,17 +40,19 @@ def add_rows(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool
     ArchiveError
         The lock was not given up in time, or the disk refused; the archive is then as it was.
     """
+    manifests.load(folder)
     with writing(folder, timeout) as cut_off:
-        if cut_off:
-            _sweep(folder)
         try:
+            if manifests.load(folder) is None:
+                manifests.save(folder, Manifest())
+            if cut_off:
+                _sweep(folder)
             return _commit(folder, table, frame, synthetic)
         except BaseException as problem:
             _sweep(folder)
             if isinstance(problem, OSError):
-                raise ArchiveError(
-                    f"{folder}: nothing was appended, the archive is as it was: {problem.strerror or problem}"
-                ) from None
+                why = problem.strerror or problem
+                raise ArchiveError(f"{folder}: nothing was appended, all is as it was: {why}") from None
             raise
 
 
@@ -99,10 +101,10 @@ def _by_calendar(frame: pd.DataFrame, unit: str) -> Iterator[tuple[str, pd.DataF
     """Rows by calendar month or day, in order."""
     stamps = frame["time"].array.asi8.view("datetime64[us]").astype(f"datetime64[{unit}]").view(np.int64)
     first = int(stamps.min(initial=np.iinfo(np.int64).max))
-    counts = np.bincount(stamps - first) if len(stamps) else []
+    counts = np.bincount(stamps - first) if len(stamps) else np.zeros(0, dtype=np.int64)
     for offset in np.flatnonzero(counts):
         rows = frame if counts[offset] == len(frame) else frame[stamps == first + offset]
-        yield str(np.datetime64(first + int(offset), unit)), rows
+        yield str((first + offset).astype(f"datetime64[{unit}]")), rows
 
 
 def _partitions(
@@ -177,5 +179,5 @@ def _sweep(folder: Path) -> None:
     manifest = manifests.load(folder) or Manifest()
     named = {folder / part.file for holding in manifest.tables.values() for part in holding.parts}
     for path in folder.glob("*/*/*"):
-        if path not in named and path.suffix in (".parquet", ".new"):
+        if path not in named and parts.FILE_NAME.fullmatch(path.name):
             path.unlink(missing_ok=True)

@@ -19,7 +19,10 @@ _VERSION = 1
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One immutable Parquet file: its rows, its span in microseconds, and how often it was merged."""
+    """One immutable Parquet file: its rows, its span in microseconds, and how often it was merged.
+
+    `digest` is of the whole file, `tail` of the footer at its end.
+    """
 
     file: str
     rows: int
@@ -27,6 +30,7 @@ class Part(msgspec.Struct, frozen=True):
     first: int
     last: int
     digest: str
+    tail: str
     level: int = 0
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache, reduce
 from operator import and_
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from derivdata.schema import Kind, Table
 
 __all__ = [
     "EVER",
+    "FILE_NAME",
     "GROUP_ROWS",
     "PRUNED",
     "Piece",
@@ -43,6 +45,8 @@ __all__ = [
 
 GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
+FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
+"""What a file of ours is called, while it is written and for good."""
 PRUNED = ("symbol", "exchange", "order_id")
 """Text columns whose range in each row group tells whether it can hold a match."""
 _LABEL = b"derivdata.table"
@@ -121,13 +125,14 @@ def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *,
     try:
         count, first, last = _write_rows(draft, table, rows)
         with draft.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+            digest = hashlib.file_digest(file, _hash).hexdigest()
+            tail = _tail(file)
         path = folder / f"{digest}.parquet"
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    return Part(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, level)
+    return Part(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, tail, level)
 
 
 def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Where) -> Iterator[Piece]:
@@ -141,7 +146,7 @@ def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wh
     for part in held:
         if not span.touches(part.first, part.last):
             continue
-        footer = _checked(root / part.file, table)
+        footer = _checked(root, part, table)
         chosen = _candidates(footer, span, where)
         step = max(1, _BATCH_ROWS // GROUP_ROWS)
         for first in range(0, len(chosen), step):
@@ -158,10 +163,11 @@ def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa
     """
     path = root / piece.part.file
     with _reading(path):
-        footer = _footer(path)
+        footer = _footer(path, piece.part.tail)
         columns = [name for name in table.columns if name in footer.names]
         with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as file:
             rows = file.read_row_groups(piece.groups, columns=columns)
+        rows.validate(full=True)
     inside = piece.part.first >= span.start and piece.part.last < span.end
     mask = _mask(None if inside else span, where)
     return rows if mask is None else rows.filter(mask)
@@ -175,6 +181,9 @@ def scan(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wher
 def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterator[Where]:
     """Values of the leading column in order, so many at a time that they stand for about `rows` rows."""
     lead = sorting(table)[0]
+    if lead not in PRUNED:
+        yield {}
+        return
     counts: Counter[str] = Counter()
     for part in held:
         column = pq.read_table(root / part.file, columns=[lead])[lead]
@@ -219,9 +228,10 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
     return count, min(bounds), max(bounds)
 
 
-def _checked(path: Path, table: Table) -> _Footer:
+def _checked(root: Path, part: Part, table: Table) -> _Footer:
+    path = root / part.file
     with _reading(path):
-        footer = _footer(path)
+        footer = _footer(path, part.tail)
     holds = (footer.metadata.metadata or {}).get(_LABEL, b"no table of an archive").decode()
     if holds != table.name:
         raise ArchiveError(f"{path}: the file holds {holds}, not {table.name}")
@@ -262,8 +272,11 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1024)
-def _footer(path: Path) -> _Footer:
+def _footer(path: Path, tail: str) -> _Footer:
     """What a file's end says; files never change, so that it is read once."""
+    with path.open("rb") as file:
+        if _tail(file) != tail:
+            raise OSError("its end is not the one that was written")
     metadata = pq.read_metadata(path)
     names = metadata.schema.names
     bounds: dict[str, list[tuple[Any, Any]]] = {}
@@ -272,6 +285,20 @@ def _footer(path: Path) -> _Footer:
         if name in (*PRUNED, "time"):
             bounds[name] = [_bounds(s, raw=name == "time") for s in kinds]
     return _Footer(metadata, frozenset(names), bounds)
+
+
+def _hash() -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=16)
+
+
+def _tail(file: BinaryIO) -> str:
+    """Digest of a file's footer: the last eight bytes say how long it is before them."""
+    size = file.seek(-8, os.SEEK_END) + 8
+    length = int.from_bytes(file.read(4), "little")
+    file.seek(max(0, size - length - 8))
+    seen = _hash()
+    seen.update(file.read())
+    return seen.hexdigest()
 
 
 def _bounds(statistics: pq.Statistics | None, *, raw: bool) -> tuple[Any, Any]:

@@ -20,6 +20,7 @@ from derivdata.archive.stored import stored
 from derivdata.archive.summary import stamp, summary
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.schema import Table
+from derivdata.tables import provenance
 
 __all__ = ["Archive", "open_archive"]
 
@@ -158,7 +159,8 @@ class Archive:
         """As `append`, with the counts of rows written, already there, and there with other values."""
         keyed = stored(table)
         rows = keyed.conform(frame)
-        synthetic = bool(dict(frame.attrs.get("provenance", {})).get("synthetic", False))
+        said = provenance(frame) if "provenance" in frame.attrs else {}
+        synthetic = bool(said.get("synthetic", False))
         return add_rows(self._path, keyed, rows, synthetic=synthetic, timeout=self._lock_timeout)
 
     def read(

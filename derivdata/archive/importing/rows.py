@@ -14,7 +14,7 @@ from derivdata.archive.importing.recipe import Recipe
 from derivdata.archive.importing.values import Verdict, numbers, shown, words
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind
-from derivdata.tables import contract
+from derivdata.tables.contracts import contract
 
 __all__ = ["RANK", "Rows", "quotes", "rows"]
 

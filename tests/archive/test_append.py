@@ -1,0 +1,217 @@
+"""Appends: what is written, what is let go, and what a reader sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from derivdata import tables
+from derivdata.archive import append as appending
+from derivdata.archive import open_archive
+from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from tests.archive.rates import EVER, START, rates
+
+
+def orders(ids: list[str], *, start: pd.Timestamp = START, value: float = 10.0) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "exchange": "okx",
+            "order_id": ids,
+            "time": pd.date_range(start, periods=len(ids), freq="min").as_unit("us"),
+            "symbol": "BTC",
+            "side": "long",
+            "order_price_usd": np.nan,
+            "fill_price_usd": 100.0,
+            "quantity": np.nan,
+            "filled_quantity": np.nan,
+            "value_usd": value,
+            "status": None,
+            "fill_count": pd.array([1] * len(ids), dtype="Int64"),
+        }
+    )
+
+
+def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "mine")
+    assert archive.append("funding_history", rates()) == 384
+    expected = tables.FUNDING_HISTORY.conform(rates())
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
+
+
+def test_missing_values_and_missing_optional_columns_come_back_missing(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("liquidations_events", orders(["1", "2"]))
+    back = archive.read("liquidations_events", *EVER)
+    assert back["order_price_usd"].isna().all()
+    assert back["status"].isna().all()
+    assert back["fill_count"].tolist() == [1, 1]
+    pd.testing.assert_frame_equal(back, tables.LIQUIDATIONS_EVENTS.conform(orders(["1", "2"])))
+
+
+def test_the_same_rows_again_change_nothing(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates())
+    before, files = archive.identity, sorted(tmp_path.rglob("*.parquet"))
+    assert archive.append("funding_history", rates()) == 0
+    assert archive.append("funding_history", rates().iloc[:7]) == 0
+    assert archive.identity == before
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+
+
+def test_only_new_keys_are_written(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(hours=50))
+    assert archive.append("funding_history", rates(["BTC", "SOL"], hours=60)) == 2 * 10 + 2 * 60
+    whole = pd.concat([rates(hours=50), rates(["BTC", "SOL"], hours=60)]).drop_duplicates()
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+    )
+
+
+def test_values_first_seen_stay_and_a_notice_says_so(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(hours=3))
+    restated = rates(hours=4)
+    restated.loc[0, "rate_bps_8h"] = 77.0
+    with pytest.warns(DataNotice, match="1 rows were there already with other values"):
+        assert archive.append("funding_history", restated) == 4
+    assert archive.read("funding_history", *EVER)["rate_bps_8h"].max() == 3.0
+
+
+def test_a_missing_value_equals_a_missing_value(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("liquidations_events", orders(["1"]))
+    assert archive.merge("liquidations_events", orders(["1"])) == (0, 1, 0)
+    assert archive.merge("liquidations_events", orders(["1"], value=11.0)) == (0, 0, 1)
+
+
+def test_an_order_is_one_order_whenever_it_is_seen(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("liquidations_events", orders(["7", "8"]))
+    later = orders(["8", "9"], start=START + pd.Timedelta(70, "D"))
+    assert archive.merge("liquidations_events", later) == (1, 0, 1)
+    assert sorted(archive.read("liquidations_events", *EVER)["order_id"]) == ["7", "8", "9"]
+
+
+def test_a_table_without_time_in_its_key_is_kept_once_per_instant(tmp_path: Path) -> None:
+    def venues(hour: int) -> pd.DataFrame:
+        return pd.DataFrame(
+            {
+                "exchange": ["okx"],
+                "time": [START + pd.Timedelta(hour, "h")],
+                "total_oi_usd": [5.0 + hour],
+                "symbol_count": [3],
+                "top_symbol": ["BTC"],
+                "change_24h": [0.0],
+                "change_7d": [0.0],
+                "market_share": [1.0],
+            }
+        )
+
+    archive = open_archive(tmp_path)
+    assert [archive.append("oi_exchanges", venues(hour)) for hour in (0, 1, 1)] == [1, 1, 0]
+    assert archive.read("oi_exchanges", *EVER)["total_oi_usd"].tolist() == [5.0, 6.0]
+    newest = archive.latest("oi_exchanges", START + pd.Timedelta("5h"), within=pd.Timedelta("1D"))
+    assert newest["total_oi_usd"].tolist() == [6.0]
+
+
+def test_identity_changes_with_every_append_and_is_that_of_the_data(tmp_path: Path) -> None:
+    one, other = open_archive(tmp_path / "one"), open_archive(tmp_path / "other")
+    seen = [one.identity]
+    for day in range(4):
+        one.append("funding_history", rates(start=START + pd.Timedelta(day * 4, "D")))
+        other.append("funding_history", rates(start=START + pd.Timedelta(day * 4, "D")))
+        seen.append(one.identity)
+        assert one.identity == other.identity
+    assert len(set(seen)) == 5
+    other.append("funding_history", rates(["DOGE"]))
+    assert one.identity != other.identity
+
+
+def test_rows_of_two_months_lie_in_two_folders(tmp_path: Path) -> None:
+    open_archive(tmp_path).append("funding_history", rates())
+    folders = {str(p.parent.relative_to(tmp_path)) for p in tmp_path.rglob("*.parquet")}
+    assert folders == {"funding_history/2026-01", "funding_history/2026-02"}
+
+
+def test_a_month_with_many_rows_goes_by_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "_MONTH_ROWS", 100)
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC"], ["okx"]))
+    archive.append("funding_history", rates(["ETH", "SOL"], ["okx"]))
+    thin, days = {"2026-01", "2026-02"}, {"2026-01-30", "2026-01-31", "2026-02-01", "2026-02-02"}
+    assert {p.parent.name for p in tmp_path.rglob("*.parquet")} == thin | days
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER),
+        tables.FUNDING_HISTORY.conform(rates(["BTC", "ETH", "SOL"], ["okx"])),
+    )
+
+
+def test_small_files_are_merged(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    whole = rates(hours=24)
+    for hour in range(24):
+        archive.append("funding_history", whole[whole["time"] == START + pd.Timedelta(hour, "h")])
+    assert len(list(tmp_path.rglob("*.parquet"))) == 1
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+    )
+
+
+def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("derivdata.archive.parts.GROUP_ROWS", 4)
+    monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
+    archive = open_archive(tmp_path)
+    whole = rates(["A", "B", "C"], hours=20)
+    counts = []
+    for hour in range(20):
+        archive.append("funding_history", whole[whole["time"] == START + pd.Timedelta(hour, "h")])
+        counts.append(len(list(tmp_path.rglob("*.parquet"))))
+    assert counts == [1, 2, 3, 4, 5, 6, 7, 1, 2, 3, 4, 5, 6, 7, 8, 2, 3, 4, 5, 6]
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(whole)
+    )
+    merged = max(tmp_path.rglob("*.parquet"), key=lambda p: pq.read_metadata(p).num_rows)
+    assert pq.read_table(merged)["symbol"].to_pylist() == ["A"] * 16 + ["B"] * 16 + ["C"] * 16
+
+
+def test_what_was_made_up_stays_marked(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC"]))
+    assert not archive.synthetic
+    made_up = rates(["ETH"])
+    made_up.attrs["provenance"] = {"source": "sample", "synthetic": True}
+    archive.append("funding_history", made_up)
+    archive.append("funding_history", rates(["SOL"]))
+    assert archive.synthetic
+    assert "synthetic" in repr(archive)
+
+
+def test_the_frame_that_is_appended_is_not_changed(tmp_path: Path) -> None:
+    frame = rates().sample(frac=1.0, random_state=1)
+    before = frame.copy(deep=True)
+    open_archive(tmp_path).append("funding_history", frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+def test_a_frame_of_another_table_is_refused(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    with pytest.raises(SchemaError, match="oi_history.oi_usd"):
+        archive.append("oi_history", rates())
+    with pytest.raises(SchemaError, match="repeat a key"):
+        archive.append("funding_history", pd.concat([rates(), rates()]))
+    with pytest.raises(ValueError, match="'prices' is not one that an archive holds: .*funding_history"):
+        archive.append("prices", rates())
+    assert archive.tables() == frozenset()
+
+
+def test_an_empty_table_is_no_append(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "new")
+    assert archive.append("funding_history", rates().iloc[:0]) == 0
+    assert archive.tables() == frozenset()
+    with pytest.raises(ArchiveError, match="the archive is empty"):
+        _ = archive.now

@@ -1,0 +1,170 @@
+"""Reads: the window, the filters, the newest rows, and what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.archive import Archive, open_archive
+from tests.archive.rates import EVER, START, rates
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    filled = open_archive(tmp_path / "mine")
+    filled.append("funding_history", rates())
+    return filled
+
+
+def test_the_window_is_half_open(archive: Archive) -> None:
+    rows = archive.read("funding_history", START + pd.Timedelta("2h"), START + pd.Timedelta("4h"))
+    assert sorted(set(rows["rate_bps_8h"])) == [2.0, 3.0]
+    assert len(rows) == 8
+
+
+def test_symbols_and_venues_are_chosen(archive: Archive) -> None:
+    rows = archive.read("funding_history", *EVER, symbols=["ETH", "XYZ"], exchanges=["okx"])
+    assert len(rows) == 96
+    assert rows["symbol"].cat.categories.tolist() == ["ETH"]
+    assert rows["exchange"].cat.categories.tolist() == ["okx"]
+
+
+@pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"exchanges": ["nowhere"]}])
+def test_what_is_not_there_is_an_empty_table(archive: Archive, wanted: dict[str, list[str]]) -> None:
+    rows = archive.read("funding_history", *EVER, **wanted)
+    pd.testing.assert_frame_equal(rows, tables.FUNDING_HISTORY.empty())
+
+
+def test_a_table_that_is_not_there_is_empty(archive: Archive) -> None:
+    pd.testing.assert_frame_equal(archive.read("oi_history", *EVER), tables.OI_HISTORY.empty())
+    assert archive.symbols("oi_history") == ()
+
+
+@pytest.mark.parametrize("rows_per_group", [1, 7, 50, 1000])
+def test_every_filter_gives_what_a_plain_filter_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
+) -> None:
+    """Row groups that are ruled out by their statistics never hold a row that is asked for."""
+    monkeypatch.setattr("derivdata.archive.parts.GROUP_ROWS", rows_per_group)
+    frame = rates(["A", "B", "Bé", "ZZ", "千"], ["binance", "okx", "zo"], hours=60)
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", frame)
+    for symbols in (["A"], ["B", "千"], ["Bé"], ["ZZ", "A"]):
+        for venues in (["okx"], ["binance", "zo"]):
+            for first, last in ((0, 60), (23, 25), (47, 49), (59, 60)):
+                start, end = START + pd.Timedelta(first, "h"), START + pd.Timedelta(last, "h")
+                chosen = frame[
+                    frame["symbol"].isin(symbols)
+                    & frame["exchange"].isin(venues)
+                    & (frame["time"] >= start)
+                    & (frame["time"] < end)
+                ]
+                found = archive.read("funding_history", start, end, symbols=symbols, exchanges=venues)
+                pd.testing.assert_frame_equal(found, tables.FUNDING_HISTORY.conform(chosen))
+
+
+def test_the_newest_row_per_key(archive: Archive) -> None:
+    archive.append("funding_history", rates(["SOL"], ["okx"], hours=10))
+    at = START + pd.Timedelta("12h30min")
+    newest = archive.latest("funding_history", at, within=pd.Timedelta("8h"))
+    found = {(r.symbol, r.exchange): r.rate_bps_8h for r in newest.itertuples()}
+    assert found == {
+        ("BTC", "binance"): 12.0,
+        ("BTC", "okx"): 12.0,
+        ("ETH", "binance"): 12.0,
+        ("ETH", "okx"): 12.0,
+        ("SOL", "okx"): 9.0,
+    }
+
+
+def test_the_newest_row_may_be_at_the_instant_and_as_old_as_was_said(archive: Archive) -> None:
+    at = START + pd.Timedelta("100h")
+    assert (
+        archive.latest("funding_history", at, within=pd.Timedelta("5h"))["rate_bps_8h"].tolist() == [95.0] * 4
+    )
+    assert archive.latest("funding_history", at, within=pd.Timedelta("4h")).empty
+    exactly = START + pd.Timedelta("95h")
+    assert len(archive.latest("funding_history", exactly, within=pd.Timedelta(0))) == 4
+
+
+def chain(time: pd.Timestamp, symbol: str, names: list[str], iv: float) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "symbol": symbol,
+            "exchange": "deribit",
+            "time": time,
+            "instrument_name": names,
+            "expiry": START + pd.Timedelta(30, "D"),
+            "strike": 100.0,
+            "side": ["call", "put"][: len(names)],
+            "iv": iv,
+            "open_interest": 1.0,
+            "underlying_price": 100.0,
+        }
+    )
+
+
+def test_the_newest_chain_is_one_whole_chain(tmp_path: Path) -> None:
+    """An instrument that the newest chain lacks is not taken from the chain before."""
+    archive = open_archive(tmp_path)
+    hour = pd.Timedelta("1h")
+    archive.append("options_snapshot", chain(START, "BTC", ["B-C", "B-P"], 0.5))
+    archive.append("options_snapshot", chain(START + hour, "BTC", ["B-C"], 0.6))
+    archive.append("options_snapshot", chain(START, "ETH", ["E-C", "E-P"], 0.7))
+    newest = archive.latest("options_snapshot", START + 2 * hour, within=pd.Timedelta("1D"))
+    assert newest[["instrument_name", "iv"]].to_numpy().tolist() == [["B-C", 0.6], ["E-C", 0.7], ["E-P", 0.7]]
+    assert newest["gamma"].isna().all()
+
+
+def test_misuse_is_named(archive: Archive) -> None:
+    with pytest.raises(ValueError, match="funding_histories"):
+        archive.read("funding_histories", *EVER)
+    with pytest.raises(ValueError, match="symbols: table funding_metadata has no column 'symbol'"):
+        archive.read("funding_metadata", *EVER, symbols=["BTC"])
+    with pytest.raises(ValueError, match="is not an instant"):
+        archive.read("funding_history", "soon", EVER[1])  # type: ignore[arg-type]
+
+
+def test_what_is_there(archive: Archive) -> None:
+    assert archive.tables() == {"funding_history"}
+    assert archive.symbols("funding_history") == ("BTC", "ETH")
+    assert archive.exchanges("funding_history") == ("binance", "okx")
+    assert archive.start == START
+    assert archive.now == START + pd.Timedelta("95h")
+    assert archive.label == "mine"
+    row = archive.info().loc["funding_history"]
+    assert row[["rows", "symbols", "exchanges", "files"]].tolist() == [384, 2, 2, 2]
+    assert (row["first"], row["last"]) == (START, START + pd.Timedelta("95h"))
+    assert "funding_history" in repr(archive)
+    assert "<table" in archive._repr_html_()
+
+
+def test_a_reader_sees_what_another_appends(archive: Archive) -> None:
+    other = open_archive(archive.path)
+    before = archive.identity
+    other.append("funding_history", rates(["SOL"]))
+    assert archive.symbols("funding_history") == ("BTC", "ETH", "SOL")
+    assert len(archive.read("funding_history", *EVER)) == 384 + 192
+    assert archive.identity == other.identity != before
+
+
+def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that it was about to read are merged away by another writer."""
+    from derivdata.archive import parts
+
+    real, calls = parts.scan, []
+
+    def late(*arguments: object) -> object:
+        calls.append(1)
+        if len(calls) == 1:
+            monkeypatch.setattr(parts, "scan", real)
+            open_archive(archive.path).append("funding_history", rates(["SOL"]))
+            monkeypatch.setattr(parts, "scan", late)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parts, "scan", late)
+    assert len(archive.read("funding_history", *EVER)) == 384 + 192
+    assert len(calls) == 2

@@ -1,0 +1,190 @@
+"""Writers that are killed, stopped, many at once, or out of disk: the old state or the new, nothing lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.archive import manifest, open_archive, parts
+from derivdata.errors import ArchiveError
+from tests.archive.rates import EVER, START, rates
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def process(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=_ROOT,
+    )
+
+
+_SYMBOLS = """
+    import sys
+    from derivdata.archive import open_archive
+    from tests.archive.rates import rates
+    archive = open_archive(sys.argv[1])
+    for name in sys.argv[2].split():
+        archive.append("funding_history", rates([name], ["okx"]))
+        print(name, flush=True)
+"""
+
+
+def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+    groups = [" ".join(f"{letter}{i}" for i in range(6)) for letter in "ABC"]
+    running = [process(_SYMBOLS, str(tmp_path / "x"), group) for group in groups]
+    for one in running:
+        _, errors = one.communicate(timeout=60)
+        assert one.returncode == 0, errors
+    names = sorted(" ".join(groups).split())
+    archive = open_archive(tmp_path / "x")
+    assert list(archive.symbols("funding_history")) == names
+    expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
+
+
+def test_a_writer_that_is_killed_leaves_whole_appends(tmp_path: Path) -> None:
+    """What it said is written is there, what is there is whole, and the next append clears up."""
+    names = [f"S{i:02d}" for i in range(40)]
+    for pause in (0.0, 0.013, 0.031):
+        folder = tmp_path / f"after{pause}"
+        writer = process(_SYMBOLS, str(folder), " ".join(names))
+        assert writer.stdout is not None
+        said = [writer.stdout.readline().strip()]
+        time.sleep(pause)
+        writer.kill()
+        said += writer.stdout.read().split()
+        writer.communicate()
+        archive = open_archive(folder)
+        there = list(archive.symbols("funding_history"))
+        assert set(said) <= set(there)
+        expected = tables.FUNDING_HISTORY.conform(rates(there, ["okx"]))
+        pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
+        assert archive.append("funding_history", rates(names, ["okx"])) == (40 - len(there)) * 96
+        on_disk = {str(p.relative_to(folder)) for p in folder.glob("*/*/*")}
+        assert on_disk == set(named_files(folder))
+
+
+def named_files(folder: Path) -> list[str]:
+    held = json.loads((folder / "archive.json").read_bytes())["tables"].values()
+    return [part["file"] for holding in held for part in holding["parts"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "at"),
+    [(parts, "write", n) for n in (1, 2, 3)]
+    + [(manifest, "sync", n) for n in (1, 3, 5)]
+    + [(manifest, "save", 1)]
+    + [(os, "replace", n) for n in (1, 3, 5)],
+)
+def test_a_writer_that_is_cut_off_anywhere_leaves_the_old_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, at: int
+) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates())
+    before, state = archive.read("funding_history", *EVER), archive.identity
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, failing_at(at, getattr(module, name), KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            archive.append("funding_history", rates(["SOL"]))
+    assert archive.identity == state
+    pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), before)
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == set(named_files(tmp_path))
+    assert archive.append("funding_history", rates(["SOL"])) == 192
+
+
+def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> Callable[..., Any]:
+    calls = []
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            raise problem
+        return real(*arguments, **options)
+
+    return wrapped
+
+
+@pytest.mark.parametrize(("module", "name"), [(parts.pq.ParquetWriter, "write_table"), (manifest, "sync")])
+def test_a_full_disk_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates())
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, failing_at(2, getattr(module, name), full))
+        with pytest.raises(ArchiveError, match="nothing was appended, all is as it was: No space left"):
+            archive.append("funding_history", rates(["SOL"]))
+    assert archive.symbols("funding_history") == ("BTC", "ETH")
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == set(named_files(tmp_path))
+
+
+def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
+    """The kernel itself refuses, by a limit on the size of files."""
+    open_archive(tmp_path).append("funding_history", rates())
+    code = """
+        import resource, signal, sys
+        from derivdata.archive import open_archive
+        from derivdata.errors import ArchiveError
+        from tests.archive.rates import rates
+        archive = open_archive(sys.argv[1])
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))
+        try:
+            archive.append("funding_history", rates(["SOL", "XRP"], hours=400))
+        except ArchiveError as problem:
+            print(problem)
+    """
+    out, errors = process(code, str(tmp_path)).communicate(timeout=60)
+    assert "nothing was appended, all is as it was: " in out, errors
+    assert len(open_archive(tmp_path).read("funding_history", *EVER)) == 384
+    assert not list(tmp_path.rglob("*.new"))
+
+
+def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None:
+    code = """
+        import sys, time
+        from pathlib import Path
+        from derivdata.archive.lock import writing
+        with writing(Path(sys.argv[1]), 5.0):
+            print("held", flush=True)
+            time.sleep(60)
+    """
+    archive = open_archive(tmp_path, lock_timeout=0.3)
+    archive.append("funding_history", rates(["BTC"]))
+    holder = process(code, str(tmp_path))
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        holder.send_signal(signal.SIGSTOP)
+        with pytest.raises(ArchiveError, match=f"process {holder.pid} has held the writer's lock"):
+            archive.append("funding_history", rates(["ETH"]))
+        assert len(archive.read("funding_history", *EVER)) == 192
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert archive.append("funding_history", rates(["ETH"])) == 192
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "file" / "below")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArchiveError, match="Not a directory"):
+        archive.append("funding_history", rates(start=START))
