@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.smile.butterfly import Butterfly, check_raw
-from derivdata.analysis.smile.contract import RAW
+from derivdata.analysis.smile.butterfly import Butterfly
+from derivdata.analysis.smile.contract import NODES, RAW, SABR
+from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
 from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.raw import density_factor, raw_total_variance
+from derivdata.analysis.smile.raw import density_factor
+from derivdata.analysis.smile.sabr import Sabr
 
 __all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]
 
@@ -48,9 +50,9 @@ def total_variance(
     if derivative not in (0, 1, 2):
         raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
     k = _labelled(log_moneyness)
-    w = _elementwise(_raw_kernel(derivative), *(fit[name] for name in RAW), k)
-    w = w if extrapolate else w.where(~extrapolated(fit, k))
-    return w.rename("total_variance").assign_attrs(units="1", derivative=derivative)
+    w = _apply(fit, lambda curves, k: curve_values(curves, k, derivative=derivative), k, outputs=[np.float64])
+    known: xr.DataArray = w if extrapolate else w.where(~extrapolated(fit, k))
+    return known.rename("total_variance").assign_attrs(units="1", derivative=derivative)
 
 
 def iv(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.DataArray:
@@ -95,34 +97,54 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     Lee's bound on the slopes alone is not enough: Vogt's slice (Gatheral and Jacquier 2014, example 3.1)
     keeps it with room to spare, is convex, and has ``g = −0.033``.
     """
-    parts = xr.apply_ufunc(
-        _check,
-        *(fit[name] for name in (*RAW, "k_min", "k_max")),
-        output_core_dims=[[]] * 5,
-        dask="parallelized",
-        output_dtypes=[np.float64] * 4 + [np.bool_],
-    )
+    parts = _apply(fit, _check, outputs=[np.float64] * 4 + [np.bool_])
     return xr.Dataset(dict(zip(Butterfly._fields, parts, strict=True)))
 
 
-def _check(*arrays: Floats) -> tuple[Any, ...]:
-    full = np.broadcast_arrays(*arrays)
-    *parameters, low, high = (np.asarray(x, dtype=np.float64).ravel() for x in full)
-    raw = Raw(*parameters)
-    centre = np.sqrt(np.maximum(raw_total_variance(0.0, raw), 0.0))
-    quoted = np.maximum(np.abs(low), np.abs(high)) + 1.0
-    reach = np.maximum(5.0 * centre, np.where(np.isfinite(quoted), quoted, 1.0))
-    known = np.isfinite(reach)
-    found = check_raw(Raw(*(np.where(known, p, 0.0) for p in raw)), np.where(known, reach, 1.0))
-    shape = full[0].shape
-    *numbers, ok = found
-    return *(np.where(known, x, np.nan).reshape(shape) for x in numbers), (ok & known).reshape(shape)
+def _names(fit: xr.Dataset) -> list[str]:
+    """The variables that curves are made of, those with a dim of nodes last."""
+    names = [*RAW, "method", "k_min", "k_max", "year_fraction"]
+    return [*names, *(name for name in ("forward", *SABR, *NODES) if name in fit)]
 
 
-def _raw_kernel(derivative: int) -> Callable[..., Floats]:
-    return lambda a, b, rho, m, sigma, k: raw_total_variance(
-        k, Raw(a, b, rho, m, sigma), derivative=derivative
+def _curves(names: list[str], arrays: tuple[Any, ...], *, by_delta: bool) -> Curves:
+    found = dict(zip(names, arrays, strict=True))
+    sabr = Sabr(*(found[name] for name in SABR)) if SABR[0] in found else None
+    t = np.asarray(found["year_fraction"])
+    raw, forward = Raw(*(found[name] for name in RAW)), found.get("forward", np.ones_like(t))
+    return Curves(
+        raw,
+        found["method"],
+        found["k_min"],
+        found["k_max"],
+        t,
+        forward,
+        sabr,
+        found.get("node_k"),
+        found.get("node_w"),
+        by_delta,
     )
+
+
+def _apply(fit: xr.Dataset, kernel: Callable[..., Any], *more: Any, outputs: list[Any]) -> Any:
+    """`kernel` of the curves of a fit and `more`, with as many results as there are dtypes in `outputs`."""
+    names, by_delta = _names(fit), fit.attrs.get("axis") == "delta"
+    return xr.apply_ufunc(
+        lambda *arrays: kernel(
+            _curves(names, arrays[: len(names)], by_delta=by_delta), *arrays[len(names) :]
+        ),
+        *(fit[name] for name in names),
+        *more,
+        input_core_dims=[["node"] if name in NODES else [] for name in names] + [[]] * len(more),
+        output_core_dims=[[]] * len(outputs),
+        dask="parallelized",
+        output_dtypes=outputs,
+    )
+
+
+def _check(curves: Curves) -> tuple[Any, ...]:
+    shape = np.broadcast_shapes(*(np.shape(part) for part in (*curves.raw, curves.method, curves.t)))
+    return tuple(part.reshape(shape) for part in check_curves(curves.flat()))
 
 
 def _volatility(t: Floats, w: Floats) -> Floats:

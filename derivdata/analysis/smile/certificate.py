@@ -1,0 +1,90 @@
+"""A quick proof that raw SVI slices have no butterfly anywhere on the line.
+
+With ``k = m + σ sinh ξ`` and ``t = e^ξ`` everything in Durrleman's condition is rational in t, and
+``g(k) ≥ 0`` means that a polynomial of degree 10 is not negative for any t > 0. The line is cut at powers of
+two, and on each piece the polynomial is written in Bernstein's basis: if no coefficient is negative, nor is
+the polynomial. A slice that is not proved free this way may still be free; ask `butterfly.check_raw`.
+"""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from derivdata.analysis.smile.forms import Floats, Raw
+
+__all__ = ["certified"]
+
+_DEGREE = 10
+_CUTS = 2.0 ** np.arange(-12, 13)
+_ROUNDING = 1e-9
+
+
+def certified(raw: Raw) -> NDArray[np.bool_]:
+    """Where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
+    a, b, rho, m, sigma = raw
+    right, left = b * (1.0 + rho), b * (1.0 - rho)
+    usual = (a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0)) > 0.0) & (sigma > 0.0)
+    usual &= (right < 2.0) & (left < 2.0)
+    proved = np.zeros(usual.shape, dtype=bool)
+    rows = np.flatnonzero(usual)
+    if rows.size:
+        polynomial = _polynomial(*(part[rows] for part in (a, right, left, m, sigma)))
+        proved[rows] = _positive(polynomial)
+    return proved
+
+
+def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats) -> Floats:
+    """``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t."""
+    zero, one = np.zeros_like(a), np.ones_like(a)
+    level = np.stack([left * sigma, 2.0 * a, right * sigma])
+    slope = np.stack([-left, zero, right])
+    circle = np.stack([one, zero, one])
+    place = np.stack([-sigma, 2.0 * m, sigma])
+    tangent = 2.0 * _product(level, circle) - _product(place, slope)
+    square = _product(level, level)
+    wings = square + 8.0 * np.pad(level, ((1, 1), (0, 0)))
+    first = _product(circle, 4.0 * _product(tangent, tangent) - _product(_product(slope, slope), wings))
+    bend = 32.0 * (right + left) / sigma * square
+    first[3:8] += bend
+    return first
+
+
+def _product(p: Floats, q: Floats) -> Floats:
+    out = np.zeros((len(p) + len(q) - 1, *p.shape[1:]))
+    for i, factor in enumerate(p):
+        out[i : i + len(q)] += factor * q
+    return out
+
+
+def _positive(polynomial: Floats) -> NDArray[np.bool_]:
+    """Whether no Bernstein coefficient is negative on any piece of the positive line."""
+    powers = np.arange(_DEGREE + 1)
+    to_unit, to_next = _basis(shifted=False), _basis(shifted=True)
+    ends = (
+        to_unit @ (polynomial * _CUTS[0] ** powers[:, None]),
+        to_unit @ (polynomial[::-1] * (1.0 / _CUTS[-1]) ** powers[:, None]),
+    )
+    proved = np.ones(polynomial.shape[1], dtype=bool)
+    for piece in ends:
+        proved &= _all_positive(piece)
+    for cut in _CUTS[:-1]:
+        proved &= _all_positive(to_next @ (polynomial * cut ** powers[:, None]))
+    return proved
+
+
+def _all_positive(coefficients: Floats) -> NDArray[np.bool_]:
+    return np.asarray(coefficients.min(axis=0) >= _ROUNDING * coefficients.max(axis=0))
+
+
+def _basis(*, shifted: bool) -> Floats:
+    """From powers of s, or of 1 + s, to Bernstein's basis of degree 10 on 0 ≤ s ≤ 1."""
+    n = _DEGREE
+    from_powers = np.array([[comb(i, j) / comb(n, j) for j in range(n + 1)] for i in range(n + 1)])
+    if not shifted:
+        return from_powers
+    return from_powers @ np.array(
+        [[comb(j, i) for j in range(n + 1)] for i in range(n + 1)], dtype=np.float64
+    )

@@ -1,0 +1,223 @@
+"""The one call that fits smiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.smile.contract import NODES, RAW, SABR, Method, assemble
+from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.ladder import Options, fit_slices
+from derivdata.analysis.smile.quotes import prepare
+
+__all__ = ["fit"]
+
+METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
+ARBITRAGE = ("flag", "penalty", "gj", "ssvi")
+_ROWS = 8192
+_FACTS = {
+    "method": np.int8,
+    "repaired": np.bool_,
+    "status": np.int32,
+    "rmse_vol": np.float64,
+    "n": np.int32,
+    "nfev": np.int32,
+    "k_min": np.float64,
+    "k_max": np.float64,
+}
+
+
+def fit(
+    log_moneyness: Any,
+    iv: Any,
+    year_fraction: Any,
+    *,
+    dim: str = "strike",
+    method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
+    weights: Any = "vega",
+    arbitrage: Literal["flag", "penalty", "gj", "ssvi"] = "flag",
+    beta: float = 1.0,
+    axis: Literal["k", "delta"] = "k",
+    start: xr.Dataset | None = None,
+    forward: Any = None,
+) -> xr.Dataset:
+    """Smiles fitted to the quotes of every slice at once.
+
+    Parameters
+    ----------
+    log_moneyness
+        ``ln(K/F)`` of the quotes, over `dim` and any dims of the slices.
+    iv
+        Implied volatility [decimal, per √year]. NaN, infinity and what is not positive drop a quote.
+    year_fraction
+        Time to expiry [years], over the slices' dims.
+    dim
+        The dim of the quotes of one slice, the last one of bare arrays. Bare arrays of two dims get the
+        dim ``slice``, of more ``slice_0``, ``slice_1``, ….
+    method
+        ``svi`` (raw, 5 different strikes), ``ssvi`` (butterfly-free slice, 3), ``sabr`` (Hagan, fixed
+        `beta`, 3) or ``pchip`` (interpolation, 2). A slice with too few strikes takes the next rung: svi,
+        ssvi, a line through two quotes, flat; its status says so and ``method`` names the rung.
+    weights
+        ``"vega"``: residuals of volatility, which are price residuals over vega. ``"uniform"``: residuals
+        of total variance. An array: multiplies squared residuals of volatility, for instance
+        ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+    arbitrage
+        What to do with a slice that has a butterfly. ``"flag"``: note it in the status. ``"penalty"``:
+        refit with a penalty on negative density. ``"gj"``: Gatheral and Jacquier's closed form, where its
+        conditions hold. ``"ssvi"``: take the best SSVI slice instead. What cannot be repaired stays as it
+        was, and flagged.
+    beta
+        SABR's elasticity.
+    axis
+        What pchip interpolates on: total variance in ``k``, or volatility in call ``delta``.
+    start
+        An earlier svi fit of such slices, without their time dim or with it; its slices are where the
+        search begins.
+    forward
+        Forward of each slice, kept as a coordinate; SABR's alpha is in its units (else forward = 1).
+
+    Returns
+    -------
+    Dataset over the slices' dims, as `derivdata.analysis.smile.contract` has it
+        NaN and a reason in ``status`` where a slice cannot be fitted. Lazy if the input is; `dim` is then
+        made one chunk.
+
+    Raises
+    ------
+    ValueError
+        An unknown method, weighting, repair or axis; options that do not go together; a missing dim;
+        volatilities that must be in percent (for lazy input when the result is computed).
+    TypeError
+        A bare array of several dims beside labelled ones.
+
+    Notes
+    -----
+    Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
+    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
+    """
+    options = _options(method, weights, arbitrage, beta, axis, start)
+    quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
+    k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
+    warm = _warm(start, k, volatility)
+    names = [*RAW, *(SABR if options.method == Method.SABR else ()), *_FACTS]
+    nodes = NODES if options.method == Method.PCHIP else ()
+    parts = xr.apply_ufunc(
+        _kernel(options),
+        *(k, volatility, weight, t, f, *warm),
+        input_core_dims=[[dim]] * 3 + [[]] * 7,
+        output_core_dims=[[]] * len(names) + [["node"]] * len(nodes),
+        dask="parallelized",
+        output_dtypes=[_FACTS.get(name, np.float64) for name in (*names, *nodes)],
+        dask_gufunc_kwargs={"output_sizes": {"node": volatility.sizes[dim]}} if nodes else {},
+    )
+    variables = dict(zip((*names, *nodes), parts, strict=True))
+    attrs = {
+        "fit": method,
+        "weights": weights if isinstance(weights, str) else "given",
+        "arbitrage": arbitrage,
+    }
+    if nodes:
+        attrs["axis"] = axis
+    return assemble(variables, t, forward=None if forward is None else f, **attrs)
+
+
+def _options(method: str, weights: Any, arbitrage: str, beta: float, axis: str, start: Any) -> Options:
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; take one of {', '.join(METHODS)}")
+    if isinstance(weights, str) and weights not in ("vega", "uniform"):
+        raise ValueError(f"weights is {weights!r}; take 'vega', 'uniform', or an array over the quotes")
+    if arbitrage not in ARBITRAGE:
+        raise ValueError(f"arbitrage is {arbitrage!r}; take one of {', '.join(ARBITRAGE)}")
+    if arbitrage in ("penalty", "gj") and method in ("sabr", "pchip"):
+        raise ValueError(f"arbitrage={arbitrage!r} repairs raw SVI, not {method}; take 'flag' or 'ssvi'")
+    if axis not in ("k", "delta"):
+        raise ValueError(f"axis is {axis!r}; take 'k' or 'delta'")
+    if axis == "delta" and method != "pchip":
+        raise ValueError(f"axis='delta' is for method='pchip', not {method!r}")
+    if start is not None and method != "svi":
+        raise ValueError(f"start is for method='svi', not {method!r}")
+    uniform = isinstance(weights, str) and weights == "uniform"
+    return Options(METHODS[method], arbitrage, uniform, float(beta), axis == "delta")
+
+
+def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> tuple[xr.DataArray, ...]:
+    if not isinstance(iv, xr.DataArray):
+        iv = np.asarray(iv, dtype=np.float64)
+        names = ["slice"] if iv.ndim == 2 else [f"slice_{i}" for i in range(iv.ndim - 1)]
+        dims = [*names, dim][len(names) + 1 - iv.ndim :]
+        iv = xr.DataArray(iv, dims=dims)
+        slices = [name for name in dims if name != dim]
+    else:
+        dims, slices = [dim], []
+    given = np.ones(iv.sizes.get(dim, 0)) if isinstance(weights, str) else weights
+    quotes = [iv, *(_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))]
+    for part, name in zip(quotes, ("iv", "log_moneyness", "weights"), strict=True):
+        if dim not in part.dims:
+            raise ValueError(
+                f"{name} has dims {part.dims} and no {dim!r}; name the dim of the quotes with dim="
+            )
+    iv, k, given = quotes
+    one = 1.0 if forward is None else forward
+    return k, iv, given, _wrap(t, slices, "year_fraction"), _wrap(one, slices, "forward")
+
+
+def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
+    if isinstance(value, xr.DataArray):
+        return value
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim > len(dims):
+        raise TypeError(
+            f"{name} is a bare array of {array.ndim} dims; wrap it in a DataArray that names them"
+        )
+    return xr.DataArray(array, dims=dims[len(dims) - array.ndim :])
+
+
+def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:
+    return part.chunk({dim: -1}) if part.chunks is not None and dim in part.dims else part
+
+
+def _warm(start: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]:
+    if start is None:
+        return [xr.DataArray(np.nan)] * len(RAW)
+    known = {name: index for part in quotes for name, index in part.indexes.items()}
+    missing = [name for name in (*RAW, "method") if name not in start]
+    if missing:
+        raise ValueError(f"start has no {', '.join(missing)}: it is not an svi fit")
+    raw = start[list(RAW)].reset_coords(drop=True)
+    return list(raw.reindex({str(d): known[d] for d in raw.dims if d in known and d in raw.indexes}).values())
+
+
+def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
+    """The fit of arrays whose last axis, of the first three, are the quotes."""
+
+    def kernel(k: Floats, iv: Floats, weight: Floats, *rest: Floats) -> tuple[Any, ...]:
+        lead = np.broadcast_shapes(
+            *(part.shape[:-1] for part in (k, iv, weight)), *(np.shape(p) for p in rest)
+        )
+        count, strikes = int(np.prod(lead)), iv.shape[-1]
+        quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in (k, iv, weight)]
+        tall = [np.broadcast_to(part, lead).reshape(count) for part in rest]
+        parts = [
+            _fit_rows(*(part[at : at + _ROWS] for part in (*quotes, *tall)), options=options)
+            for at in range(0, max(count, 1), _ROWS)
+        ]
+        joined = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return tuple(part.reshape(lead + part.shape[1:]) for part in joined)
+
+    return kernel
+
+
+def _fit_rows(
+    k: Floats, iv: Floats, weight: Floats, t: Floats, forward: Floats, *start: Floats, options: Options
+) -> tuple[Any, ...]:
+    quotes = prepare(k, iv, t, weight, uniform=options.uniform)
+    found = fit_slices(quotes, forward, Raw(*start), options)
+    curves = found.curves
+    n = quotes.used.sum(axis=1).astype(np.int32)
+    facts = (found.repaired, found.notes, found.rmse_vol, n, found.nfev, quotes.k_min, quotes.k_max)
+    nodes = () if curves.node_k is None else (curves.node_k, curves.node_w)
+    return *curves.raw, *(curves.sabr or ()), curves.method, *facts, *nodes

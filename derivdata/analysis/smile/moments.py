@@ -1,0 +1,178 @@
+"""What the search for an SVI slice needs to know of its quotes, for all slices at once.
+
+At a given vertex m and width σ total variance is linear in the other parameters, ``w = a + r P + l Q`` with
+``P, Q = (R ± x)/2``, ``x = k − m``, ``R = √(x² + σ²)`` and wing slopes r and l. The functions ``1, x, R,
+x/R, 1/R`` span the model with its derivatives, and most of their products are again among them, so twelve
+sums over the strikes are enough. Sums run over blocks of rows that stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from derivdata.analysis.smile.descent import Index, gain
+from derivdata.analysis.smile.forms import Floats
+
+__all__ = ["Moments", "Scaled", "best_linear", "linear_loss", "moments"]
+
+_ROWS = 512
+
+
+class Scaled(NamedTuple):
+    """Quotes of many slices, scaled so that k fills [−1, 1] and w is about 1; weight 0 is no quote.
+
+    `s0 s1 s2` are sums of the weights times powers of k; `cap` is Lee's bound of a slope in these units.
+    """
+
+    k: Floats
+    w: Floats
+    weight: Floats
+    weighted_k: Floats
+    s0: Floats
+    s1: Floats
+    s2: Floats
+    cap: Floats
+
+    def rows(self, index: Index) -> Scaled:
+        """These slices only."""
+        return Scaled(*(part[index] for part in self))
+
+
+class Moments(NamedTuple):
+    """Weighted products of ``1, P, Q, x/R, 1/R`` with each other and with the residual, and its square."""
+
+    gram: Floats
+    residual: Floats
+    loss: Floats
+
+
+def moments(slices: Scaled, x: Floats) -> Moments:
+    """Moments at ``x = (a, r, l, m, ln σ)``; the residual is that of these parameters."""
+    m, square = x[3], np.exp(2.0 * x[4])
+    loss, e1, ek, er, eq, ekq, r1, rk, q1, qk, qq1, qqk = _sums(slices, x)
+    s0, x1 = slices.s0, slices.s1 - m * slices.s0
+    xx = slices.s2 - m * (slices.s1 + x1)
+    xr, p1, pq = rk - m * r1, qk - m * q1, qqk - m * qq1
+    xp = r1 - square * q1
+    gram = np.array(
+        [
+            [s0, x1, r1, p1, q1],
+            [x1, xx, xr, xp, p1],
+            [r1, xr, xx + square * s0, x1, s0],
+            [p1, xp, x1, s0 - square * qq1, pq],
+            [q1, p1, s0, pq, qq1],
+        ]
+    )
+    return Moments(_wing_basis(gram), _rotate(np.stack([e1, ek - m * e1, er, ekq - m * eq, eq])), loss)
+
+
+def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
+    """The least loss of every slice at each of several vertices and widths, ``(places, slices)``."""
+    r1, rk, wr = _radius_sums(slices, m, sigma)
+    m, square = m[:, None], np.square(sigma)[:, None]
+    x1 = slices.s1 - m * slices.s0
+    xx = slices.s2 - m * (slices.s1 + x1)
+    s0, xr = np.broadcast_to(slices.s0, r1.shape), rk - m * r1
+    weighted = slices.weight * slices.w
+    w1, wk, ww = weighted.sum(axis=1), np.vecdot(weighted, slices.k), np.vecdot(weighted, slices.w)
+    gram = np.array([[s0, x1, r1], [x1, xx, xr], [r1, xr, xx + square * s0]]).reshape(3, 3, -1)
+    residual = np.array([np.broadcast_to(w1, r1.shape), wk - m * w1, wr]).reshape(3, -1)
+    gram, residual = _wing_basis(gram), _rotate(residual)
+    nowhere, cap = np.zeros_like(residual), np.broadcast_to(slices.cap, r1.shape).ravel()
+    best = best_linear(gram, residual, nowhere, cap)
+    return np.asarray(ww - gain(gram, residual, best).reshape(r1.shape))
+
+
+def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
+    """The step from ``at = (a, r, l)`` to the best level and wing slopes, slopes between 0 and `cap`.
+
+    Where the free optimum lies outside the box, the best of its four edges is taken: for two slopes that
+    is exact.
+    """
+    mean = gram[0, 1:] / gram[0, 0]
+    centred = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
+    slopes = _best_slopes(centred, residual[1:] - mean * residual[0], at[1:], cap)
+    level: Floats = residual[0] / gram[0, 0] - (mean * slopes).sum(axis=0)
+    return np.concatenate([level[None], slopes])
+
+
+def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
+    det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
+    regular = det > 1e-15 * gram[0, 0] * gram[1, 1]
+    flipped = np.stack([gram[1, 1], gram[0, 0]]) * residual - gram[0, 1] * residual[::-1]
+    step: Floats = flipped / np.where(regular, det, np.inf)
+    end = at + step
+    outside = np.flatnonzero(((end < 0.0) | (end > cap)).any(axis=0) | ~regular)
+    if outside.size:
+        parts = (part[..., outside] for part in (gram, residual, at, cap))
+        step[:, outside] = _best_edge(*parts)
+    return step
+
+
+def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
+    best, most = np.zeros_like(at), np.full_like(cap, -np.inf)
+    for held, other in ((0, 1), (1, 0)):
+        for edge in (np.zeros_like(cap), cap):
+            step = np.empty_like(at)
+            step[held] = edge - at[held]
+            slope = residual[other] - gram[0, 1] * step[held]
+            end = np.clip(at[other] + slope / np.maximum(gram[other, other], 1e-300), 0.0, cap)
+            step[other] = end - at[other]
+            lowered = gain(gram, residual, step)
+            best = np.where(lowered > most, step, best)
+            most = np.maximum(most, lowered)
+    return best
+
+
+def _rotate(part: Floats) -> Floats:
+    """From ``1, x, R, …`` to ``1, P, Q, …`` along the first axis."""
+    return np.concatenate([part[:1], (part[2:3] + part[1:2]) / 2.0, (part[2:3] - part[1:2]) / 2.0, part[3:]])
+
+
+def _wing_basis(gram: Floats) -> Floats:
+    turned: Floats = _rotate(gram).swapaxes(0, 1)
+    return _rotate(turned)
+
+
+def _sums(slices: Scaled, x: Floats) -> Floats:
+    a, right, left, m, log_sigma = (part[:, None] for part in x)
+    tilt, bend, square = (right - left) / 2.0, (right + left) / -2.0, np.exp(2.0 * log_sigma)
+    out, one = np.empty((12, len(slices.k))), np.ones(slices.k.shape[1])
+    for start in range(0, len(slices.k), _ROWS):
+        rows = slice(start, start + _ROWS)
+        k, w, weight, weighted_k = (part[rows] for part in slices[:4])
+        shifted = k - m[rows]
+        radius = np.square(shifted)
+        radius += square[rows]
+        np.sqrt(radius, out=radius)
+        error = radius * bend[rows]
+        shifted *= tilt[rows]
+        error -= shifted
+        error += w
+        error -= a[rows]
+        inverse = 1.0 / radius
+        weighted = weight * error
+        over = np.multiply(weighted, inverse, out=shifted)
+        factors = (weighted, weighted, weighted, weighted, over, over) + 3 * (weight, weighted_k)
+        others = (error, one, k, radius, one, k, radius, radius, inverse, inverse)
+        for factor, other, total in zip(factors, (*others, *2 * (inverse * inverse,)), out, strict=True):
+            np.vecdot(factor, other, out=total[rows])
+    return out
+
+
+def _radius_sums(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
+    out = np.empty((3, len(m), len(slices.k)))
+    for start in range(0, len(slices.k), _ROWS):
+        rows = slice(start, start + _ROWS)
+        weighted_w = slices.weight[rows] * slices.w[rows]
+        for place in range(len(m)):
+            radius = np.square(slices.k[rows] - m[place])
+            radius += sigma[place] ** 2
+            np.sqrt(radius, out=radius)
+            for total, factor in zip(
+                out[:, place], (slices.weight[rows], slices.weighted_k[rows], weighted_w), strict=True
+            ):
+                np.vecdot(factor, radius, out=total[rows])
+    return out

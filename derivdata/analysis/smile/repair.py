@@ -1,0 +1,162 @@
+"""Butterfly arbitrage taken out of raw SVI slices.
+
+Two ways: Gatheral and Jacquier's closed form, which keeps the ATM variance, the skew and the put wing, and
+a refit to the quotes with a penalty on negative density, which moves the smile far less.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.smile.curves import Curves, check_curves
+from derivdata.analysis.smile.dense import DenseProblem
+from derivdata.analysis.smile.descent import Index, Local, minimise
+from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw, jet
+from derivdata.analysis.smile.forms import (
+    Floats,
+    JumpWings,
+    Raw,
+    jump_wings_to_raw,
+    svi_raw_to_jump_wings,
+)
+from derivdata.analysis.smile.quotes import Quotes
+
+__all__ = ["GjRepair", "gj_repair", "penalty_repair"]
+
+_GRID, _FARTHEST = 401, 6.0
+_MARGIN, _FIRST_WEIGHT, _ROUNDS = 1e-3, 1e-2, 9
+_STEEPEST = 2.0 * (1.0 - 1e-9)
+
+
+class GjRepair(NamedTuple):
+    """The closed form's slice, and whether it is sure to be free of butterflies."""
+
+    raw: Raw
+    guaranteed: Any
+
+
+def gj_repair(raw: Raw, year_fraction: Any) -> GjRepair:
+    """Gatheral and Jacquier's closed-form repair, ``c' = p + 2ψ`` and ``ṽ' = 4 v p c'/(p + c')²``.
+
+    Parameters
+    ----------
+    raw
+        Raw SVI parameters: floats, arrays or DataArrays.
+    year_fraction
+        Time to expiry [years].
+
+    Returns
+    -------
+    GjRepair
+        Raw parameters, and whether ``c' > 0``, ``√(vt) max(p, c') < 2`` and ``(p + c') max(p, c') ≤ 2``
+        (their remark 4.2). Where that is False the slice may have as much arbitrage as before: check it.
+        NaN where ``c' <= 0``.
+
+    Notes
+    -----
+    Gatheral and Jacquier (2014), section 5.1, call the result guaranteed without those conditions.
+    """
+    v, psi, p, _, _ = svi_raw_to_jump_wings(raw, year_fraction)
+    c = p + 2.0 * psi
+    c = _where(c > 0.0, c)
+    wings = JumpWings(v, psi, p, c, v * 4.0 * p * c / (p + c) ** 2)
+    steepest = _larger(p, c)
+    guaranteed = ((v * year_fraction) ** 0.5 * steepest < 2.0) & ((p + c) * steepest <= 2.0)
+    return GjRepair(jump_wings_to_raw(wings, year_fraction), guaranteed)
+
+
+def penalty_repair(quotes: Quotes, curves: Curves) -> tuple[Raw, NDArray[np.bool_], NDArray[np.int64]]:
+    """Refits with a penalty on ``g < 0.001``, ten times heavier each round until no butterfly is left.
+
+    Returns the slices, whether that was reached, and the evaluations spent.
+    """
+    x = floor_from_raw(curves.raw)
+    free, nfev = np.zeros(x.shape[1], dtype=bool), np.zeros(x.shape[1], dtype=np.int64)
+    problem = _problem(quotes, curves.raw)
+    for turn in range(_ROUNDS):
+        rows = np.flatnonzero(~free)
+        if not rows.size:
+            break
+        part = problem.rows(rows)._replace(heaviness=_FIRST_WEIGHT * 10.0**turn)
+        found = minimise(part, np.clip(x[:, rows], part.low, part.high))
+        x[:, rows] = found.x
+        nfev[rows] += found.nfev
+        free[rows] = check_curves(curves.rows(rows)._replace(raw=floor_to_raw(found.x))).ok
+    return floor_to_raw(x), free, nfev
+
+
+class _Penalised(NamedTuple):
+    quotes: DenseProblem
+    grid: Floats
+    heaviness: float
+
+    @property
+    def low(self) -> Floats:
+        return self.quotes.low
+
+    @property
+    def high(self) -> Floats:
+        return self.quotes.high
+
+    @property
+    def reach(self) -> Floats:
+        return self.quotes.reach
+
+    def rows(self, index: Index) -> Self:
+        return self._replace(quotes=self.quotes.rows(index), grid=self.grid[index])
+
+    def evaluate(self, x: Floats) -> Local:
+        fit = self.quotes.evaluate(x)
+        g, slope = _density_jet(x[..., None], self.grid)
+        lack = np.sqrt(self.heaviness) * np.maximum(_MARGIN - g, 0.0)
+        slope = np.sqrt(self.heaviness) * np.where(lack > 0.0, slope, 0.0)
+        gram = fit.gram + np.einsum("pnk,qnk->pqn", slope, slope)
+        grad = fit.grad + np.einsum("pnk,nk->pn", slope, lack)
+        scale = np.einsum("ppn->pn", gram) + 1e-300
+        return Local(x, fit.loss + np.vecdot(lack, lack), fit.nothing, gram, grad, scale)
+
+
+def _problem(quotes: Quotes, raw: Raw) -> _Penalised:
+    span = quotes.k_max - quotes.k_min
+    one = np.ones_like(span)
+    sigma = np.log(raw.sigma)
+    least = 1e-6 * quotes.w.min(axis=1)
+    low = np.stack(
+        [least, 0.0 * one, 0.0 * one, quotes.k_min - 2.0 * span, np.minimum(np.log(1e-3 * span), sigma)]
+    )
+    steep = np.sqrt(_STEEPEST) * one
+    high = np.stack(
+        [np.inf * one, steep, steep, quotes.k_max + 2.0 * span, np.maximum(np.log(5.0 * span), sigma)]
+    )
+    reach = np.array([np.inf, np.inf, np.inf, 0.3, 0.5])[:, None]
+    weight = quotes.weight / (4.0 * quotes.t[:, None])
+    fit = DenseProblem(floor_curve, quotes.k, quotes.w, weight, np.empty((0, len(one))), low, high, reach)
+    unit = np.maximum(raw.sigma, 1e-6)[:, None]
+    ends = [np.arcsinh((side * _FARTHEST - raw.m[:, None]) / unit) for side in (-1.0, 1.0)]
+    share = np.linspace(0.0, 1.0, _GRID)
+    grid = raw.m[:, None] + unit * np.sinh(ends[0] + (ends[1] - ends[0]) * share)
+    return _Penalised(fit, grid, _FIRST_WEIGHT)
+
+
+def _density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Durrleman's g and its derivatives in the variables."""
+    (w, dw, d2w), (by_w, by_dw, by_d2w) = jet(x, k)
+    tangent = 1.0 - k * dw / (2.0 * w)
+    g = tangent**2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
+    g_w = tangent * k * dw / w**2 + (dw / (2.0 * w)) ** 2
+    g_dw = -tangent * k / w - dw / 2.0 * (1.0 / w + 0.25)
+    return g, g_w * by_w + g_dw * by_dw + 0.5 * by_d2w
+
+
+def _larger(a: Any, b: Any) -> Any:
+    return xr.apply_ufunc(np.maximum, a, b, dask="parallelized", output_dtypes=[np.float64])
+
+
+def _where(condition: Any, value: Any) -> Any:
+    return xr.apply_ufunc(
+        lambda c, v: np.where(c, v, np.nan), condition, value, dask="parallelized", output_dtypes=[np.float64]
+    )

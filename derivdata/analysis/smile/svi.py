@@ -1,0 +1,189 @@
+"""Raw SVI fitted to all slices at once.
+
+Lee's bound on the wings is the box ``0 ≤ r, l < 2``, so at a given vertex m and width σ the rest is an exact
+little quadratic programme (Zeliade 2009 has the idea of the inner linear problem, with another domain).
+Steps are taken in all five variables, with damping on m and ln σ only, and after each the level and the
+wing slopes are set to their best: variable projection. A solution with a wing slope of 0 or 2 is nothing
+special. Slices are scaled first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from derivdata.analysis.smile.dense import DenseProblem
+from derivdata.analysis.smile.descent import Index, Local, Minimum, gain, minimise
+from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw
+from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.moments import Scaled, best_linear, linear_loss, moments
+from derivdata.analysis.smile.quotes import Quotes, Scaling, scaled_quotes
+
+__all__ = ["BOX", "SviProblem", "fit_svi"]
+
+_LEE = 2.0 * (1.0 - 1e-9)
+_FLOOR = 1e-14
+_REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
+_SCAN_M = np.array([-0.75, -0.25, 0.25, 0.75])
+_SCAN_SIGMA = np.array([0.1, 0.3, 0.9])
+
+BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
+"""Bounds of m and ln σ in scaled units: two ranges beyond the quotes; 0.001 to 5 ranges."""
+
+
+class SviProblem(NamedTuple):
+    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices."""
+
+    slices: Scaled
+
+    @property
+    def reach(self) -> Floats:
+        return _REACH
+
+    @property
+    def low(self) -> Floats:
+        return np.array([-np.inf, 0.0, 0.0, *BOX[:, 0]])[:, None]
+
+    @property
+    def high(self) -> Floats:
+        high = np.full((5, len(self.slices.cap)), np.inf)
+        high[1:3] = self.slices.cap
+        high[3:] = BOX[:, 1:]
+        return high
+
+    def rows(self, index: Index) -> Self:
+        return self._replace(slices=self.slices.rows(index))
+
+    def evaluate(self, x: Floats) -> Local:
+        gram, residual, loss = moments(self.slices, x)
+        step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
+        loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
+        residual = residual - np.einsum("ijn,jn->in", gram[:, :3], step)
+        x = np.concatenate([x[:3] + step, x[3:]])
+        tilt, bend = (x[1] - x[2]) / 2.0, (x[1] + x[2]) / 2.0
+        width = bend * np.exp(2.0 * x[4])
+        gram, grad = (
+            _outer(_outer(gram, tilt, bend, width).swapaxes(0, 1), tilt, bend, width),
+            _outer(residual, tilt, bend, width),
+        )
+        return Local(x, loss, _FLOOR**2 * self.slices.s0, gram, grad, _projected(gram))
+
+
+def _outer(part: Floats, tilt: Floats, bend: Floats, width: Floats) -> Floats:
+    """From ``1, P, Q, x/R, 1/R`` to the derivatives of the model, along the first axis."""
+    return np.concatenate([part[:3], [-tilt * part[0] - bend * part[3]], [width * part[4]]])
+
+
+def _projected(gram: Floats) -> Floats:
+    """Diagonal of the outer variables once level and slopes are refitted; 0 for those."""
+    mean = gram[0, 1:] / gram[0, 0]
+    c = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
+    det = c[0, 0] * c[1, 1] - c[0, 1] ** 2
+    used = (
+        c[1, 1] * c[0, 2:] ** 2 - 2.0 * c[0, 1] * c[0, 2:] * c[1, 2:] + c[0, 0] * c[1, 2:] ** 2
+    ) / np.where(det > 0.0, det, np.inf)
+    own = np.stack([c[2, 2], c[3, 3]])
+    linear = np.zeros((3, gram.shape[2]))
+    return np.concatenate([linear, np.maximum(own - used, 1e-12 * own) + 1e-300])
+
+
+def fit_svi(quotes: Quotes, start: Raw) -> tuple[Raw, Minimum]:
+    """The best raw SVI slices inside Lee's bound with no negative variance.
+
+    Where `start` is known its vertex and width are where the search begins; elsewhere, and where that
+    search does not end, it begins at the one or two best places of a coarse grid.
+    """
+    scaled, scaling = scaled_quotes(quotes)
+    weighted_k = scaled.weight * scaled.k
+    sums = scaled.weight.sum(axis=1), weighted_k.sum(axis=1), np.vecdot(weighted_k, scaled.k)
+    cap = _LEE * scaling.half / scaling.height
+    slices = Scaled(scaled.k, scaled.w, scaled.weight, weighted_k, *sums, cap)
+    best = _search(slices, _warm_place(start, scaling))
+    raw = Raw(*_raw_in_scale(best.x))
+    sunk = np.flatnonzero(raw.a + raw.b * raw.sigma * np.sqrt(np.maximum(1.0 - raw.rho**2, 0.0)) < 0.0)
+    if sunk.size:
+        lifted = _lift(slices.rows(sunk), Raw(*(part[sunk] for part in raw)))
+        for part, value in zip(raw, floor_to_raw(lifted.x), strict=True):
+            part[sunk] = value
+        best.loss[sunk], best.converged[sunk] = lifted.loss, lifted.converged
+        best.nfev[sunk] += lifted.nfev
+    a, b, rho, m, sigma = raw
+    height, half = scaling.height, scaling.half
+    return Raw(height * a, height / half * b, rho, scaling.centre + half * m, half * sigma), best
+
+
+def _search(slices: Scaled, warm: Floats) -> Minimum:
+    count = len(slices.k)
+    best = Minimum(
+        np.zeros((5, count)), np.full(count, np.inf), np.zeros(count, dtype=bool), np.zeros(count, np.int64)
+    )
+    _improve(best, slices, warm, np.asarray(np.isfinite(warm).all(axis=0)))
+    cold = np.asarray(~best.converged)
+    places, losses = np.full((2, 2, count), np.nan), np.full((2, count), np.inf)
+    if cold.any():
+        places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
+    _improve(best, slices, places[0], cold)
+    second = np.isfinite(losses[1]) & (best.loss > _FLOOR * slices.s0)
+    _improve(best, slices, places[1], np.asarray(second))
+    return best
+
+
+def _improve(best: Minimum, slices: Scaled, place: Floats, rows: NDArray[np.bool_]) -> None:
+    """Search from `place` in these `rows`, and take what is better into `best`."""
+    index = np.flatnonzero(rows)
+    if not index.size:
+        return
+    start = np.concatenate([np.zeros((3, index.size)), np.clip(place[:, index], BOX[:, :1], BOX[:, 1:])])
+    found = minimise(SviProblem(slices.rows(index)), start)
+    best.nfev[index] += found.nfev
+    better = found.loss < best.loss[index]
+    index = index[better]
+    best.x[:, index], best.loss[index] = found.x[:, better], found.loss[better]
+    best.converged[index] = found.converged[better]
+
+
+def _warm_place(start: Raw, scaling: Scaling) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
+    return np.where(np.isfinite(place).all(axis=0), place, np.nan)
+
+
+def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
+    total = x[1] + x[2]
+    rho = np.divide(x[1] - x[2], total, out=np.zeros_like(total), where=total > 0.0)
+    return x[0].copy(), total / 2.0, rho, x[3].copy(), np.exp(x[4])
+
+
+def _lift(slices: Scaled, raw: Raw) -> Minimum:
+    """The best slices without negative variance, from those that dip below 0."""
+    count = len(slices.k)
+    bounds = np.zeros((2, 5, count))
+    bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
+    bounds[:, 3:] = BOX.T[..., None]
+    start = np.clip(floor_from_raw(raw), bounds[0], bounds[1])
+    weight = slices.weight / slices.s0[:, None]
+    reach = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
+    constants = np.empty((0, count))
+    return minimise(
+        DenseProblem(floor_curve, slices.k, slices.w, weight, constants, bounds[0], bounds[1], reach), start
+    )
+
+
+def _scan(slices: Scaled) -> tuple[Floats, Floats]:
+    """Places ``(2, 2, slices)`` of the two lowest local minima on a coarse grid, and their losses.
+
+    First axis: which minimum; second: m or ln σ. A loss is infinite where there is no second minimum.
+    """
+    shape = (len(_SCAN_M), len(_SCAN_SIGMA))
+    m, sigma = np.repeat(_SCAN_M, shape[1]), np.tile(_SCAN_SIGMA, shape[0])
+    losses = linear_loss(slices, m, sigma)
+    framed = np.full((shape[0] + 2, shape[1] + 2, losses.shape[1]), np.inf)
+    framed[1:-1, 1:-1] = losses.reshape(*shape, -1)
+    windows = [framed[i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)]
+    lowest = np.minimum.reduce(windows).reshape(losses.shape)
+    minima = np.where(losses <= lowest, losses, np.inf)
+    order = np.argsort(minima, axis=0)[:2]
+    places = np.stack([m[order], np.log(sigma)[order]], axis=1)
+    return places, np.take_along_axis(minima, order, axis=0)
