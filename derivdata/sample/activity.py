@@ -11,8 +11,8 @@ from derivdata.sample.universe import Pairs, symbols, venue_values
 
 __all__ = ["OI_DEVIATION", "OI_HALF_LIFE_HOURS", "VOLUME_DEVIATION", "hours", "oi", "volume"]
 
-OI_HALF_LIFE_HOURS = 240.0
-OI_DEVIATION = 0.12
+OI_HALF_LIFE_HOURS = 72.0
+OI_DEVIATION = 0.05
 VOLUME_DEVIATION = 0.45
 
 _OI = noise.key("open interest")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.sample import liquidations, options
-from derivdata.sample.grid import DAY_US, HOUR_US, Ints, instants
+from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, Ints, instants
 from derivdata.sample.universe import pairs, select, symbols
 
 __all__ = ["clusters", "surface"]
@@ -64,7 +64,8 @@ def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFra
         for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
-    table = pd.concat(parts) if parts else _slices("BTC", "deribit", 0, hours[:0])
+    none = _slices("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    table = pd.concat([none, *parts])
     return table.sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
 
 

@@ -91,7 +91,7 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
         "delta": np.round(ndtr(d1) - ~listed.call[:, None], 6),
         "gamma": np.round(density / (forward * root), 10),
         "vega": np.round(units[0] * vega, 6),
-        "theta": np.round(-units[1] * vega * root / (2.0 * years), 6),
+        "theta": np.round(-units[1] * vega * root / (2.0 * years * np.sqrt(years)), 6),
     }
 
 
@@ -103,7 +103,7 @@ def _open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> 
     opening = slices(symbol, exchange, listed.expiry, np.array([trading_day * DAY_US + EXPIRY_US]))
     width = 0.9 * np.sqrt(opening.theta[listed.place]) + 0.08
     k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
-    age = (time / DAY_US - listed.listed[listed.place][:, None]) / 30.0
+    age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     day = time // DAY_US
     today, tomorrow = (noise.uniform(listed.streams[:, None], d) for d in (day, day + 1))
     drift = today + (tomorrow - today) * (time / DAY_US - day)

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import sample
+from tests.sample import scalar
+
+STORE = sample.open()
+
+
+def at(text):
+    return pd.Timestamp(text, tz="UTC").as_unit("us")
+
+
+@pytest.fixture(scope="module")
+def fills():
+    """Ten quiet days of everything."""
+    return STORE.read("liquidations_fills", at("2026-03-01"), at("2026-03-11"))
+
+
+@pytest.fixture(scope="module")
+def clusters():
+    return sample.truth("clusters", start="2026-03-01", end="2026-03-11")
+
+
+def test_orders_have_several_fills_that_add_up(fills):
+    orders = fills.groupby("order_id")
+    assert orders["filled_quantity"].sum().to_numpy() == pytest.approx(
+        orders["quantity"].first().to_numpy(), abs=2e-6
+    )
+    for name in ("exchange", "symbol", "side", "order_price_usd", "quantity", "status"):
+        assert (orders[name].nunique() == 1).all()
+    assert orders.size().max() == 6
+    assert orders.size().mean() == pytest.approx(1 + sum(0.45**k for k in range(1, 6)), abs=0.02)
+    assert (fills["filled_quantity"] > 0).all()
+    value = fills["filled_quantity"] * fills["fill_price_usd"]
+    assert fills["value_usd"].to_numpy() == pytest.approx(value.to_numpy(), abs=1e-6)
+    assert set(fills["side"]) == {"long", "short"}
+
+
+def test_fills_slip_against_the_liquidated(fills):
+    slip = fills["fill_price_usd"] / fills["order_price_usd"] - 1
+    assert (slip[fills["side"] == "long"] < 0).all()
+    assert (slip[fills["side"] == "short"] > 0).all()
+
+
+def test_clusters_are_those_of_the_truth(fills, clusters):
+    """Every order belongs to one cluster, and each cluster's figures are those of its orders."""
+    assert clusters["order_count"].sum() == pytest.approx(fills["order_id"].nunique(), abs=20)
+    for cluster in clusters[clusters["order_count"] > 12].head(5).itertuples():
+        inside = fills["time"].between(cluster.time, cluster.end) & (fills["symbol"] == cluster.symbol)
+        assert fills["order_id"][inside].nunique() >= cluster.order_count
+        assert cluster.cluster == fills["order_id"][inside].iloc[0]
+
+
+def test_branching_ratio_is_recovered():
+    """A cluster's size has mean ``1/(1 − n)`` and variance ``n/(1 − n)³``; few orders are lost."""
+    known = sample.truth("liquidations", symbols=["BTC"]).iloc[0]
+    sizes = sample.truth("clusters", symbols=["BTC"], start="2026-03-01", end="2026-03-31")["order_count"]
+    n = known.branching
+    error = math.sqrt(n / (1 - n) ** 3 / len(sizes))
+    assert sizes.mean() == pytest.approx(1 / (1 - n), abs=4 * error)
+    assert (sizes == 1).mean() == pytest.approx(math.exp(-n), abs=4 * 0.5 / math.sqrt(len(sizes)))
+    assert len(sizes) == pytest.approx(
+        30 * known.clusters_per_day, abs=4 * math.sqrt(30 * known.clusters_per_day)
+    )
+
+
+def test_values_follow_the_pareto_law_of_the_truth(fills):
+    known = sample.truth("liquidations", symbols=["BTC"]).iloc[0]
+    value = fills[fills["symbol"] == "BTC"].groupby("order_id")["value_usd"].sum().to_numpy()
+    assert value.min() == pytest.approx(known.smallest_usd, rel=0.01)
+    inside = value[value < known.largest_usd * 0.99]
+    tail = 1 / np.mean(np.log(inside / known.smallest_usd))
+    assert tail == pytest.approx(known["tail"], rel=0.06)
+
+
+def test_counts_cluster_in_time(fills):
+    """Orders per ten minutes: a variance of ``mean / (1 − n)²`` for windows long against the delays."""
+    first = fills[fills["symbol"] == "ETH"].drop_duplicates("order_id")["time"].dt.floor("10min")
+    windows = pd.date_range("2026-03-01", "2026-03-11", freq="10min", inclusive="left", tz="UTC")
+    counts = first.value_counts().reindex(windows, fill_value=0)
+    assert 1 - math.sqrt(counts.mean() / counts.var()) == pytest.approx(0.55, abs=0.08)
+
+
+@pytest.mark.parametrize("shock", [0, 3])
+def test_shocks_strike_every_symbol(shock):
+    instant = sample.truth("shocks")["time"].iloc[shock]
+    minutes = pd.Timedelta("15min")
+    before = STORE.read("liquidations_fills", instant - 3 * minutes, instant - 2 * minutes)
+    after = STORE.read("liquidations_fills", instant, instant + minutes)
+    assert after["order_id"].nunique() > 8 * before["order_id"].nunique()
+    assert after["symbol"].nunique() > 300
+
+
+def test_first_order_of_a_cluster_is_that_of_plain_python():
+    """A quiet five minutes of BTC hold a cluster with chance clusters_per_day / 288, by the hash alone."""
+    rate = sample.truth("liquidations", symbols=["BTC"])["clusters_per_day"].iloc[0] / 288
+    stream = scalar.key("symbol", "BTC") ^ scalar.key("clusters")
+    start = at("2026-05-05")
+    steps = int(start.timestamp()) // 300 + np.arange(288)
+    numbers = [scalar.splitmix(stream, int(s)) for s in steps]
+    begun = [(s, n) for s, n in zip(steps, numbers, strict=True) if scalar.uniform(n, 0) < rate]
+    expected = [(f"{n:016x}", int(s) * 300_000 + int(scalar.uniform(n, 4) * 300_000)) for s, n in begun]
+    found = sample.truth("clusters", symbols=["BTC"], start=start, end=start + pd.Timedelta("1D"))
+    stamps = dict(
+        zip(found["cluster"], (found["time"] - at("1970-01-01")) // pd.Timedelta("1ms"), strict=True)
+    )
+    assert len(expected) > 60
+    assert sum(stamps.get(name) == time for name, time in expected) >= len(expected) - 3
+    assert len(found) <= len(expected)

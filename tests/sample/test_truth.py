@@ -1,0 +1,57 @@
+import pandas as pd
+import pytest
+
+from derivdata import sample
+from derivdata.sample.ground_truth import TOPICS
+from derivdata.tables import VENUES
+
+TIMELESS = [t for t in TOPICS if t not in ("clusters", "surface")]
+
+
+def test_an_unknown_topic_is_refused():
+    with pytest.raises(ValueError, match="topic='fees' is not one of funding, funding_base"):
+        sample.truth("fees")
+
+
+@pytest.mark.parametrize("topic", TIMELESS)
+def test_a_window_where_there_is_no_time_is_refused(topic):
+    with pytest.raises(ValueError, match="has no time: leave out start and end"):
+        sample.truth(topic, start="2026-01-01")
+
+
+@pytest.mark.parametrize("topic", [t for t in TOPICS if t != "shocks"])
+def test_symbols_and_venues_are_kept(topic):
+    frame = sample.truth(topic, symbols=["ETH", "SOL"], exchanges=["bybit", "lighter", "zo"])
+    assert 0 < len(set(frame["symbol"])) <= len({"ETH", "SOL"} & set(frame["symbol"]))
+    assert set(frame.get("exchange", [])) <= {"bybit", "lighter", "zo"}
+
+
+def test_pairs_are_those_of_the_tables():
+    """Whoever trades at the clock by the truth has open interest, and nobody else."""
+    store = sample.open()
+    spans = sample.truth("funding")
+    trading = spans[(spans["start"] <= store.now) & ~(spans["end"] <= store.now)]
+    oi = store.latest("oi_history", store.now, within=pd.Timedelta("59min"))
+    pd.testing.assert_frame_equal(
+        oi[["symbol", "exchange"]].astype("str"), trading[["symbol", "exchange"]].reset_index(drop=True)
+    )
+    assert set(trading["exchange"]) == set(VENUES)
+
+
+def test_windows_are_half_open():
+    hours = sample.truth(
+        "surface", symbols=["BTC"], exchanges=["okx"], start="2026-06-01 07:30", end="2026-06-01 10:00"
+    )
+    assert [t.hour for t in hours["time"].unique()] == [8, 9]
+    assert sample.truth("surface", symbols=["TSLA"]).empty
+    first = sample.truth("clusters", start="2026-06-01", end="2026-06-02")
+    assert (
+        first["time"]
+        .between(pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-02", tz="UTC"))
+        .all()
+    )
+
+
+def test_half_lives_span_hours_to_days():
+    found = set(sample.truth("spreads")["half_life_hours"])
+    assert {3.0, 6.0, 12.0, 24.0, 72.0} <= found
