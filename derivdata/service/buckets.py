@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["HOLD", "holds", "means", "sums"]
+__all__ = ["HOLD", "ends", "holds", "means", "sums"]
 
 HOLD = pd.Timedelta(1, "h")
 
@@ -28,6 +28,14 @@ def holds(resolution: pd.Series) -> _Ints:
     named = pd.Categorical(resolution)
     lengths = [_length(times.resolution(str(name)) or HOLD) for name in named.categories]
     return np.asarray(np.array([*lengths, _length(HOLD)], dtype=np.int64)[named.codes])
+
+
+def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
+    """End of each row's step: its time and the resolution that it states; a raw row is an instant."""
+    named = pd.Categorical(frame["resolution"])
+    steps = [times.resolution(str(name)) or pd.Timedelta(0) for name in named.categories]
+    lengths = np.array([*map(_length, steps), 0], dtype="timedelta64[us]")[named.codes]
+    return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 
 
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:

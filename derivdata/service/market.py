@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from derivdata.service import fills
+from derivdata.service import buckets, fills
 from derivdata.service.view import View
 
 __all__ = ["COLUMNS", "board", "funding_now", "intervals", "oi_at", "oi_ranks", "pairs", "within"]
@@ -127,13 +127,14 @@ def _pairs(view: View) -> pd.DataFrame:
 
 
 def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Volume [USD] of the last 24 hours and of the 24 hours before, by whole rows of the history."""
+    """Volume [USD] of the last 24 hours and of the 24 hours before, by the rows that ended in them."""
     if not view.has("volume_history"):
         return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
     middle = view.now - _DAY
-    rows = view.read("volume_history", middle - _DAY, view.now)
-    late = rows["time"] >= middle
-    return _summed(rows[late], "volume_usd"), _summed(rows[~late], "volume_usd")
+    rows = view.read("volume_history", middle - 2 * _DAY, view.horizon)
+    ended = buckets.ends(rows)
+    before = (ended > middle - _DAY) & (ended <= middle)
+    return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")
 
 
 def _liquidated(view: View, market: pd.DataFrame) -> pd.Series:

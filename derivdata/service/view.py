@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 _KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
+_REMEMBERED = 1024
 _DECIMALS = {"rate_bps_8h": 6, "oi_usd": 2, "volume_usd": 2}
 
 
@@ -37,7 +39,7 @@ class View:
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store, self.now = store, now
         self.horizon = now + INSTANT
-        self._memo: dict[tuple[str, str], Any] = {}
+        self._memo: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._lock = threading.RLock()
 
     @property
@@ -60,12 +62,14 @@ class View:
             )
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for each state of the store."""
+        """What `make` returns, made once for each state of the store while it is among the last asked for."""
         key = (name, self.store.identity)
         with self._lock:
             if key not in self._memo:
-                self._memo = {k: v for k, v in self._memo.items() if k[1] == key[1]}
                 self._memo[key] = make()
+                if len(self._memo) > _REMEMBERED:
+                    self._memo.popitem(last=False)
+            self._memo.move_to_end(key)
             return self._memo[key]  # type: ignore[no-any-return]
 
     def read(
@@ -77,11 +81,15 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a table with ``start <= time < end``, none later than the clock, missing values dropped."""
+        """Rows of a table with ``start <= time < end`` that are known at the clock.
+
+        Volume is known when its step is over.
+        """
         end = min(end, self.horizon)
         if start >= end or not self.has(table):
             return tables.TABLES[table].empty()
-        return self.store.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        return frame[buckets.ends(frame) <= self.now] if table == "volume_history" else frame
 
     def current(
         self,
