@@ -1,0 +1,23 @@
+"""What the open options add up to: gamma, pain and the balance of puts and calls.
+
+All functions take the table ``options_snapshot``, a surface, or what `chain.clean` gave, of one chain or of
+many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts of
+`contract_size` coins. An option whose open interest is missing is left out of every sum and counted in
+``missing``: it is never taken for zero.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
+from derivdata.analysis.exposure.pain import max_pain, pain
+from derivdata.analysis.exposure.sums import open_interest, put_call_ratio
+
+__all__ = [
+    "NAIVE_DEALER",
+    "gamma_exposure",
+    "max_pain",
+    "open_interest",
+    "pain",
+    "put_call_ratio",
+    "zero_gamma",
+]

@@ -1,0 +1,131 @@
+"""Gamma exposure: what must be traded when the underlying moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy import optimize
+
+from derivdata.analysis import black76
+from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.chain.rows import keys_of
+from derivdata.analysis.exposure.sums import sized, summed
+
+__all__ = ["NAIVE_DEALER", "gamma_exposure", "zero_gamma"]
+
+NAIVE_DEALER: Mapping[str, float] = {"call": 1.0, "put": -1.0}
+"""Dealers long every call and short every put: a heuristic of equity indices, not observed in crypto."""
+
+_SCAN = np.linspace(0.7, 1.3, 241)
+_ONE_PERCENT = 0.01
+
+
+def gamma_exposure(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    dealer: Mapping[str, float] | None = None,
+    by: Sequence[str] = ("expiry", "strike"),
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Underlying to be traded when it moves by 1 %, ``sign · Γ · OI · F² · 0.01``, by expiry and strike.
+
+    Parameters
+    ----------
+    chain, by, contract_size, as_of
+        As in `open_interest`.
+    dealer
+        Sign of the dealers' position by side, such as `NAIVE_DEALER`. None counts every option with +1:
+        the gamma that hedgers face in all, whoever holds it.
+
+    Returns
+    -------
+    Dataset, dims `by`
+        ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has open interest and gamma;
+        ``listed`` and ``missing`` (open interest or gamma). Gamma is our own, to the venue's `underlying_price` of the option.
+
+    Raises
+    ------
+    ValueError
+        As in `open_interest`; `dealer` lacks a side.
+    """
+    options = sized(chain, contract_size, as_of)
+    exposure = _signs(options, dealer) * _gamma_usd(options, 1.0)
+    name = "gamma_exposure_usd"
+    result = summed(options, name, exposure, by, "USD per 1 %")
+    result[name].attrs["dealer"] = "unsigned" if dealer is None else str(dict(dealer))
+    return result
+
+
+def zero_gamma(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    dealer: Mapping[str, float],
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Level of the underlying at which the dealers' gamma changes sign, nearest to where it is.
+
+    Parameters
+    ----------
+    chain, contract_size, as_of
+        As in `open_interest`.
+    dealer
+        As in `gamma_exposure`; without a sign there is no such level.
+
+    Returns
+    -------
+    Dataset, a value per chain
+        ``ratio`` of that level to the present one, NaN if none lies within 30 %, and ``price_usd`` [USD],
+        the ratio times the median `underlying_price` of the first expiry.
+
+    Notes
+    -----
+    Each option keeps its volatility (sticky strike), all forwards move in proportion. Roots are looked for
+    every 0.25 % and refined to 1e-12.
+    """
+    options = sized(chain, contract_size, as_of)
+    signs = _signs(options, dealer)
+    names = keys_of(options)
+    found = []
+    for labels, group in options.groupby(names, observed=True) if names else [((), options)]:
+        first = group.loc[group["expiry"] == group["expiry"].min(), "underlying_price"].median()
+        ratio = _nearest_root(group, signs.loc[group.index])
+        found.append((*labels, ratio, ratio * first))
+    table = pd.DataFrame(found, columns=[*names, "ratio", "price_usd"])
+    return by_label(table, [], {"ratio": [], "price_usd": []}, {"ratio": "1", "price_usd": "USD"})
+
+
+def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
+    if dealer is None:
+        return pd.Series(1.0, index=options.index)
+    if set(dealer) != {"call", "put"}:
+        raise ValueError(f"dealer={dict(dealer)!r} must give one sign for 'call' and one for 'put'")
+    return options["side"].astype(object).map(dealer).astype(np.float64)
+
+
+def _gamma_usd(options: pd.DataFrame, ratio: Any) -> Any:
+    """USD of underlying per 1 % of each option, its forward times `ratio`."""
+    strike, years, iv, side, coins, forward = (
+        options[name].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
+        for name in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")
+    )
+    level = forward * ratio
+    gamma = black76.greeks(level, strike, years, iv, side, which=["gamma"])["gamma"]
+    return gamma * coins * level**2 * _ONE_PERCENT
+
+
+def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
+    def exposure(ratio: Any) -> Any:
+        values = _gamma_usd(options, ratio)
+        return np.nansum(values * signs.to_numpy().reshape(-1, *[1] * np.ndim(ratio)), axis=0)
+
+    scan = exposure(_SCAN)
+    turns = np.flatnonzero(np.sign(scan[:-1]) * np.sign(scan[1:]) < 0)
+    roots = [optimize.brentq(exposure, _SCAN[i], _SCAN[i + 1], xtol=1e-12) for i in turns]
+    roots.extend(_SCAN[(scan == 0.0) & (scan.any())])
+    return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)

@@ -1,0 +1,103 @@
+"""What the writers of options pay at settlement, and where that is least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.exposure.sums import open_interest
+
+__all__ = ["max_pain", "pain"]
+
+_TIE = 1e-12
+
+
+def pain(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    settle: str = "usd",
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """What the writers of each expiry pay if it settles at each of its strikes.
+
+    Parameters
+    ----------
+    chain, contract_size, as_of
+        As in `open_interest`.
+    settle
+        ``"usd"``: ``Σ OI_c (S - K)⁺ + Σ OI_p (K - S)⁺`` [USD]; ``"coin"``: that over S [coin].
+
+    Returns
+    -------
+    Dataset, dims ``(expiry, strike)``
+        ``pain`` [USD or coin] at the strikes that the expiry lists, elsewhere NaN, and all NaN where an
+        expiry has no open interest or only that of one side; ``missing(expiry)``.
+
+    Raises
+    ------
+    ValueError
+        An unknown `settle`; as in `open_interest`.
+    """
+    if settle not in ("usd", "coin"):
+        raise ValueError(f"settle={settle!r} is not one of usd, coin")
+    held = open_interest(chain, contract_size=contract_size, as_of=as_of)
+    strike = held["strike"].to_numpy()
+    apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
+    both = held["open_interest"].reindex(side=["call", "put"])
+    coins = both.fillna(0.0)
+    paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
+    if settle == "coin":
+        paid = paid / held["strike"]
+    listed = (held["listed"] > 0).any("side")
+    total = both.sum("strike", min_count=1)
+    missing = held["missing"].sum(["strike", "side"])
+    result = xr.Dataset({"pain": paid.where(listed & (total > 0).all("side")), "missing": missing})
+    result["pain"].attrs["units"] = "USD" if settle == "usd" else "coin"
+    return result
+
+
+def max_pain(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    settle: str = "usd",
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Listed strike of each expiry at which its writers pay least.
+
+    Parameters
+    ----------
+    chain, settle, contract_size, as_of
+        As in `pain`.
+
+    Returns
+    -------
+    Dataset, dim ``expiry``
+        ``lower`` and ``upper``, the lowest and the highest strike [USD] with the least pain, which differ
+        only in a tie, and ``max_pain``, their middle; NaN where `pain` is. ``missing`` as there.
+
+    Raises
+    ------
+    ValueError
+        As in `pain`.
+    """
+    curve = pain(chain, settle=settle, contract_size=contract_size, as_of=as_of)
+    least = curve["pain"].min("strike")
+    strike = curve["strike"].where(curve["pain"] <= least * (1.0 + _TIE))
+    ends = {"lower": strike.min("strike"), "upper": strike.max("strike")}
+    result = xr.Dataset({"max_pain": (ends["lower"] + ends["upper"]) / 2.0, **ends})
+    for name in result:
+        result[name].attrs["units"] = "USD"
+    return result.assign(missing=curve["missing"])
+
+
+def _contracted(coins: xr.DataArray, payoff: Any) -> xr.DataArray:
+    """Sum over the strikes of `coins` times the payoff, at every strike as settlement."""
+    settled = xr.DataArray(payoff, dims=("settlement", "strike"))
+    paid: xr.DataArray = xr.dot(coins, settled, dim="strike").rename(settlement="strike")
+    return paid.assign_coords(strike=coins["strike"])

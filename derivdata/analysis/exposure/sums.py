@@ -1,0 +1,123 @@
+"""Open interest and what is weighed by it, summed over options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import black76
+from derivdata.analysis.chain.labels import by_label
+from derivdata.analysis.chain.rows import keys_of, rows
+
+__all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
+
+_PLACES = ("expiry", "strike", "side")
+
+
+def open_interest(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    by: Sequence[str] = ("expiry", "strike", "side"),
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Open interest summed by any of expiry, strike and side.
+
+    Parameters
+    ----------
+    chain
+        See the module.
+    by
+        Dims that stay.
+    contract_size
+        Coins per contract, one number or one by exchange.
+    as_of
+        Instant of the quotes, where the chain has no ``time``.
+
+    Returns
+    -------
+    Dataset, dims `by`
+        ``open_interest`` [coin], NaN where none is known; ``listed``, how many options there are, and
+        ``missing``, how many of them have no open interest.
+
+    Raises
+    ------
+    ValueError
+        A column or dim is missing, `by` names another, an exchange has no contract size.
+    """
+    options = sized(chain, contract_size, as_of)
+    return summed(options, "open_interest", options["oi_coin"], by, "coin")
+
+
+def put_call_ratio(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    weight: str = "oi",
+    by: Sequence[str] = (),
+    contract_size: float | Mapping[str, float] = 1.0,
+    as_of: Any = None,
+) -> xr.Dataset:
+    """Puts over calls.
+
+    Parameters
+    ----------
+    chain, contract_size, as_of
+        As in `open_interest`.
+    weight
+        ``"oi"`` counts coins, ``"notional"`` coins times strike, ``"premium"`` coins times the option's
+        value by its volatility.
+    by
+        Of ``"expiry"`` and ``"strike"``: dims that stay.
+
+    Returns
+    -------
+    Dataset, dims `by`
+        ``put_call_ratio``, NaN where there are no calls or nothing is known of one side, and ``missing``.
+
+    Raises
+    ------
+    ValueError
+        An unknown `weight`; as in `open_interest`.
+    """
+    if weight not in ("oi", "notional", "premium"):
+        raise ValueError(f"weight={weight!r} is not one of oi, notional, premium")
+    options = sized(chain, contract_size, as_of)
+    value = options["oi_coin"]
+    if weight == "notional":
+        value = value * options["strike"]
+    elif weight == "premium":
+        contract = (options[name] for name in ("underlying_price", "strike", "year_fraction", "iv", "side"))
+        value = value * black76.price(*contract)
+    sums = summed(options, "value", value, [*by, "side"], "").reindex(side=["call", "put"])
+    calls, puts = (sums["value"].sel(side=side, drop=True) for side in ("call", "put"))
+    missing = sums["missing"].fillna(0).sum("side").astype(np.int64)
+    return xr.Dataset({"put_call_ratio": puts / calls.where(calls > 0), "missing": missing})
+
+
+def sized(
+    chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], as_of: Any
+) -> pd.DataFrame:
+    """Rows with ``oi_coin``."""
+    options = rows(chain, as_of=as_of)
+    size: Any = contract_size
+    if isinstance(contract_size, Mapping):
+        size = options["exchange"].astype(object).map(contract_size)
+        if size.isna().any():
+            raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
+    return options.assign(oi_coin=options["open_interest"] * size)
+
+
+def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[str], units: str) -> xr.Dataset:
+    strange = [each for each in by if each not in _PLACES]
+    if strange:
+        raise ValueError(f"by={strange[0]!r} is not one of {', '.join(_PLACES)}")
+    names = [*keys_of(options), *by]
+    frame = options[names].assign(**{name: value, "missing": pd.isna(value), "listed": 1})
+    groups = frame.groupby(names or np.zeros(len(frame)), observed=True)
+    table = groups[["missing", "listed"]].sum().assign(**{name: groups[name].sum(min_count=1)}).reset_index()
+    variables = dict.fromkeys((name, "missing", "listed"), by)
+    return by_label(table, by, variables, {name: units})
