@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from derivdata.archive import manifest as manifests
 from derivdata.archive import parts
+from derivdata.archive.footers import PRUNED
 from derivdata.archive.lock import writing
 from derivdata.archive.manifest import Holding, Manifest, Part
 from derivdata.errors import ArchiveError
@@ -123,7 +124,7 @@ def _existing(folder: Path, table: Table, held: list[Part], rows: pd.DataFrame) 
     """What is held where `rows` go: all that could share a key with one of them."""
     stamps = rows["time"].array.asi8
     span = parts.Span(int(stamps.min()), int(stamps.max()) + 1) if "time" in table.key else parts.EVER
-    named = [name for name in parts.PRUNED if name in table.key]
+    named = [name for name in PRUNED if name in table.key]
     where = {name: frozenset(rows[name].unique()) for name in named}
     return parts.frame_of(table, parts.scan(folder, table, held, span, where))
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache, reduce
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -21,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from derivdata.archive import footers
 from derivdata.archive.manifest import Part
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
@@ -29,7 +28,6 @@ __all__ = [
     "EVER",
     "FILE_NAME",
     "GROUP_ROWS",
-    "PRUNED",
     "Piece",
     "Span",
     "Where",
@@ -40,15 +38,16 @@ __all__ = [
     "scan",
     "sorting",
     "to_arrow",
+    "wanted",
     "write",
 ]
 
 GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
+
 FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
 """What a file of ours is called, while it is written and for good."""
-PRUNED = ("symbol", "exchange", "order_id")
-"""Text columns whose range in each row group tells whether it can hold a match."""
+
 _LABEL = b"derivdata.table"
 _TYPES = {
     Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
@@ -83,16 +82,31 @@ class Piece(NamedTuple):
     groups: list[int]
 
 
-class _Footer(NamedTuple):
-    metadata: pq.FileMetaData
-    names: frozenset[str]
-    bounds: Mapping[str, list[tuple[Any, Any]]]
-
-
 def _schema(table: Table) -> pa.Schema:
     """The table's columns as Arrow stores them."""
     fields = [(name, _TYPES[column.kind]) for name, column in table.columns.items()]
     return pa.schema(fields, metadata={_LABEL: table.name.encode()})
+
+
+def wanted(
+    table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
+) -> dict[str, frozenset[str]]:
+    """What a read asks for, as values by column.
+
+    Raises
+    ------
+    ValueError
+        The table has no such column.
+    """
+    given = {"symbol": ("symbols", symbols), "exchange": ("exchanges", exchanges)}
+    where = {}
+    for column, (argument, values) in given.items():
+        if values is None:
+            continue
+        if column not in table.columns:
+            raise ValueError(f"{argument}: table {table.name} has no column {column!r}")
+        where[column] = frozenset([values] if isinstance(values, str) else values)
+    return where
 
 
 def sorting(table: Table) -> list[str]:
@@ -125,8 +139,8 @@ def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *,
     try:
         count, first, last = _write_rows(draft, table, rows)
         with draft.open("rb") as file:
-            digest = hashlib.file_digest(file, _hash).hexdigest()
-            tail = _tail(file)
+            digest = hashlib.file_digest(file, footers.digest).hexdigest()
+            tail = footers.tail_of(file)
         path = folder / f"{digest}.parquet"
         os.replace(draft, path)
     except BaseException:
@@ -162,8 +176,8 @@ def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa
         The file is damaged.
     """
     path = root / piece.part.file
-    with _reading(path):
-        footer = _footer(path, piece.part.tail)
+    with footers.reading(path):
+        footer = footers.footer(path, piece.part.tail)
         columns = [name for name in table.columns if name in footer.names]
         with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as file:
             rows = file.read_row_groups(piece.groups, columns=columns)
@@ -181,13 +195,14 @@ def scan(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wher
 def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterator[Where]:
     """Values of the leading column in order, so many at a time that they stand for about `rows` rows."""
     lead = sorting(table)[0]
-    if lead not in PRUNED:
+    if lead not in footers.PRUNED:
         yield {}
         return
     counts: Counter[str] = Counter()
     for part in held:
-        column = pq.read_table(root / part.file, columns=[lead])[lead]
-        counts.update({v["values"]: v["counts"] for v in column.value_counts().to_pylist()})
+        with pq.ParquetFile(root / part.file) as file:
+            found = file.read(columns=[lead])[lead].value_counts().to_pylist()
+        counts.update({each["values"]: each["counts"] for each in found})
     chosen: list[str] = []
     size = 0
     for value in sorted(counts):
@@ -228,17 +243,17 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
     return count, min(bounds), max(bounds)
 
 
-def _checked(root: Path, part: Part, table: Table) -> _Footer:
+def _checked(root: Path, part: Part, table: Table) -> footers.Footer:
     path = root / part.file
-    with _reading(path):
-        footer = _footer(path, part.tail)
+    with footers.reading(path):
+        footer = footers.footer(path, part.tail)
     holds = (footer.metadata.metadata or {}).get(_LABEL, b"no table of an archive").decode()
     if holds != table.name:
         raise ArchiveError(f"{path}: the file holds {holds}, not {table.name}")
     return footer
 
 
-def _candidates(footer: _Footer, span: Span, where: Where) -> list[int]:
+def _candidates(footer: footers.Footer, span: Span, where: Where) -> list[int]:
     """Row groups whose statistics do not rule a match out."""
     return [
         index
@@ -248,7 +263,7 @@ def _candidates(footer: _Footer, span: Span, where: Where) -> list[int]:
     ]
 
 
-def _may_hold(footer: _Footer, name: str, index: int, values: Collection[str]) -> bool:
+def _may_hold(footer: footers.Footer, name: str, index: int, values: Collection[str]) -> bool:
     low, high = footer.bounds[name][index]
     return low is None or any(low <= value <= high for value in values)
 
@@ -259,51 +274,3 @@ def _mask(span: Span | None, where: Where) -> pc.Expression | None:
         tests.append(pc.field("time") >= pa.scalar(span.start, _TYPES[Kind.TIME]))
         tests.append(pc.field("time") < pa.scalar(span.end, _TYPES[Kind.TIME]))
     return reduce(and_, tests) if tests else None
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "a file of the archive is missing", str(path)) from None
-    except (OSError, pa.ArrowException) as problem:
-        raise ArchiveError(f"{path}: the file is damaged ({problem}): restore it from a copy") from None
-
-
-@lru_cache(maxsize=1024)
-def _footer(path: Path, tail: str) -> _Footer:
-    """What a file's end says; files never change, so that it is read once."""
-    with path.open("rb") as file:
-        if _tail(file) != tail:
-            raise OSError("its end is not the one that was written")
-    metadata = pq.read_metadata(path)
-    names = metadata.schema.names
-    bounds: dict[str, list[tuple[Any, Any]]] = {}
-    for column, name in enumerate(names):
-        kinds = (metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups))
-        if name in (*PRUNED, "time"):
-            bounds[name] = [_bounds(s, raw=name == "time") for s in kinds]
-    return _Footer(metadata, frozenset(names), bounds)
-
-
-def _hash() -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=16)
-
-
-def _tail(file: BinaryIO) -> str:
-    """Digest of a file's footer: the last eight bytes say how long it is before them."""
-    size = file.seek(-8, os.SEEK_END) + 8
-    length = int.from_bytes(file.read(4), "little")
-    file.seek(max(0, size - length - 8))
-    seen = _hash()
-    seen.update(file.read())
-    return seen.hexdigest()
-
-
-def _bounds(statistics: pq.Statistics | None, *, raw: bool) -> tuple[Any, Any]:
-    if statistics is None or not statistics.has_min_max:
-        return None, None
-    if raw:
-        return statistics.min_raw, statistics.max_raw
-    return statistics.min, statistics.max

@@ -191,7 +191,7 @@ class Archive:
             A file is damaged, missing, or that of another table.
         """
         keyed = stored(table)
-        where = _where(keyed, symbols, exchanges)
+        where = parts.wanted(keyed, symbols, exchanges)
         span = parts.Span(_micros(start), _micros(end))
         found = self._steady(lambda held: parts.scan(self._path, keyed, held, span, where), keyed)
         return parts.frame_of(keyed, found)
@@ -235,7 +235,7 @@ class Archive:
             parts.EVER.start if start is None else _micros(start),
             parts.EVER.end if end is None else _micros(end),
         )
-        return lazy(self._path, keyed, self._holding(keyed), span, _where(keyed, symbols, exchanges))
+        return lazy(self._path, keyed, self._holding(keyed), span, parts.wanted(keyed, symbols, exchanges))
 
     def info(self) -> pd.DataFrame:
         """What is there: per table its rows, first and last instant, symbols, venues, files and size [MB]."""
@@ -283,20 +283,6 @@ class Archive:
         raise ArchiveError(
             f"{self._path}: a file of the archive is missing: {absent}: restore it from a copy"
         )
-
-
-def _where(
-    table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
-) -> dict[str, frozenset[str]]:
-    given = {"symbol": ("symbols", symbols), "exchange": ("exchanges", exchanges)}
-    where = {}
-    for column, (argument, values) in given.items():
-        if values is None:
-            continue
-        if column not in table.columns:
-            raise ValueError(f"{argument}: table {table.name} has no column {column!r}")
-        where[column] = frozenset([values] if isinstance(values, str) else values)
-    return where
 
 
 def _micros(value: pd.Timestamp) -> int:

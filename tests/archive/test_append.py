@@ -200,11 +200,11 @@ def test_the_frame_that_is_appended_is_not_changed(tmp_path: Path) -> None:
 
 def test_a_frame_of_another_table_is_refused(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
-    with pytest.raises(SchemaError, match="oi_history.oi_usd"):
+    with pytest.raises(SchemaError, match=r"oi_history\.oi_usd"):
         archive.append("oi_history", rates())
     with pytest.raises(SchemaError, match="repeat a key"):
         archive.append("funding_history", pd.concat([rates(), rates()]))
-    with pytest.raises(ValueError, match="'prices' is not one that an archive holds: .*funding_history"):
+    with pytest.raises(ValueError, match=r"'prices' is not one that an archive holds: .*funding_history"):
         archive.append("prices", rates())
     assert archive.tables() == frozenset()
 

@@ -91,8 +91,7 @@ def test_every_flipped_byte_of_a_file_is_noticed_or_harmless(archive: Archive, t
         (copy / name).write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
         try:
             found = open_archive(copy).read("funding_history", *EVER)
-        except ArchiveError as problem:
-            assert str(name) in str(problem)
+        except ArchiveError:
             noticed += 1
         else:
             pd.testing.assert_frame_equal(found, expected)
