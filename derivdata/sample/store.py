@@ -16,7 +16,7 @@ from derivdata.tables import TABLES
 
 __all__ = ["VERSION", "Sample"]
 
-VERSION = 2
+VERSION = 3
 """Counts every change of what the sample answers."""
 
 _Names = Sequence[str] | None
