@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["HALF_LIVES", "MODELS", "Model"]
+__all__ = ["MODELS", "Model"]
 
 
 class Model(NamedTuple):
@@ -105,6 +105,3 @@ def _model(style: str, *rest: str) -> Model:
 MODELS: dict[str, Model] = {
     name: _model(*rest) for name, *rest in (line.split() for line in _TEXT.strip().splitlines())
 }
-
-HALF_LIVES = tuple(sorted({m.half_life for m in MODELS.values()}))
-"""Half-lives of the spreads [h]; venues that share one differ by an OU process with that half-life."""
