@@ -8,20 +8,21 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 from __future__ import annotations
 
 from derivdata.analysis.surface.calendar import calendar_check, pair_conditions
+from derivdata.analysis.surface.chains import from_chain
 from derivdata.analysis.surface.evaluate import iv, total_variance
 from derivdata.analysis.surface.fit import fit
-from derivdata.analysis.surface.parameters import butterfly_conditions, from_essvi
+from derivdata.analysis.surface.parameters import from_essvi
 from derivdata.analysis.surface.points import constant_maturity, delta_moneyness
 from derivdata.analysis.surface.ssvi import heston_phi, power_phi
 from derivdata.analysis.surface.term import forward_variance, term_structure
 
 __all__ = [
-    "butterfly_conditions",
     "calendar_check",
     "constant_maturity",
     "delta_moneyness",
     "fit",
     "forward_variance",
+    "from_chain",
     "from_essvi",
     "heston_phi",
     "iv",

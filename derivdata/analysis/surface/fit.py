@@ -7,10 +7,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis import smile
 from derivdata.analysis.smile import Method
 from derivdata.analysis.smile.contract import assemble
-from derivdata.analysis.status import Status
+from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface import essvi
+from derivdata.analysis.surface.calendar import calendar_check
 from derivdata.analysis.surface.inputs import labelled, where
 from derivdata.analysis.surface.parameters import NATURAL, natural_parameters, raw_parameters_of
 from derivdata.analysis.surface.quotes import MINIMUM, Board, batches, board
@@ -39,7 +41,7 @@ def fit(
     year_fraction: Any,
     *,
     method: SurfaceMethod = "essvi",
-    weight: Any = 1.0,
+    weights: Any = "vega",
     start: xr.Dataset | None = None,
     forward: xr.DataArray | None = None,
     dim: str = "strike",
@@ -59,8 +61,11 @@ def fit(
         ``"essvi_seq"``: the same, expiry after expiry, each through its quote nearest the money;
         ``"ssvi_power"``, ``"ssvi_heston"``: one correlation and one φ(θ) for all expiries, also free of
         both; ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
-    weight
-        Weight of each squared error in volatility, e.g. ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
+    weights
+        ``"vega"``: residuals of volatility, which are price residuals over vega. ``"uniform"``: residuals
+        of total variance. ``"price"``: residuals of price per forward and √T, which let the money decide
+        and the wings follow. An array: multiplies squared residuals of volatility, for instance
+        ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     start
         An earlier result to start from, matched by expiry; it saves a step or two, and the result does not
         depend on it beyond the search's tolerance. Unused by ``ssvi`` methods and ``slices``.
@@ -80,8 +85,8 @@ def fit(
     Raises
     ------
     ValueError
-        Unknown method; a dimension is missing; the volatilities look like percent (on lazy input when
-        the result is computed).
+        Unknown method or weighting; a dimension is missing; the volatilities look like percent (on lazy
+        input when the result is computed).
 
     Notes
     -----
@@ -91,10 +96,12 @@ def fit(
     """
     if method not in get_args(SurfaceMethod):
         raise ValueError(f"method={method!r} is not one of {', '.join(get_args(SurfaceMethod))}")
-    k, volatility, t, weights = labelled(log_moneyness, iv, year_fraction, weight, dim=dim)
+    k, volatility, t, weight = labelled(log_moneyness, iv, year_fraction, weights, dim=dim)
+    if method == "slices":
+        return _alone(k, volatility, t, weight, forward, dim)
     found = xr.apply_ufunc(
         _fit,
-        *(k, volatility, t, weights, *_guess(start, volatility)),
+        *(k, volatility, t, weight, *_guess(start, volatility)),
         kwargs={"method": method},
         input_core_dims=[["expiry", dim]] * 2 + [["expiry"]] + [["expiry", dim]] + [["expiry"]] * 3,
         output_core_dims=[["expiry"]] * len(_OUT) + [[]] * len(_shared_names(method)),
@@ -107,6 +114,16 @@ def fit(
     variables |= raw_parameters_of(*natural)._asdict()
     variables |= {"method": rung, "repaired": xr.zeros_like(rung, dtype=bool)}
     return assemble(variables, t, forward=forward, surface=method)
+
+
+def _alone(
+    k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, weight: xr.DataArray, forward: Any, dim: str
+) -> xr.Dataset:
+    """Every expiry fitted by itself; those that cross the one before are flagged."""
+    found = smile.fit(k, iv, t, weights=weight, forward=forward, dim=dim).assign_attrs(surface="slices")
+    crossed = (found["method"] > 0) & ~calendar_check(found)["ok"]
+    status = found["status"] | crossed * np.int32(Status.CALENDAR)
+    return found.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
 
 
 def _guess(start: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:

@@ -14,27 +14,26 @@ where: Any = xr.where
 
 
 def labelled(
-    log_moneyness: Any, iv: Any, year_fraction: Any, weight: Any, *, dim: str
+    log_moneyness: Any, iv: Any, year_fraction: Any, weights: Any, *, dim: str
 ) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray]:
     """Log-moneyness, volatility, time and weight as DataArrays, each with its core dims, in one chunk.
 
     Raises
     ------
     ValueError
-        A dimension is missing.
+        A dimension is missing; an unknown weighting.
     """
     volatility = _named(iv, ("expiry", dim), "iv")
     missing = {"expiry", dim} - set(volatility.dims)
     if missing:
         raise ValueError(f"iv has dims {volatility.dims}; {', '.join(sorted(missing))} is missing")
-    k, weights = (
-        _with_dims(_named(each, ("expiry", dim), name), volatility, ("expiry", dim))
-        for each, name in ((log_moneyness, "log_moneyness"), (weight, "weight"))
-    )
     t = _named(year_fraction, ("expiry",), "year_fraction")
     if "expiry" not in t.dims or dim in t.dims:
         raise ValueError(f"year_fraction has dims {t.dims}; it needs expiry, and not {dim}")
-    return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weights, dim)
+    core = ("expiry", dim)
+    k = _with_dims(_named(log_moneyness, core, "log_moneyness"), volatility, core)
+    weight = _with_dims(_named(_weight(weights, k, volatility, t), core, "weights"), volatility, core)
+    return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weight, dim)
 
 
 def labelled_expiry(value: Any, name: str) -> xr.DataArray:
@@ -48,6 +47,24 @@ def labelled_expiry(value: Any, name: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray) and np.ndim(value) > 1:
         raise TypeError(f"{name} is a bare array of {np.ndim(value)} dimensions; wrap it in a DataArray")
     return _named(value, ("expiry",), name)
+
+
+def _weight(weights: Any, k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray) -> Any:
+    """Weight of squared residuals of volatility that makes them residuals of what is asked for."""
+    if not isinstance(weights, str):
+        return weights
+    if weights == "vega":
+        return 1.0
+    if weights == "uniform":
+        return 4.0 * (iv * t) ** 2
+    if weights != "price":
+        raise ValueError(
+            f"weights={weights!r} is not one of vega, uniform, price, or an array over the quotes"
+        )
+    s = iv * t**0.5
+    d1 = s / 2.0 - k / s
+    falling: Any = np.exp(-(d1**2))
+    return falling
 
 
 def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:

@@ -1,4 +1,4 @@
-"""Surfaces made of known parameters, and the conditions that their slices keep."""
+"""Surfaces made of known parameters, and the parameters that a surface has."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.smile import Method, Raw
+from derivdata.analysis.smile import Method, Raw, ssvi_to_raw
 from derivdata.analysis.smile.contract import assemble
 from derivdata.analysis.surface.inputs import labelled_expiry
-from derivdata.analysis.surface.solver import Floats
 
-__all__ = ["NATURAL", "butterfly_conditions", "from_essvi", "natural_parameters", "raw_parameters_of"]
+__all__ = ["NATURAL", "from_essvi", "natural_parameters", "raw_parameters_of"]
 
 NATURAL = ("theta", "rho", "psi")
 
@@ -35,7 +34,8 @@ def from_essvi(
     ----------
     theta, rho, psi
         Total variance at the money, correlation, and ``ψ = θφ`` of each expiry, with dim ``expiry``; bare
-        1-D arrays get it. Nothing is checked: see `butterfly_conditions` and `calendar_check`.
+        1-D arrays get it. Nothing is checked: see `calendar_check` and
+        `derivdata.analysis.smile.ssvi_conditions`.
     year_fraction
         Time to expiry [years].
     k_min, k_max
@@ -68,53 +68,9 @@ def from_essvi(
 
 def raw_parameters_of(theta: xr.DataArray, rho: xr.DataArray, psi: xr.DataArray) -> Raw:
     """Raw SVI parameters of SSVI slices; a slice with ``ψ = 0`` is flat. Lazy if the arguments are."""
-    found = xr.apply_ufunc(
-        _raw, theta, rho, psi, output_core_dims=[[]] * 5, dask="parallelized", output_dtypes=[np.float64] * 5
-    )
-    return Raw(*found)
-
-
-def _raw(theta: Floats, rho: Floats, psi: Floats) -> tuple[Floats, ...]:
-    flat = psi == 0.0
-    rest = 1.0 - np.square(rho)
-    scale = theta / np.where(flat, np.inf, psi)
-    return (
-        np.where(flat, theta, theta * rest / 2.0),
-        psi / 2.0,
-        +rho,
-        -rho * scale,
-        np.where(flat, 1.0, np.sqrt(rest) * scale),
-    )
-
-
-def butterfly_conditions(surface: xr.Dataset) -> xr.Dataset:
-    """The two closed conditions that are sufficient for no butterfly arbitrage in an SSVI slice.
-
-    Parameters
-    ----------
-    surface
-        Dataset with ``theta``, ``rho``, ``psi``.
-
-    Returns
-    -------
-    Dataset over the slices' dims
-        ``wing`` is ``ψ(1 + |ρ|)``, to be below 4; ``bend`` is ``ψφ(1 + |ρ|)``, to be at most 4; ``free``,
-        whether both hold; False where the parameters are NaN.
-
-    Raises
-    ------
-    ValueError
-        The surface has no natural parameters: its slices were fitted one by one.
-
-    Notes
-    -----
-    Gatheral and Jacquier (2014), theorem 4.2. `derivdata.analysis.smile.butterfly_check` looks at the
-    density itself.
-    """
-    theta, rho, psi = natural_parameters(surface)
-    wing = psi * (1.0 + np.abs(rho))
-    bend = wing * psi / theta
-    return xr.Dataset({"wing": wing, "bend": bend, "free": (wing < 4.0) & (bend <= 4.0)})
+    bent = psi != 0.0
+    raw = ssvi_to_raw(theta, rho, (psi / theta).where(bent, 1.0))
+    return Raw(raw.a.where(bent, theta), psi / 2.0, rho, raw.m.where(bent, 0.0), raw.sigma.where(bent, 1.0))
 
 
 def natural_parameters(surface: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:

@@ -1,0 +1,102 @@
+"""One number for a market: the volatility of the next 30 days."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.variance.strip import Floats
+
+__all__ = ["volatility_index"]
+
+_YEAR = 365.0
+_OUT = ("index_pct", "lower_pct", "upper_pct", "near_days", "next_days", "near_share", "status")
+
+
+def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
+    """Volatility index from the two expiries around a fixed number of days.
+
+    Parameters
+    ----------
+    variance
+        Result of `model_free` or `cboe` with dim ``expiry`` and ``year_fraction`` [years]; of its variables
+        ``total_variance`` is needed, ``lower`` and ``upper`` are used.
+    days
+        Time that the index looks ahead [days of 24 h].
+
+    Returns
+    -------
+    Dataset over the other dims
+        ``index_pct`` [percent per √year], ``100 √(w/T)`` of the total variance interpolated linearly in
+        time; ``lower_pct`` and ``upper_pct``, the same of the bounds, where there are any; ``near_days``
+        and ``next_days``, the expiries used, and ``near_share``, the weight of the first. ``status``: all
+        that the two expiries say; ``EXTRAPOLATED`` and NaN where no two expiries with a variance lie
+        around `days`.
+
+    Raises
+    ------
+    ValueError
+        `days` is not positive; the Dataset has no expiries or no total variance.
+
+    Notes
+    -----
+    The interpolation is that of the Cboe's index. What goes into the variances differs from index to index
+    (filters, prices, wings), so this is nobody's published index unless its inputs are.
+    """
+    if not days > 0.0:
+        raise ValueError(f"days={days!r} is not a time ahead")
+    missing = [name for name in ("total_variance", "year_fraction") if name not in variance]
+    if missing or "expiry" not in variance["total_variance"].dims:
+        raise ValueError(
+            f"the variances have no {', '.join(missing) or 'dim expiry'}: give model_free's result"
+        )
+    absent = xr.full_like(variance["total_variance"], np.nan)
+    bounds = [name for name in ("lower", "upper") if name in variance]
+    parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
+    status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
+    found = xr.apply_ufunc(
+        _index,
+        *(_whole(part) for part in (*parts, status)),
+        kwargs={"days": days},
+        input_core_dims=[["expiry"]] * 5,
+        output_core_dims=[[]] * len(_OUT),
+        dask="parallelized",
+        output_dtypes=[np.float64] * 6 + [np.int32],
+    )
+    index = xr.Dataset(dict(zip(_OUT, found, strict=True)), attrs=variance.attrs | {"days": days})
+    index["status"].attrs = flag_attrs()
+    return index.drop_vars([f"{name}_pct" for name in ("lower", "upper") if name not in bounds])
+
+
+def _whole(part: xr.DataArray) -> xr.DataArray:
+    return part.chunk(expiry=-1) if part.chunks else part
+
+
+def _index(
+    t: Floats, w: Floats, lower: Floats, upper: Floats, status: NDArray[np.int32], *, days: float
+) -> tuple[Any, ...]:
+    t, w = np.broadcast_arrays(t, w)
+    horizon = days / _YEAR
+    known = np.isfinite(w) & (t > 0.0)
+    early = np.where(known & (t <= horizon), t, -np.inf)
+    late = np.where(known & (t >= horizon), t, np.inf)
+    near, next_ = early.argmax(axis=-1)[..., None], late.argmin(axis=-1)[..., None]
+    t0, t1 = (np.take_along_axis(part, at, -1)[..., 0] for part, at in ((early, near), (late, next_)))
+    around = np.isfinite(t0) & np.isfinite(t1)
+    t0, t1 = np.where(around, t0, np.nan), np.where(around, t1, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(t1 > t0, (t1 - horizon) / (t1 - t0), np.where(around, 1.0, np.nan))
+        mixed = [share * _at(each, near) + (1.0 - share) * _at(each, next_) for each in (w, lower, upper)]
+        volatilities = [100.0 * np.sqrt(each / horizon) for each in mixed]
+    said = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))
+    return *volatilities, t0 * _YEAR, t1 * _YEAR, share, said
+
+
+def _at(values: NDArray[Any], at: NDArray[np.intp]) -> NDArray[Any]:
+    shape = np.broadcast_shapes(values.shape[:-1], at.shape[:-1])
+    full = np.broadcast_to(values, (*shape, values.shape[-1]))
+    return np.take_along_axis(full, np.broadcast_to(at, (*shape, 1)), -1)[..., 0]

@@ -1,0 +1,217 @@
+"""Variance from quotes with bids and asks: the rules of the Cboe, and the portfolio of Demeterfi et al."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
+
+__all__ = ["cboe", "replication"]
+
+_OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")
+
+
+def cboe(
+    bid: xr.DataArray,
+    ask: xr.DataArray,
+    year_fraction: Any,
+    *,
+    rate: Any = 0.0,
+    price: xr.DataArray | None = None,
+) -> xr.Dataset:
+    """Variance of each expiry by the rules of the Cboe's volatility index.
+
+    Parameters
+    ----------
+    bid, ask
+        Quotes [currency of the strikes] with dims ``strike`` and ``side`` (``call``, ``put``) and any
+        others. An option without either is not listed; one whose bid or ask is missing or 0 is listed and
+        has no bid.
+    year_fraction
+        Time to expiry [years].
+    rate
+        Continuous interest rate [1/year].
+    price
+        What an option with a bid counts with; by default the mean of bid and ask.
+
+    Returns
+    -------
+    Dataset over the other dims
+        ``forward``, from the strike whose call and put are closest; ``strike_0``, the largest strike not
+        above it; ``total_variance`` ``σ²T`` and ``variance`` ``σ²`` [per year]; over ``strike`` also
+        ``contribution`` ``ΔK/K² Q`` and ``used``; ``status``. NaN with ``TOO_FEW_STRIKES`` without a
+        strike that has both a call and a put, or with fewer than three used; with ``EXPIRED`` where no time
+        is left. Lazy if the quotes are; strikes and sides are put into one chunk.
+
+    Raises
+    ------
+    ValueError
+        A dimension or side is missing.
+
+    Notes
+    -----
+    Cboe Volatility Index methodology: out-of-the-money puts below ``K₀`` and calls above, walking outwards,
+    without those that have no bid, and none after two in a row have none; at ``K₀`` the mean of both. That
+    an option without an ask is left out too is the rule since 2025.
+    """
+    quotes = [_sorted(part) for part in (bid, ask, (bid + ask) / 2.0 if price is None else price)]
+    core = ["strike", "side"]
+    found = xr.apply_ufunc(
+        _cboe,
+        *quotes,
+        quotes[0]["strike"].astype(np.float64),
+        year_fraction,
+        rate,
+        input_core_dims=[core, core, core, ["strike"], [], []],
+        output_core_dims=[[]] * 5 + [["strike"]] * 2,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
+    )
+    result = xr.Dataset(dict(zip(_OUT, found, strict=True)))
+    result["status"].attrs = flag_attrs()
+    return result.assign_coords(year_fraction=year_fraction)
+
+
+def _sorted(quotes: xr.DataArray) -> xr.DataArray:
+    missing = [name for name in ("strike", "side") if name not in quotes.dims]
+    if missing:
+        raise ValueError(f"quotes have dims {quotes.dims}; {', '.join(missing)} is missing")
+    if set(quotes["side"].to_numpy().tolist()) != {"call", "put"}:
+        raise ValueError(f"side holds {quotes['side'].to_numpy().tolist()}, not call and put")
+    ordered = quotes.sortby("strike").sel(side=["call", "put"])
+    return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
+
+
+def _cboe(
+    bid: Floats, ask: Floats, price: Floats, strike: Floats, t: Floats, rate: Floats
+) -> tuple[Any, ...]:
+    bid, ask, price = np.broadcast_arrays(bid, ask, price)
+    listed = np.isfinite(bid) | np.isfinite(ask)
+    firm = (bid > 0.0) & (ask > 0.0) & np.isfinite(price)
+    growth = np.broadcast_to(np.exp(rate * t), listed.shape[:-2])
+    forward, paired = _forward(price, np.all(firm, axis=-1), strike, growth)
+    start = boundary(strike, np.any(listed, axis=-1), forward)
+    used = _selected(listed, firm, strike, start)
+    at_start = strike == start[..., None]
+    sides = np.where(strike > start[..., None], price[..., 0], price[..., 1])
+    each = np.where(at_start, price.mean(axis=-1), sides)
+    contribution = contributions(strike, each, used)
+    few = ~paired | (used.sum(axis=-1) < 3)
+    expired = np.broadcast_to(t <= 0.0, few.shape)
+    status = np.where(few, np.int32(Status.TOO_FEW_STRIKES), np.int32(0))
+    status |= np.where(expired, np.int32(Status.EXPIRED), np.int32(0))
+    w = np.where(few | expired, np.nan, total(contribution, start, forward, growth))
+    return forward, start, w, w / np.where(expired, np.nan, t), status, contribution, used
+
+
+def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tuple[Floats, Bools]:
+    """``K + e^(RT)(C − P)`` at the strike where call and put are closest; NaN without one that has both."""
+    apart = np.where(both, np.abs(price[..., 0] - price[..., 1]), np.inf)
+    at = apart.argmin(axis=-1)[..., None]
+    there = np.any(both, axis=-1)
+    call, put = (np.take_along_axis(price[..., i], at, -1)[..., 0] for i in (0, 1))
+    return np.where(there, strike[at[..., 0]] + growth * (call - put), np.nan), there
+
+
+def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bools:
+    """Strikes of the strip: calls above the start, puts below, and the start if both have a bid."""
+    above, below = strike > start[..., None], strike < start[..., None]
+    calls = walk(listed[..., 0] & above, firm[..., 0])
+    puts = walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
+    return calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
+
+
+def replication(
+    call: xr.DataArray,
+    put: xr.DataArray,
+    forward: Any,
+    year_fraction: Any,
+    *,
+    boundary: Any,
+    rate: Any = 0.0,
+) -> xr.Dataset:
+    """Variance that a portfolio of listed options replicates, with the options that it holds.
+
+    Parameters
+    ----------
+    call, put
+        Prices [currency of the strikes] with dim ``strike`` and any others; NaN is not in the portfolio.
+        Calls below `boundary` and puts above it are left out.
+    forward
+        Forward [currency of the strikes].
+    year_fraction
+        Time to expiry [years].
+    boundary
+        Strike where puts end and calls begin, in both.
+    rate
+        Continuous interest rate [1/year].
+
+    Returns
+    -------
+    Dataset over the other dims
+        ``cost``, today's price of the portfolio; ``variance`` [per year] and ``total_variance``; over
+        ``strike`` also ``call_weight`` and ``put_weight``, how many of each, 0 where none. NaN where
+        `boundary` itself has no price.
+
+    Notes
+    -----
+    Demeterfi, Derman, Kamal and Zou (1999), equation A5: chords of ``2/T [(S − S*)/S* − ln(S/S*)]`` between
+    neighbouring strikes, the last as long as the one before it. A chord lies above the curve, so this errs
+    on the high side between the strikes, and cuts the wings off.
+    """
+    ordered = [part.sortby("strike") for part in (call, put)]
+    whole = [part.chunk(strike=-1) if part.chunks else part for part in ordered]
+    found = xr.apply_ufunc(
+        _replicate,
+        *whole,
+        whole[0]["strike"].astype(np.float64),
+        forward,
+        year_fraction,
+        boundary,
+        rate,
+        input_core_dims=[["strike"]] * 3 + [[]] * 4,
+        output_core_dims=[[]] * 3 + [["strike"]] * 2,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 5,
+    )
+    names = ("cost", "variance", "total_variance", "call_weight", "put_weight")
+    return xr.Dataset(dict(zip(names, found, strict=True)))
+
+
+def _replicate(
+    call: Floats, put: Floats, strike: Floats, forward: Floats, t: Floats, start: Floats, rate: Floats
+) -> tuple[Floats, ...]:
+    call, put = np.broadcast_arrays(call, put)
+    start = np.broadcast_to(start, call.shape[:-1])[..., None]
+    calls = _weights(np.isfinite(call) & (strike >= start), strike, start)
+    puts = _weights((np.isfinite(put) & (strike <= start))[..., ::-1], strike[::-1], start)[..., ::-1]
+    calls, puts = (2.0 / np.asarray(t)[..., None] * part for part in (calls, puts))
+    legs = calls * np.where(calls > 0.0, call, 0.0) + puts * np.where(puts > 0.0, put, 0.0)
+    cost = np.where(
+        ((strike == start) & (calls > 0.0) & (puts > 0.0)).any(axis=-1), legs.sum(axis=-1), np.nan
+    )
+    ratio = forward / start[..., 0]
+    w = 2.0 * (np.log(ratio) - (ratio - 1.0)) + np.exp(rate * t) * cost * t
+    return cost, w / t, w, calls, puts
+
+
+def _weights(used: Bools, strike: Floats, start: Floats) -> Floats:
+    """Change of the chords' slope at each used strike, walking away from the start along the axis."""
+    order = np.argsort(~used, axis=-1, kind="stable")
+    count = used.sum(axis=-1, keepdims=True)
+    place = np.arange(strike.size)
+    x = np.take_along_axis(np.broadcast_to(strike, used.shape), order, -1)
+    last, before = (np.take_along_axis(x, np.maximum(count - i, 0), -1) for i in (1, 2))
+    x = np.concatenate([x, x[..., -1:]], axis=-1)
+    x = np.where(np.append(place, strike.size) == count, 2.0 * last - before, x)
+    curve = (x - start) / start - np.log(x / start)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.abs(np.diff(curve, axis=-1) / np.diff(x, axis=-1))
+    weight = np.where(place < count, np.diff(slope, axis=-1, prepend=0.0), 0.0)
+    out = np.empty_like(weight)
+    np.put_along_axis(out, order, weight, -1)
+    return out

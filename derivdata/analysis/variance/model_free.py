@@ -1,0 +1,145 @@
+"""Model-free total variance: from the strip of quotes, from the smile's prices, or from its volatilities."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis import smile
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
+from derivdata.analysis.variance.quoted import strip
+
+__all__ = ["VarianceMethod", "model_free"]
+
+VarianceMethod = Literal["strip", "smile", "fukasawa"]
+
+_OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status")
+_MUCH = 0.1
+_NARROW = 1e-3
+
+
+def model_free(
+    source: xr.Dataset,
+    *,
+    method: VarianceMethod = "fukasawa",
+    k_range: tuple[Any, Any] | None = None,
+    floor: float = 0.01,
+    dim: str = "strike",
+) -> xr.Dataset:
+    """Total variance that the options of each expiry price, whatever the dynamics.
+
+    Parameters
+    ----------
+    source
+        For ``"strip"`` quotes: a Dataset with ``log_moneyness`` and ``iv`` [per √year] over `dim` and
+        others, one volatility per strike, and ``year_fraction``. Otherwise a fit of
+        `derivdata.analysis.smile` or `derivdata.analysis.surface`.
+    method
+        ``"strip"``: the Cboe's sum over the quoted strikes, of Black-76 prices at r = 0, without options
+        whose delta is below 0.001; it has no wings. ``"smile"``: ``2 ∫ OTM(k) e^(−k) dk`` over the fitted
+        smile, wings and all. ``"fukasawa"``: ``∫ w(k) φ(d2) |d2'| dk``, the same number from volatilities;
+        NaN with ``BUTTERFLY`` where d2 does not fall.
+    k_range
+        Log-moneyness that counts as quoted; by default that of the quotes.
+    floor
+        Share of the forward below which the underlying is taken never to fall; only `upper` needs it.
+    dim
+        Name of the strikes' dimension of quotes.
+
+    Returns
+    -------
+    Dataset over the dims of `source` without `dim`
+        ``total_variance``; ``inside``, the part that options within ``[k_low, k_high]`` price;
+        ``wing_share``, 1 less their ratio; ``vol``, ``√(total_variance/T)`` [per √year]. ``lower`` and
+        ``upper`` bound what an end to the quotes leaves open: nothing beyond them, or the most that prices
+        there can hold (calls no dearer than the last, puts no dearer per strike than the first; in the
+        prices of the quotes, or of the smile at the ends). ``status`` adds ``EXTRAPOLATED`` where
+        `wing_share` is above 0.1, ``TOO_FEW_STRIKES`` where a strip has fewer than three or lies on one
+        side of the forward, and all that the fit's says. NaN where there is no fit. Lazy if `source` is.
+
+    Raises
+    ------
+    ValueError
+        Unknown method; `floor` is not between 0 and 1; the source lacks what the method needs.
+
+    Notes
+    -----
+    Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility
+    smile". Without a floor no price bounds the variance of puts: an underlying that may go to 0 has none.
+    """
+    if method not in get_args(VarianceMethod):
+        raise ValueError(f"method={method!r} is not one of {', '.join(get_args(VarianceMethod))}")
+    if not 0.0 < floor < 1.0:
+        raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
+    _require(source, ("log_moneyness", "iv") if method == "strip" else ("k_min", "k_max", "status"))
+    if method == "strip":
+        result = _of_quotes(source, k_range, floor, dim)
+    else:
+        result = _of_fit(source, k_range, floor, method)
+    t = source["year_fraction"]
+    w = result["total_variance"]
+    result["wing_share"] = 1.0 - result["inside"] / w
+    result["vol"] = (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
+    wide = result["wing_share"] > _MUCH
+    result["status"] = (result["status"] | wide * np.int32(Status.EXTRAPOLATED)).astype(np.int32)
+    result["status"].attrs = flag_attrs()
+    return result.assign_attrs(method=method, floor=floor)
+
+
+def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
+    missing = [name for name in (*names, "year_fraction") if name not in source]
+    if missing:
+        raise ValueError(
+            f"the source has no {', '.join(missing)}: the strip takes quotes, the others take a fit"
+        )
+
+
+def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, dim: str) -> xr.Dataset:
+    low, high = (-np.inf, np.inf) if k_range is None else k_range
+    parts = [source[name] for name in ("log_moneyness", "iv")]
+    parts = [part.chunk({dim: -1}) if part.chunks else part for part in parts]
+    found = xr.apply_ufunc(
+        strip,
+        *parts,
+        source["year_fraction"],
+        low,
+        high,
+        kwargs={"floor": floor},
+        input_core_dims=[[dim], [dim], [], [], []],
+        output_core_dims=[[]] * len(_OUT),
+        dask="parallelized",
+        output_dtypes=[np.float64] * 6 + [np.int32],
+    )
+    return xr.Dataset(dict(zip(_OUT, found, strict=True)))
+
+
+def _of_fit(fit: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, method: str) -> xr.Dataset:
+    low, high = (xr.DataArray(end) for end in ((fit["k_min"], fit["k_max"]) if k_range is None else k_range))
+    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
+    k, step, inside = xr.apply_ufunc(
+        nodes,
+        *(width, low, high),
+        output_core_dims=[["node"]] * 3,
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64, np.bool_],
+        dask_gufunc_kwargs={"output_sizes": {"node": NODES}},
+    )
+    whole, within, status = xr.apply_ufunc(
+        integrals,
+        *(k, step, inside),
+        *(smile.total_variance(fit, k, derivative=d, extrapolate=True) for d in (0, 1)),
+        kwargs={"fukasawa": method == "fukasawa"},
+        input_core_dims=[["node"]] * 5,
+        output_core_dims=[[]] * 3,
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64, np.int32],
+    )
+    ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in (low, high)]
+    beyond = xr.apply_ufunc(
+        tails, low, high, *ends, floor, dask="parallelized", output_dtypes=[np.float64]
+    ).where(whole.notnull())
+    found = (whole, within, within, within + beyond, low, high, status | fit["status"])
+    return xr.Dataset(dict(zip(_OUT, found, strict=True)))
