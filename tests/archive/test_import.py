@@ -1,0 +1,423 @@
+"""Recorded files on their way in: mapping, units, what is turned down and why."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import import_files, open_archive
+from derivdata.errors import ArchiveError, SchemaError
+from tests.archive.rates import EVER
+
+_MAP = {"symbol": "Symbol", "time": "Date", "rate_bps_8h": "Rate"}
+_SET = {"exchange": "binance", "interval_hours": "8"}
+
+
+def text(folder: Path, content: str, name: str = "in.csv") -> Path:
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def settlements(folder: Path, content: str, **options: Any) -> Any:
+    said = {"map": _MAP, "set": _SET, "tz": "UTC", "unit": "native"} | options
+    return import_files("funding_settlements", text(folder, content), folder / "to", **said)
+
+
+def held(folder: Path, table: str = "funding_settlements") -> pd.DataFrame:
+    return open_archive(folder / "to", create=False).read(table, *EVER)
+
+
+def test_columns_are_mapped_and_constants_set(tmp_path: Path) -> None:
+    result = settlements(tmp_path, "Symbol,Date,Rate\nBTC-USDT,2020-01-01 00:00:00.000,-0.00012359\n")
+    row = held(tmp_path).iloc[0]
+    assert row[["symbol", "exchange", "kind"]].tolist() == ["BTC", "binance", "settled"]
+    assert row["time"] == pd.Timestamp("2020-01-01", tz="UTC")
+    assert row["rate_bps_8h"] == pytest.approx(-1.2359, rel=1e-14)
+    assert row["interval_hours"] == 8.0
+    assert (result.read, result.written, result.rejected) == (1, 1, 0)
+    assert str(result) == "funding_settlements: 1 rows read, 1 written, 0 already there, 0 rejected"
+
+
+@pytest.mark.parametrize(
+    ("unit", "hours", "given", "bps_8h"),
+    [
+        ("native", "1", "0.0000125", 1.0),
+        ("native", "8", "0.0001", 1.0),
+        ("native", "4", "0.0001", 2.0),
+        ("percent", "1", "0.00125", 1.0),
+        ("percent", "8", "0.01", 1.0),
+        ("bps", "1", "0.125", 1.0),
+        ("bps", "8", "1", 1.0),
+        ("bps_8h", "1", "1", 1.0),
+    ],
+)
+def test_units_of_rates(tmp_path: Path, unit: str, hours: str, given: str, bps_8h: float) -> None:
+    said = {"exchange": "x", "interval_hours": hours}
+    settlements(tmp_path, f"Symbol,Date,Rate\nBTC,2020-01-01,{given}\n", unit=unit, set=said)
+    assert held(tmp_path)["rate_bps_8h"].iloc[0] == pytest.approx(bps_8h, rel=1e-14)
+
+
+def test_intervals_may_differ_from_row_to_row(tmp_path: Path) -> None:
+    content = "symbol,time,rate,h\nA,2020-01-01,0.0001,8\nB,2020-01-01,0.0001,1.0\nC,2020-01-01,0.0001,0\n"
+    mapping = {"rate_bps_8h": "rate", "interval_hours": "h"}
+    result = settlements(tmp_path, content, map=mapping, set={"exchange": "x"})
+    assert held(tmp_path).set_index("symbol")["rate_bps_8h"].to_dict() == pytest.approx({"A": 1.0, "B": 8.0})
+    assert result.first_rejected == "in.csv, line 4: interval_hours=0 is no interval"
+
+
+def test_an_interval_helps_a_table_without_that_column(tmp_path: Path) -> None:
+    path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2020-01-01T00:00Z,0.0001\n")
+    import_files("funding_history", path, tmp_path / "to", set={"interval_hours": "4"}, unit="native")
+    row = held(tmp_path, "funding_history").iloc[0]
+    assert row["rate_bps_8h"] == pytest.approx(2.0)
+    assert row[["resolution", "kind"]].tolist() == ["raw", "sampled"]
+
+
+def test_volatility_in_percent(tmp_path: Path) -> None:
+    content = (
+        "symbol,exchange,time,instrument_name,expiry,strike,side,iv\n"
+        "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
+    )
+    path = text(tmp_path, content)
+    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent: say --unit percent"):
+        import_files("options_snapshot", path, tmp_path / "to")
+    import_files("options_snapshot", path, tmp_path / "to", unit="percent")
+    row = held(tmp_path, "options_snapshot").iloc[0]
+    assert row["iv"] == pytest.approx(0.5124)
+    assert row["side"] == "call"
+    assert pd.isna(row["underlying_price"])
+
+
+def test_fractions_are_not_taken_for_bps(tmp_path: Path) -> None:
+    content = "Symbol,Date,Rate\nBTC,2020-01-01,0.0001\nBTC,2020-01-02,0\n"
+    with pytest.raises(ArchiveError, match="looks like a fraction, not bps per 8 hours: say --unit native"):
+        settlements(tmp_path, content, unit=None)
+    settlements(tmp_path, content, unit="bps_8h")
+    assert held(tmp_path)["rate_bps_8h"].tolist() == [0.0001, 0.0]
+
+
+_RECORDS = [
+    {"Symbol": "BTC", "Date": "2020-01-01T00:00:00Z", "Rate": 0.0001},
+    {"Symbol": "BTC", "Date": "2020-01-01T08:00:00Z", "Rate": "0.0003"},
+    {"Symbol": "ETH", "Date": 1577836800000, "Rate": 2.6e-05},
+]
+
+
+@pytest.mark.parametrize(
+    "kind", ["csv", "csv.gz", "tsv", "bom.csv", "json", "jsonl", "json lines", "json.gz"]
+)
+def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> None:
+    lines = ["Symbol;Date;Rate", *(";".join(map(str, r.values())) for r in _RECORDS)]
+    content = {
+        "csv": "\r\n".join(lines),
+        "csv.gz": "\n".join(lines).replace(";", ","),
+        "tsv": "\n".join(lines).replace(";", "\t"),
+        "bom.csv": "\ufeff" + "\n".join(lines),
+        "json": json.dumps(_RECORDS, indent=1),
+        "json.gz": json.dumps(_RECORDS),
+        "jsonl": "\n".join(map(json.dumps, _RECORDS)) + "\n\n",
+        "json lines": "\n".join(map(json.dumps, _RECORDS)),
+    }[kind]
+    path = tmp_path / f"in.{kind.replace(' lines', '')}"
+    data = content.encode()
+    path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+    result = import_files("funding_settlements", path, tmp_path / "to", map=_MAP, set=_SET, unit="native")
+    assert (result.read, result.written) == (3, 3)
+    rows = held(tmp_path)[["symbol", "time", "rate_bps_8h"]].to_numpy().tolist()
+    assert rows == [
+        ["BTC", pd.Timestamp("2020-01-01", tz="UTC"), pytest.approx(1.0)],
+        ["BTC", pd.Timestamp("2020-01-01T08", tz="UTC"), pytest.approx(3.0)],
+        ["ETH", pd.Timestamp("2020-01-01", tz="UTC"), pytest.approx(0.26)],
+    ]
+
+
+@pytest.mark.parametrize("zoned", [True, False])
+def test_parquet_with_its_own_types(tmp_path: Path, zoned: bool) -> None:
+    times = pd.to_datetime(["2020-01-01", "2020-01-02"]).as_unit("ns")
+    frame = pd.DataFrame(
+        {
+            "Symbol": pd.Categorical(["BTC", "ETH"]),
+            "Date": times.tz_localize("Etc/GMT-3") if zoned else times,
+            "Rate": [0.0001, 0.0002],
+            "unused": [{"a": 1}, None],
+        }
+    )
+    frame.to_parquet(tmp_path / "in.parquet")
+    import_files(
+        "funding_settlements",
+        [tmp_path / "in.parquet"],
+        tmp_path / "to",
+        map=_MAP,
+        set=_SET,
+        tz=None if zoned else "Etc/GMT-3",
+        unit="native",
+    )
+    assert held(tmp_path)["time"].tolist() == [
+        pd.Timestamp("2019-12-31T21", tz="UTC"),
+        pd.Timestamp("2020-01-01T21", tz="UTC"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("BTC,2020-01-02,abc", "rate_bps_8h='abc' is not a number"),
+        ("BTC,2020-01-02,inf", "rate_bps_8h='inf' is not a number"),
+        ("BTC,2020-01-02,1_0", "rate_bps_8h='1_0' is not a number"),
+        ("BTC,2020-01-02,", "rate_bps_8h is missing"),
+        ("BTC,2020-01-02,NaN", "rate_bps_8h is missing"),
+        ("BTC,soon,1", "time='soon' is no instant in ISO 8601 or since 1970"),
+        ("BTC,01/02/2020,1", "time='01/02/2020' is no instant in ISO 8601 or since 1970"),
+        ("BTC,20200102,1", "time='20200102' is no instant in ISO 8601 or since 1970"),
+        ("BTC,,1", "time is missing"),
+        (",2020-01-02,1", "symbol is missing"),
+        ("BTC,2020-01-02", "2 fields, where the first line names 3"),
+        ("BTC,2020-01-02,1,9", "4 fields, where the first line names 3"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_counted_with_its_line_and_reason(
+    tmp_path: Path, line: str, why: str
+) -> None:
+    good = "BTC,2020-01-01,1"
+    content = f"Symbol,Date,Rate\n{good}\n\n{line}\n{line}\nETH,2020-01-01,2\n"
+    result = settlements(tmp_path, content)
+    assert (result.read, result.written, result.rejected) == (4, 2, 2)
+    assert result.first_rejected == f"in.csv, line 4: {why}"
+    assert str(result).endswith(f"2 rejected; the first: in.csv, line 4: {why}")
+
+
+def test_the_first_bad_line_is_the_first_of_all_reasons(tmp_path: Path) -> None:
+    lines = ["Symbol,Date,Rate", "A,2020-01-01,1", "A,2020-01-02,", "A,never,1", "A,2020-01-04,x"]
+    result = settlements(tmp_path, "\n".join(lines))
+    assert result.rejected == 3
+    assert result.first_rejected == "in.csv, line 3: rate_bps_8h is missing"
+
+
+def test_records_that_are_none_are_counted(tmp_path: Path) -> None:
+    good = json.dumps(_RECORDS[0])
+    path = text(tmp_path, f'{good}\n[1]\n{{"Symbol": \n{{"Symbol": {{"a": 1}}, "Rate": true}}\n', "in.jsonl")
+    result = import_files("funding_settlements", path, tmp_path / "to", map=_MAP, set=_SET, unit="native")
+    assert (result.written, result.rejected) == (1, 3)
+    assert result.first_rejected == "in.jsonl, line 2: not a record but list"
+
+
+def test_no_row_that_fits_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"none of 2 rows fits .*line 2: time='2020-01-01' states no zone"):
+        settlements(tmp_path, "Symbol,Date,Rate\nA,2020-01-01,1\nB,2020-01-01,1\n", tz=None)
+    assert open_archive(tmp_path / "to").tables() == frozenset()
+
+
+def test_a_header_alone_is_no_rows(tmp_path: Path) -> None:
+    assert settlements(tmp_path, "Symbol,Date,Rate\n").read == 0
+
+
+def test_rows_that_are_there_and_rows_that_differ_are_counted(tmp_path: Path) -> None:
+    content = "Symbol,Date,Rate\nA,2020-01-01,1\nA,2020-01-01,1\nA,2020-01-01,2\nA,2020-01-02,1\n"
+    result = settlements(tmp_path, content)
+    assert (result.written, result.present, result.differing) == (2, 1, 1)
+    again = settlements(tmp_path, content.replace("02,1", "02,3"))
+    assert (again.written, again.present, again.differing) == (0, 2, 2)
+    assert "2 already there with other values (those first seen stay)" in str(again)
+    assert held(tmp_path)["rate_bps_8h"].tolist() == [10_000.0, 10_000.0]
+
+
+def test_of_several_quotes_one_is_taken(tmp_path: Path) -> None:
+    """BTC has a USDT contract on okx, so the USDC one is let go even where USDT lacks an hour."""
+    one = text(tmp_path, "Symbol,exchange,Date,Rate\nBTC-USDC,okx,2020-01-01,5\nBTC-USDC,okx,2020-01-02,5\n")
+    two = text(
+        tmp_path,
+        "Symbol,exchange,Date,Rate\nBTC-USDT-SWAP,okx,2020-01-01,1\nBTC-USDC,gate,2020-01-01,7\n",
+        "two.csv",
+    )
+    result = import_files(
+        "funding_settlements",
+        [one, two],
+        tmp_path / "to",
+        map=_MAP,
+        set={"interval_hours": "8"},
+        tz="UTC",
+        unit="bps_8h",
+    )
+    assert (result.written, result.other_quotes) == (2, 2)
+    assert "2 of a quote currency of lower priority" in str(result)
+    found = held(tmp_path)[["symbol", "exchange", "rate_bps_8h"]].to_numpy().tolist()
+    assert found == [["BTC", "gate", 7.0], ["BTC", "okx", 1.0]]
+
+
+_LIQUIDATIONS = "\n".join(
+    [
+        "timestamp,venue,coin,side,size_usd,price",
+        "2025-05-25T14:36:58.596Z,hyperliquid,HYPE,S,101.25,38.5",
+        "2025-05-25T14:36:58.596Z,hyperliquid,HYPE,S,101.25,38.5",
+        "2025-05-25T14:36:59Z,hyperliquid,HYPE,S,7,38.5",
+    ]
+)
+_LIQUIDATIONS_MAP = {
+    "time": "timestamp",
+    "exchange": "venue",
+    "symbol": "coin",
+    "value_usd": "size_usd",
+    "fill_price_usd": "price",
+}
+
+
+def liquidations(folder: Path, content: str, name: str = "in.csv", **options: Any) -> Any:
+    said = {"map": _LIQUIDATIONS_MAP, "set": {"side": "long", "status": "filled"}} | options
+    return import_files("liquidations_events", text(folder, content, name), folder / "to", **said)
+
+
+def test_orders_without_id_get_one_and_equal_rows_stay_apart(tmp_path: Path) -> None:
+    assert liquidations(tmp_path, _LIQUIDATIONS).written == 3
+    found = held(tmp_path, "liquidations_events")
+    assert found["order_id"].nunique() == 3
+    assert found["value_usd"].tolist() == [101.25, 101.25, 7.0]
+    assert found["side"].tolist() == ["long"] * 3
+    assert found["quantity"].isna().all()
+
+
+def test_made_ids_are_the_same_in_every_import(tmp_path: Path) -> None:
+    liquidations(tmp_path, _LIQUIDATIONS)
+    ids = held(tmp_path, "liquidations_events")["order_id"].tolist()
+    again = liquidations(tmp_path, _LIQUIDATIONS, "copy.csv")
+    assert (again.written, again.present) == (0, 3)
+    other = tmp_path / "other"
+    other.mkdir()
+    liquidations(other, _LIQUIDATIONS)
+    assert held(other, "liquidations_events")["order_id"].tolist() == ids
+
+
+def test_ids_that_are_given_are_kept(tmp_path: Path) -> None:
+    lines = _LIQUIDATIONS.splitlines()[:2]
+    content = f"{lines[0]},oid\n{lines[1]},123456789012345678\n"
+    liquidations(tmp_path, content, map=_LIQUIDATIONS_MAP | {"order_id": "oid"})
+    assert held(tmp_path, "liquidations_events")["order_id"].tolist() == ["123456789012345678"]
+
+
+def test_fills_get_ids_too(tmp_path: Path) -> None:
+    path = text(tmp_path, _LIQUIDATIONS)
+    result = import_files(
+        "liquidations_fills", path, tmp_path / "to", map=_LIQUIDATIONS_MAP, set={"side": "short"}
+    )
+    assert result.written == 3
+    assert held(tmp_path, "liquidations_fills")["fill_id"].nunique() == 3
+
+
+def test_side_codes_are_not_guessed(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArchiveError,
+        match=r"side='S' is not long or short: if all rows are one of them, say --set side=long or",
+    ):
+        liquidations(tmp_path, _LIQUIDATIONS, set={})
+
+
+def test_counts_are_whole(tmp_path: Path) -> None:
+    content = _LIQUIDATIONS.replace("price", "price,fill_count").replace("38.5", "38.5,1.5", 1)
+    content = content.replace("38.5\n", "38.5,2\n").removesuffix("38.5") + "38.5,3"
+    result = liquidations(tmp_path, content)
+    assert result.first_rejected == "in.csv, line 2: fill_count=1.5 is not a whole number"
+    assert sorted(held(tmp_path, "liquidations_events")["fill_count"]) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"map": {**_MAP, "price": "x"}}, "map: table funding_settlements has no column 'price'"),
+        ({"set": {**_SET, "sied": "x"}}, "set: table funding_settlements has no column 'sied'"),
+        ({"set": {**_SET, "symbol": "BTC"}}, "column 'symbol' is in both map and set"),
+        ({"unit": "apr"}, "unit='apr' is not one of bps_8h, native, percent, bps"),
+        ({"tz": "Europe/Atlantis"}, "tz='Europe/Atlantis' is no zone"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    said = {"map": _MAP, "set": _SET} | options
+    with pytest.raises(ValueError, match=message):
+        import_files("funding_settlements", tmp_path / "absent.csv", tmp_path / "to", **said)
+
+
+def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'fundings' is not one that an archive holds"):
+        import_files("fundings", "x.csv", tmp_path / "to")
+    with pytest.raises(ValueError, match="table oi_history has no rate and no volatility"):
+        import_files("oi_history", "x.csv", tmp_path / "to", unit="native")
+    with pytest.raises(ValueError, match="files: name at least one"):
+        import_files("oi_history", [], tmp_path / "to")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("absent.csv", None, "cannot be read: No such file"),
+        ("in.xlsx", b"x", "what it holds cannot be told from its name"),
+        ("in.csv", b"", "the file is empty"),
+        ("in.json", b"  ", "the file is empty"),
+        ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
+        ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read as csv: .*utf-8"),
+        ("in.json", b'[{"a": 1}', "cannot be read as json"),
+        ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99)[:-20], "cannot be read"),
+        ("in.csv.gz", b"no gzip", "cannot be read"),
+        ("in.parquet", b"PAR1 no parquet PAR1", "cannot be read"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_error(
+    tmp_path: Path, name: str, content: bytes | None, why: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ArchiveError, match=f"{name}: {why}"):
+        import_files(
+            "funding_settlements", tmp_path / name, tmp_path / "to", map=_MAP, set=_SET, unit="native"
+        )
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    content = "Symbol,When,Rate\nBTC,2020-01-01,1\n"
+    with pytest.raises(
+        ArchiveError, match="there is no column 'Date' for time; the file has Symbol, When, Rate"
+    ):
+        settlements(tmp_path, content)
+    with pytest.raises(
+        ArchiveError, match="time is not in the file: say which column it is with --map time="
+    ):
+        settlements(tmp_path, content, map={"symbol": "Symbol", "rate_bps_8h": "Rate"})
+    with pytest.raises(ArchiveError, match="--unit native is per the venue's own interval"):
+        import_files(
+            "funding_history",
+            text(tmp_path, "symbol,time,rate_bps_8h\nA,2020-01-01,1\n"),
+            tmp_path / "to",
+            set={"exchange": "x"},
+            tz="UTC",
+            unit="native",
+        )
+
+
+def test_large_files_come_in_bites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line numbers, equal rows and repeated keys are told apart across the bites."""
+    monkeypatch.setattr("derivdata.archive.importing.files._CHUNK_ROWS", 2)
+    monkeypatch.setattr("derivdata.archive.importing.tally._FLUSH_ROWS", 3)
+    rows = "\n".join(_LIQUIDATIONS.splitlines()[1:])
+    content = f"{_LIQUIDATIONS}\n{rows}\nx\n"
+    result = liquidations(tmp_path, content)
+    assert (result.read, result.written, result.rejected) == (7, 6, 1)
+    assert result.first_rejected == "in.csv, line 8: 1 fields, where the first line names 6"
+    assert liquidations(tmp_path, content).present == 6
+
+
+def test_nothing_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_archive_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "thesis.txt").write_text("mine")
+    with pytest.raises(ArchiveError, match="not an archive"):
+        settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
+    assert not issubclass(ArchiveError, SchemaError)

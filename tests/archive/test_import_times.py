@@ -1,0 +1,100 @@
+"""Instants of files: zones, the hours when clocks change, numbers since 1970."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Imported, import_files, open_archive
+from tests.archive.rates import EVER
+
+
+def taken(folder: Path, times: list[str], tz: str | None, symbols: str = "A") -> tuple[list[str], Imported]:
+    path = folder / "in.csv"
+    named = symbols.split() * len(times)
+    lines = [f"{symbol},{time},5" for symbol, time in zip(named, times, strict=False)]
+    path.write_text("\n".join(["symbol,time,oi_usd", *lines]))
+    result = import_files("oi_history", path, folder / "to", set={"exchange": "x"}, tz=tz)
+    rows = open_archive(folder / "to").read("oi_history", *EVER)
+    return [stamp.strftime("%Y-%m-%dT%H:%M:%S.%f").rstrip("0").rstrip(".") for stamp in rows["time"]], result
+
+
+@pytest.mark.parametrize(
+    ("given", "tz", "utc"),
+    [
+        ("2020-01-01 03:00:00", "UTC+3", "2020-01-01T00:00:00"),
+        ("2020-01-01 03:00:00", "Etc/GMT-3", "2020-01-01T00:00:00"),
+        ("2020-01-01 03:00:00.000", "+03:00", "2020-01-01T00:00:00"),
+        ("2020-01-01 03:00:00", "UTC-3:30", "2020-01-01T06:30:00"),
+        ("2020-01-01T03:00:00.005", "UTC", "2020-01-01T03:00:00.005"),
+        ("2020-01-01", "UTC", "2020-01-01T00:00:00"),
+        ("2023-07-01 01:00", "Europe/London", "2023-07-01T00:00:00"),
+        ("2023-01-01 01:00", "Europe/London", "2023-01-01T01:00:00"),
+        ("2020-01-01T00:00:00Z", "Europe/London", "2020-01-01T00:00:00"),
+        ("2020-01-01T03:00:00+03:00", None, "2020-01-01T00:00:00"),
+        ("2020-01-01 03:00:00+00", None, "2020-01-01T03:00:00"),
+        ("2020-01-01 03:00:00 UTC", None, "2020-01-01T03:00:00"),
+        ("1577836800", None, "2020-01-01T00:00:00"),
+        ("1577836800.5", "Europe/London", "2020-01-01T00:00:00.5"),
+        ("1577836800123", None, "2020-01-01T00:00:00.123"),
+        ("1577836800123456", None, "2020-01-01T00:00:00.123456"),
+        ("1577836800123456789", None, "2020-01-01T00:00:00.123456"),
+        ("1.5778368e9", None, "2020-01-01T00:00:00"),
+    ],
+)
+def test_one_instant(tmp_path: Path, given: str, tz: str | None, utc: str) -> None:
+    assert taken(tmp_path, [given], tz)[0] == [utc]
+
+
+def test_an_hour_that_comes_twice_is_the_first_unless_it_is_repeated(tmp_path: Path) -> None:
+    """On 29 October 2023 London's clock showed 01:00 at 00:00 and at 01:00 UTC."""
+    eight_hourly = ["2023-10-28 17:00", "2023-10-29 01:00", "2023-10-29 08:00"]
+    found, _ = taken(tmp_path, eight_hourly, "Europe/London")
+    assert found == ["2023-10-28T16:00:00", "2023-10-29T00:00:00", "2023-10-29T08:00:00"]
+
+
+def test_hourly_rows_fill_both_hours_of_each_symbol(tmp_path: Path) -> None:
+    hourly = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 1, 1, 2, 2)]
+    found, result = taken(tmp_path, hourly, "Europe/London", "A B")
+    one = ["2023-10-28T23:00:00", "2023-10-29T00:00:00", "2023-10-29T01:00:00", "2023-10-29T02:00:00"]
+    assert found == one * 2
+    assert result.written == 8
+
+
+def test_a_file_that_repeats_every_row_repeats_this_one_too(tmp_path: Path) -> None:
+    twice = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 2, 2)]
+    found, result = taken(tmp_path, twice, "Europe/London")
+    assert found == ["2023-10-28T23:00:00", "2023-10-29T00:00:00", "2023-10-29T02:00:00"]
+    assert (result.written, result.present) == (3, 3)
+
+
+def test_an_hour_that_the_clock_skipped_is_no_instant(tmp_path: Path) -> None:
+    found, result = taken(tmp_path, ["2023-03-26 00:30", "2023-03-26 01:30"], "Europe/London")
+    assert found == ["2023-03-26T00:30:00"]
+    assert result.first_rejected == (
+        "in.csv, line 3: time='2023-03-26 01:30' was skipped by the clock of Europe/London"
+    )
+
+
+def test_zoned_and_local_times_may_be_mixed(tmp_path: Path) -> None:
+    times = ["2020-01-01 03:00", "2020-01-01T03:00Z", "1577836800"]
+    found, _ = taken(tmp_path, times, "UTC+3", "A B C")
+    assert found == ["2020-01-01T00:00:00", "2020-01-01T03:00:00", "2020-01-01T00:00:00"]
+
+
+def test_a_numeric_column_of_parquet_is_read_since_1970(tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"symbol": "A", "exchange": "x", "time": [1577836800123, 1577836801123], "oi_usd": [1, 2]}
+    )
+    frame.to_parquet(tmp_path / "in.parquet")
+    import_files("oi_history", tmp_path / "in.parquet", tmp_path / "to")
+    rows = open_archive(tmp_path / "to").read("oi_history", *EVER)
+    assert rows["time"].iloc[0] == pd.Timestamp("2020-01-01T00:00:00.123", tz="UTC")
+
+
+@pytest.mark.parametrize("tz", ["UTC+24", "Mars/Base", "../etc/passwd", ""])
+def test_zones_that_are_none(tmp_path: Path, tz: str) -> None:
+    with pytest.raises(ValueError, match="tz="):
+        taken(tmp_path, ["2020-01-01"], tz)
