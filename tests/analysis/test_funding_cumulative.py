@@ -1,0 +1,166 @@
+"""What positions accrue: samples are integrated, settlements added, holes are never zero."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from derivdata.analysis import funding
+from tests.analysis.funding_made import market, noisy, series, times
+
+NAN = np.nan
+
+
+@pytest.mark.parametrize("step", [1 / 60, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 24.0])
+def test_constant_samples_of_thirty_days_are_ninety_bps_at_every_resolution(step):
+    accrued = funding.cumulative(series(np.ones(round(720 / step)), step=step, kind="sampled"))
+    assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
+    assert float(accrued["covered_hours"][-1]) == pytest.approx(720.0)
+    assert float(accrued["missing_hours"][-1]) == 0.0
+
+
+@pytest.mark.parametrize("interval", [1.0, 2.0, 4.0, 8.0])
+def test_constant_settlements_of_thirty_days_are_ninety_bps_at_every_interval(interval):
+    accrued = funding.cumulative(
+        series(np.ones(round(720 / interval)), step=interval), interval_hours=interval
+    )
+    assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("changes", [[(45, 8), (90, 4)], [(30, 8), (60, 4), (240, 1)], [(480, 1), (30, 8)]])
+@pytest.mark.parametrize("read", ["reported", "inferred"])
+def test_ninety_bps_through_changes_of_interval(changes, read):
+    interval = np.repeat([hours for _, hours in changes], [count for count, _ in changes]).astype(float)
+    panel = series(np.ones(interval.size), hours=interval.cumsum())
+    hours = panel.copy(data=interval).assign_attrs(units="h")
+    if read == "inferred":
+        hours = funding.infer_interval(panel)["interval_hours"]
+    accrued = funding.cumulative(panel, interval_hours=hours)
+    assert float(accrued["funding_bps"][-1]) == pytest.approx(90.0, rel=1e-12)
+
+
+def test_irregular_samples_hold_until_the_next():
+    """2 bps/8h for 4 h, then −1 for 12 h, then 8 for the last row's hour: 1 − 1.5 + 1."""
+    panel = series([2.0, -1.0, 8.0], hours=[0.0, 4.0, 16.0], kind="sampled")
+    accrued = funding.cumulative(panel, max_gap_hours=12.0, step_hours=1.0)
+    np.testing.assert_allclose(accrued["funding_bps"], [1.0, -0.5, 0.5], rtol=1e-15)
+
+
+def test_a_missing_sample_is_carried_for_two_steps_and_no_further():
+    panel = series([8.0, NAN, 8.0, NAN, NAN, 8.0], step=1.0, kind="sampled")
+    accrued = funding.cumulative(panel)
+    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, 3.0, 4.0, NAN, NAN])
+    skipping = funding.cumulative(panel, gaps="skip")
+    np.testing.assert_array_equal(skipping["funding_bps"], [1.0, 2.0, 3.0, 4.0, 4.0, 5.0])
+    np.testing.assert_array_equal(skipping["missing_hours"], [0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(skipping["covered_hours"], [1.0, 2.0, 3.0, 4.0, 4.0, 5.0])
+
+
+def test_a_missing_settlement_is_a_hole():
+    panel = series([1.0, 1.0, 1.0], hours=[8.0, 16.0, 32.0])
+    accrued = funding.cumulative(panel, interval_hours=8.0)
+    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, NAN])
+    skipping = funding.cumulative(panel, interval_hours=8.0, gaps="skip")
+    np.testing.assert_array_equal(skipping["funding_bps"], [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(skipping["missing_hours"], [0.0, 0.0, 8.0])
+
+
+def test_stamps_that_are_late_by_seconds_are_no_holes():
+    hours = np.array([8.0, 16.0, 24.0, 32.0]) + np.array([0.0, 0.01, 0.002, 0.03])
+    accrued = funding.cumulative(series(np.ones(4), hours=hours), interval_hours=8.0)
+    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, 2.0, 3.0, 4.0])
+
+
+def test_nothing_accrues_before_the_first_value():
+    accrued = funding.cumulative(series([NAN, NAN, 3.0, 1.0], step=8.0), interval_hours=8.0)
+    np.testing.assert_array_equal(accrued["funding_bps"], [NAN, NAN, 3.0, 4.0])
+    accrued = funding.cumulative(series([NAN, 3.0, 1.0], step=8.0, kind="sampled"))
+    np.testing.assert_array_equal(accrued["funding_bps"], [NAN, 3.0, 4.0])
+
+
+def test_a_settlement_of_unknown_interval_is_missing():
+    panel = series([1.0, 1.0, 1.0], step=8.0)
+    interval = panel.copy(data=[8.0, NAN, 8.0]).assign_attrs(units="h")
+    accrued = funding.cumulative(panel, interval_hours=interval)
+    np.testing.assert_array_equal(accrued["funding_bps"], [1.0, NAN, NAN])
+
+
+def test_a_series_without_values_is_nan_and_says_nothing():
+    for options in ({}, {"gaps": "skip"}):
+        accrued = funding.cumulative(series([NAN] * 4, kind="sampled"), **options)
+        assert all(figure.isnull().all() for figure in accrued.values())
+
+
+@given(st.lists(st.floats(-50, 50), min_size=2, max_size=30), st.integers(1, 28))
+def test_accrual_adds_up_over_consecutive_parts(rates, cut):
+    cut = min(cut, len(rates) - 1)
+    for kind, options in (("sampled", {"step_hours": 8.0}), ("settled", {"interval_hours": 8.0})):
+        panel = series(rates, kind=kind)
+        parts = [panel.isel(time=slice(cut)), panel.isel(time=slice(cut, None))]
+        ends = [float(funding.cumulative(part, **options)["funding_bps"][-1]) for part in parts]
+        whole = float(funding.cumulative(panel, **options)["funding_bps"][-1])
+        assert whole == pytest.approx(sum(ends), rel=1e-12, abs=1e-12)
+
+
+def test_payments_compound_to_more_than_their_sum():
+    """Two payments of 1 % each: 1.01² − 1 = 201 bps, not 200."""
+    panel = series([100.0, 100.0])
+    accrued = funding.cumulative(panel, interval_hours=8.0, compound=True)
+    assert float(accrued["funding_bps"][-1]) == pytest.approx(201.0, rel=1e-13)
+
+
+def test_masking_rows_is_dropping_them():
+    panel = noisy(symbols=1, venues=1, gaps=0.3, kind="sampled").squeeze(drop=True)
+    kept = panel.dropna("time")
+    options = {"gaps": "skip", "max_gap_hours": 12.0, "step_hours": 8.0}
+    masked, dropped = (funding.cumulative(part, **options) for part in (panel, kept))
+    last = {"time": -1}
+    for name in ("funding_bps", "covered_hours", "missing_hours"):
+        at_next = masked[name].sel(time=kept["time"][1:].values)
+        before = masked[name].shift(time=1).sel(time=kept["time"][1:].values)
+        assert np.isfinite(at_next).all()
+        np.testing.assert_allclose(before, dropped[name][:-1], rtol=1e-12, atol=1e-12)
+    assert float(masked["funding_bps"].isel(last)) == pytest.approx(float(dropped["funding_bps"].isel(last)))
+
+
+def test_venues_of_unequal_interval_share_a_panel():
+    """Hourly at 1 bps/8h beside eight-hourly: rows where only one of them settles are no holes."""
+    hours = np.arange(1.0, 25.0)
+    hourly = series(np.ones(24), hours=hours)
+    eight = series(np.where(hours % 8 == 0, 1.0, NAN), hours=hours)
+    panel = xr.concat([hourly, eight], xr.DataArray(["dex", "cex"], dims="exchange", name="exchange"))
+    interval = xr.DataArray([1.0, 8.0], dims="exchange", coords={"exchange": ["dex", "cex"]})
+    interval.attrs["units"] = "h"
+    accrued = funding.cumulative(panel, interval_hours=interval)["funding_bps"]
+    np.testing.assert_allclose(accrued.isel(time=-1), [3.0, 3.0])
+    assert accrued.sel(exchange="cex").isel(time=slice(7, 15)).values.tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(
+    ("panel", "options", "message"),
+    [
+        (series([1.0]), {}, "give interval_hours"),
+        (series([1.0]), {"interval_hours": 8.0, "max_gap_hours": 2.0}, "for sampled rates"),
+        (series([1.0, 1.0], kind="sampled"), {"interval_hours": 8.0}, "for settlements"),
+        (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
+        (series([1.0, 1.0], kind="sampled"), {"gaps": "zero"}, "'nan' or 'skip'"),
+        (series([1.0], kind="sampled"), {}, "step_hours"),
+        (series([1.0, 1.0]).drop_attrs().assign_attrs(units="bps/8h"), {}, "kind"),
+        (series([1.0, 1.0]).drop_attrs(), {}, "not stated"),
+        (series([1.0, 1.0]), {"interval_hours": -1.0}, "positive"),
+    ],
+)
+def test_the_wrong_question_is_refused(panel, options, message):
+    with pytest.raises(ValueError, match=message):
+        funding.cumulative(panel, **options)
+
+
+def test_the_result_says_what_it_is():
+    accrued = funding.cumulative(market(np.ones((1, 2, 3))).transpose("time", ...), interval_hours=8.0)
+    assert accrued["funding_bps"].dims == ("time", "symbol", "exchange")
+    assert accrued["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
+    assert accrued["covered_hours"].attrs["units"] == "h"
+    assert accrued["time"].values[0] == times(8.0)

@@ -1,0 +1,133 @@
+"""Settlement intervals read from gaps, and the check of normalised against raw rates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import funding
+from tests.analysis.funding_made import market, series
+
+NAN = np.nan
+
+
+def _inferred(gaps, **options):
+    hours = np.concatenate([[0.0], np.cumsum(gaps)])
+    return funding.infer_interval(series(np.ones(hours.size), hours=hours), **options)
+
+
+@pytest.mark.parametrize("interval", [1.0, 2.0, 4.0, 8.0])
+def test_a_steady_venue(interval):
+    found = _inferred([interval] * 5)
+    np.testing.assert_array_equal(found["interval_hours"], [interval] * 6)
+    assert not found["changed"].any()
+    assert not found["missing"].any()
+    assert found["interval_hours"].attrs == {"units": "h"}
+
+
+def test_a_change_is_dated_to_its_first_settlement():
+    found = _inferred([8, 8, 8, 4, 4, 4])
+    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, 4, 4, 4])
+    assert found["changed"].values.tolist() == [False] * 4 + [True, False, False]
+
+
+def test_known_at_the_time_a_change_takes_three_settlements():
+    found = _inferred([8, 8, 8, 4, 4, 4], backdate=False)
+    np.testing.assert_array_equal(found["interval_hours"], [NAN, NAN, NAN, 8, NAN, NAN, 4])
+    assert found["changed"].values.tolist() == [False] * 6 + [True]
+
+
+@pytest.mark.parametrize("hole", [8.0, 12.0, 16.0, 32.0])
+def test_a_gap_of_several_intervals_is_missing_data_not_a_change(hole):
+    """The 16 h hole of an 8 h venue, and the 24 h hole of htx, leave the interval as it is."""
+    found = _inferred([4, 4, 4, hole, 4, 4])
+    np.testing.assert_array_equal(found["interval_hours"], [4] * 7)
+    assert not found["changed"].any()
+    assert found["missing"].values.tolist() == [0, 0, 0, 0, hole / 4 - 1, 0, 0]
+
+
+def test_three_longer_gaps_in_a_row_are_a_change():
+    found = _inferred([4, 4, 4, 8, 8, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [4, 4, 4, 4, 8, 8, 8])
+    assert not found["missing"].any()
+
+
+def test_a_gap_that_is_no_multiple_leaves_its_interval_unknown():
+    found = _inferred([8, 8, 8, 5, 8, 8, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, 8, 8, 8])
+    assert not found["changed"].any()
+
+
+def test_stamps_may_be_late_by_minutes():
+    found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
+    np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)
+
+
+def test_too_short_a_series_says_nothing():
+    assert _inferred([8, 8])["interval_hours"].isnull().all()
+
+
+def test_each_series_of_a_panel_is_read_by_itself():
+    hours = np.arange(1.0, 33.0)
+    hourly = series(np.ones(32), hours=hours)
+    eight = hourly.where(xr.DataArray(hours % 8 == 0, dims="time"))
+    panel = xr.concat([hourly, eight], xr.DataArray(["dex", "cex"], dims="exchange", name="exchange"))
+    found = funding.infer_interval(panel)["interval_hours"]
+    np.testing.assert_array_equal(found.sel(exchange="dex"), np.ones(32))
+    np.testing.assert_array_equal(found.sel(exchange="cex"), np.where(hours % 8 == 0, 8.0, NAN))
+
+
+def test_samples_say_nothing_of_the_interval():
+    with pytest.raises(ValueError, match="give settlements"):
+        funding.infer_interval(series(np.ones(5), kind="sampled"))
+
+
+@pytest.mark.parametrize("options", [{"confirm": 0}, {"candidates": []}, {"candidates": [0.0, 8.0]}])
+def test_options_that_make_no_sense(options):
+    with pytest.raises(ValueError, match="need positive intervals"):
+        _inferred([8, 8, 8], **options)
+
+
+def _raw(panel, values):
+    return panel.copy(data=values).drop_attrs().assign_attrs(units="fraction per interval")
+
+
+def test_rates_that_are_raw_times_eight_over_the_interval():
+    panel = market([[[1.0, 2.0]], [[-4.6, NAN]]]).transpose("time", "exchange", "symbol")
+    raw = _raw(panel, np.array([[[0.0000125, -0.00023]], [[0.000025, 0.1]]]))
+    interval = xr.DataArray(
+        [1.0, 4.0], dims="symbol", coords={"symbol": panel["symbol"]}, attrs={"units": "h"}
+    )
+    checked = funding.check_8h_normalisation(panel, raw, interval).squeeze()
+    assert checked["ok"].values.tolist() == [True, True]
+    assert checked["compared"].values.tolist() == [2, 1]
+    assert float(checked["max_residual_bps_8h"].max()) < 1e-12
+    np.testing.assert_allclose(checked["implied_hours"], [1.0, 4.0])
+
+
+def test_raw_rates_that_are_already_per_eight_hours_are_found_out():
+    panel = market([[[1.0, 2.0]]])
+    checked = funding.check_8h_normalisation(panel, _raw(panel, panel.values / 1e4), 1.0).squeeze()
+    assert not bool(checked["ok"])
+    assert float(checked["max_residual_bps_8h"]) == pytest.approx(14.0)
+    assert float(checked["implied_hours"]) == 8.0
+
+
+def test_nothing_to_compare_is_not_ok():
+    panel = market([[[NAN]]])
+    checked = funding.check_8h_normalisation(panel, _raw(panel, np.ones((1, 1, 1))), 8.0).squeeze()
+    assert not bool(checked["ok"])
+    assert int(checked["compared"]) == 0
+
+
+def test_a_snapshot_without_time_is_compared_as_it_is():
+    panel = market([[[1.0]], [[2.0]]]).isel(time=0, drop=True)
+    checked = funding.check_8h_normalisation(panel, _raw(panel, np.array([[1e-4], [9e-4]])), 8.0)
+    assert checked["ok"].values.tolist() == [[True], [False]]
+
+
+def test_raw_rates_must_say_that_they_are_raw():
+    panel = market([[[1.0]]])
+    with pytest.raises(ValueError, match="fraction per interval"):
+        funding.check_8h_normalisation(panel, panel, 8.0)

@@ -1,0 +1,177 @@
+"""Pairs of venues: spreads, the best pair and its filters, dispersion."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import funding
+from tests.analysis.funding_made import dollars, market, noisy
+
+
+def _slow_best(rates: dict[str, float]) -> tuple[str, str, float]:
+    """The definition, one cell at a time."""
+    known = {venue: rate for venue, rate in sorted(rates.items()) if not np.isnan(rate)}
+    if len(known) < 2:
+        return "", "", np.nan
+    low, high = min(known.values()), max(known.values())
+    if low == high:
+        return "", "", 0.0
+    first = {rate: venue for venue, rate in reversed(known.items())}
+    return first[low], first[high], high - low
+
+
+def test_a_spread_is_what_the_short_earns_less_what_the_long_pays():
+    panel = market([[[1.0, -2.0, np.nan], [4.0, 0.5, 1.0]]])
+    earned = funding.spread(panel, "v00", "v01")
+    np.testing.assert_array_equal(earned.squeeze(), [3.0, 2.5, np.nan])
+    assert earned.attrs == {"units": "bps/8h", "kind": "settled"}
+    np.testing.assert_array_equal(funding.spread(panel, "v01", "v00"), -earned)
+
+
+def test_an_unknown_venue_is_named():
+    with pytest.raises(ValueError, match=r"'nowhere' is not a venue.*v00, v01"):
+        funding.spread(market(np.ones((1, 2, 3))), "v00", "nowhere")
+
+
+def test_pair_spreads_hold_every_pair_and_add_up():
+    panel = noisy(gaps=0.2)
+    pairs = funding.pair_spreads(panel)
+    assert pairs.dims == ("symbol", "long", "short", "time")
+    for long, short in (("v00", "v01"), ("v03", "v02")):
+        one = pairs.sel(long=long, short=short, drop=True)
+        np.testing.assert_array_equal(one, funding.spread(panel, long, short))
+    round_trip = (
+        pairs.sel(long="v00", short="v01", drop=True)
+        + pairs.sel(long="v01", short="v02", drop=True)
+        + pairs.sel(long="v02", short="v00", drop=True)
+    )
+    assert abs(round_trip).max() < 1e-14
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 1), (3, 5, 40), (2, 43, 17), (40, 4, 1)])
+def test_the_best_pair_is_that_of_the_definition(shape):
+    rng = np.random.default_rng(7)
+    values = rng.integers(-3, 4, shape).astype(float)  # few levels: ties are common
+    values[rng.random(shape) < 0.3] = np.nan
+    panel = market(values)
+    best = funding.best_pair(panel)
+    for symbol in range(shape[0]):
+        for time in range(shape[2]):
+            cell = dict(zip(panel["exchange"].values, values[symbol, :, time], strict=True))
+            long, short, spread = _slow_best(cell)
+            at = best.isel(symbol=symbol, time=time)
+            assert (str(at["long"].values), str(at["short"].values)) == (long, short)
+            np.testing.assert_equal(float(at["spread_bps_8h"]), spread)
+            assert int(at["venues"]) == np.isfinite(values[symbol, :, time]).sum()
+
+
+def test_blocks_larger_and_smaller_than_the_cache_agree():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(2, 3, 40_000))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    best = funding.best_pair(market(values))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(
+            best["spread_bps_8h"],
+            np.where(
+                np.isfinite(values).sum(1) < 2,
+                np.nan,
+                np.fmax.reduce(values, axis=1) - np.fmin.reduce(values, axis=1),
+            ),
+        )
+
+
+def test_more_venues_than_a_byte_counts():
+    rates = np.arange(300.0)
+    rates[[0, 299]] = rates[[299, 0]]
+    best = funding.best_pair(market(rates.reshape(1, 300, 1), venues=[f"v{i:03d}" for i in range(300)]))
+    assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v299", "v000")
+    assert int(best["venues"].squeeze()) == 300
+
+
+@pytest.mark.parametrize("dims", [("time", "exchange", "symbol"), ("exchange", "symbol", "time")])
+def test_any_order_of_dims_gives_the_same_pairs(dims):
+    panel = noisy(gaps=0.4)
+    best, turned = funding.best_pair(panel), funding.best_pair(panel.transpose(*dims))
+    assert turned["long"].dims == tuple(dim for dim in dims if dim != "exchange")
+    xr.testing.assert_identical(best, turned.transpose("symbol", "time"))
+
+
+def test_the_order_of_venues_decides_nothing():
+    panel = noisy(gaps=0.3).round(0)
+    best = funding.best_pair(panel)
+    xr.testing.assert_identical(best, funding.best_pair(panel.isel(exchange=[2, 0, 3, 1])))
+
+
+def test_a_masked_venue_is_as_good_as_none():
+    panel = noisy(gaps=0.0)
+    masked = panel.where(panel["exchange"] != "v01")
+    without = panel.drop_sel(exchange="v01")
+    for name in ("long", "short", "spread_bps_8h", "venues"):
+        np.testing.assert_array_equal(funding.best_pair(masked)[name], funding.best_pair(without)[name])
+
+
+def test_a_venue_needs_open_interest_to_count():
+    panel = market([[[5.0], [1.0], [-5.0]]])
+    oi = dollars(panel).copy(data=np.array([[[10.0], [99.0], [np.nan]]]))
+    best = funding.best_pair(panel, oi_usd=oi, min_oi_usd=50.0)
+    assert int(best["venues"].squeeze()) == 1
+    assert np.isnan(best["spread_bps_8h"]).all()
+    assert str(best["long"].squeeze().values) == ""
+    enough = funding.best_pair(panel, oi_usd=oi, min_oi_usd=10.0)
+    assert (str(enough["long"].squeeze().values), str(enough["short"].squeeze().values)) == ("v01", "v00")
+
+
+def test_a_stale_rate_does_not_count():
+    panel = market([[[5.0], [1.0], [-5.0]]])
+    age = panel.copy(data=np.array([[[0.0], [0.5], [9.0]]])).assign_attrs(units="h")
+    best = funding.best_pair(panel, age_hours=age, max_age_hours=1.0)
+    assert (str(best["long"].squeeze().values), str(best["short"].squeeze().values)) == ("v01", "v00")
+
+
+def test_only_tradable_venues_are_chosen():
+    panel = market([[[5.0, 5.0], [1.0, 1.0], [-5.0, -5.0]]])
+    best = funding.best_pair(panel, tradable=["v01", "v02"])
+    assert best["short"].squeeze().values.tolist() == ["v01", "v01"]
+    listed = xr.DataArray(
+        [[True, True, False], [True, True, True]],
+        dims=("time", "exchange"),
+        coords={"time": panel["time"], "exchange": panel["exchange"]},
+    )
+    best = funding.best_pair(panel, tradable=listed)
+    assert best["long"].squeeze().values.tolist() == ["v01", "v02"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"min_oi_usd": 1.0}, ValueError, "go together"),
+        ({"age_hours": market(np.ones((1, 3, 1)))}, ValueError, "go together"),
+        ({"oi_usd": market(np.ones((1, 3, 1))), "min_oi_usd": 1.0}, ValueError, "'USD' is needed"),
+        ({"tradable": ["v09"]}, ValueError, "'v09'"),
+        ({"tradable": market(np.ones((1, 3, 1)))}, TypeError, "boolean"),
+    ],
+)
+def test_a_filter_that_is_not_one_is_refused(options, error, message):
+    with pytest.raises(error, match=message):
+        funding.best_pair(market(np.ones((1, 3, 1))), **options)
+
+
+def test_dispersion_of_five_rates_by_hand():
+    """Rates 1 2 4 8 and a gap: median 3, quartiles 1.75 and 5, sum of squares 28.75 around 3.75."""
+    spread = funding.dispersion(market([[[4.0], [1.0], [np.nan], [8.0], [2.0]]])).squeeze()
+    assert float(spread["median_bps_8h"]) == 3.0
+    assert float(spread["iqr_bps_8h"]) == 3.25
+    assert float(spread["range_bps_8h"]) == 7.0
+    assert float(spread["std_bps_8h"]) == pytest.approx((28.75 / 3) ** 0.5, rel=1e-15)
+    assert int(spread["venues"]) == 4
+
+
+def test_dispersion_needs_two_venues():
+    spread = funding.dispersion(market([[[4.0, np.nan], [np.nan, np.nan]]])).squeeze()
+    assert np.isnan(spread["std_bps_8h"]).all()
+    assert np.isnan(spread["range_bps_8h"]).all()
+    np.testing.assert_array_equal(spread["median_bps_8h"], [4.0, np.nan])
+    assert spread["venues"].values.tolist() == [1, 0]

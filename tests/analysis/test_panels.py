@@ -1,0 +1,130 @@
+"""What panels must be: the refusals, and what is allowed through."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import panels
+from tests.analysis.funding_made import market, series, times
+
+
+def test_the_unit_is_read_from_the_attribute_or_the_name():
+    bare = series([1.0]).drop_attrs()
+    assert panels.unit_of(bare) is None
+    assert panels.unit_of(bare.rename("rate_bps_8h")) == "bps/8h"
+    assert panels.unit_of(bare.rename("oi_usd")) == "USD"
+    assert panels.unit_of(bare.assign_attrs(units="bps/8h")) == "bps/8h"
+
+
+def test_a_name_that_contradicts_the_unit_is_refused():
+    with pytest.raises(ValueError, match="correct one of them"):
+        panels.unit_of(series([1.0]).rename("oi_usd"))
+
+
+@pytest.mark.parametrize(
+    ("panel", "error", "message"),
+    [
+        (np.zeros(3), TypeError, "xarray.DataArray"),
+        (market([[[1.0]]]).drop_attrs(), ValueError, "is not stated"),
+        (market([[[1.0]]]).assign_attrs(units="percent"), ValueError, "'bps/8h' is needed"),
+        (series([1.0]), ValueError, "no dim 'exchange'"),
+        (market([[[1.0]]]).assign_attrs(kind="predicted"), ValueError, "'sampled' or 'settled'"),
+    ],
+    ids=["no DataArray", "unit unknown", "other unit", "dim absent", "kind unknown"],
+)
+def test_what_is_no_funding_panel_is_refused(panel, error, message):
+    with pytest.raises(error, match=message):
+        panels.require_rate(panel, "exchange")
+
+
+def test_the_kind_must_be_stated_where_it_matters():
+    panel = series([1.0])
+    assert panels.kind_of(panel) == "settled"
+    del panel.attrs["kind"]
+    with pytest.raises(ValueError, match=r"sampled.*settled"):
+        panels.kind_of(panel)
+
+
+def test_joining_samples_with_settlements_leaves_no_kind():
+    """The mixture cannot be integrated, nor added: nothing may take it for one of the two."""
+    both = xr.concat(
+        [series([1.0]), series([1.0], kind="sampled")],
+        "time",
+        combine_attrs="drop_conflicts",
+        join="outer",
+        coords="minimal",
+        compat="override",
+    )
+    with pytest.raises(ValueError, match="kind"):
+        panels.kind_of(both)
+
+
+@pytest.mark.parametrize(
+    ("hours", "message"), [([0.0, 2.0, 1.0], "ascend"), ([0.0, 1.0, 1.0], "ascend"), ([], "no rows")]
+)
+def test_times_ascend_without_repeats(hours, message):
+    with pytest.raises(ValueError, match=message):
+        panels.hours(series(np.zeros(len(hours)), hours=hours))
+
+
+def test_times_are_instants():
+    panel = series([1.0, 2.0]).assign_coords(time=[0, 1])
+    with pytest.raises(TypeError, match="datetime64"):
+        panels.hours(panel)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_hours_count_from_the_first_row_in_any_resolution(unit):
+    panel = series([1.0, 1.0, 1.0], hours=[0.0, 0.5, 30.0])
+    panel = panel.assign_coords(time=panel["time"].astype(f"datetime64[{unit}]"))
+    np.testing.assert_array_equal(panels.hours(panel), [0.0, 0.5, 30.0])
+
+
+def test_a_companion_is_spread_over_the_panel():
+    panel = market(np.ones((2, 3, 4)))
+    interval = xr.DataArray([1.0, 4.0, 8.0], dims="exchange", coords={"exchange": panel["exchange"]})
+    spread = panels.beside(panel, interval, units=None, name="interval_hours")
+    assert spread.dims == panel.dims
+    np.testing.assert_array_equal(spread.isel(symbol=1, time=2), [1.0, 4.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (xr.DataArray([1.0], dims="dex"), "'dex' that the panel lacks"),
+        (xr.DataArray([1.0, 2.0], dims="exchange", coords={"exchange": ["v00", "x"]}), "other labels"),
+        (0.0, "positive"),
+        (float("nan"), "positive"),
+    ],
+)
+def test_a_companion_with_other_labels_is_refused(other, message):
+    with pytest.raises(ValueError, match=message):
+        panels.beside(market(np.ones((1, 2, 3))), other, units=None, name="interval_hours")
+
+
+def test_a_companion_in_another_unit_is_refused():
+    minutes = xr.DataArray([60.0, 60.0], dims="exchange", attrs={"units": "min"})
+    with pytest.raises(ValueError, match="'min' where 'h'"):
+        panels.beside(market(np.ones((1, 2, 3))), minutes, units="h", name="interval_hours")
+
+
+def test_only_split_dims_are_put_into_one_chunk():
+    panel = market(np.ones((4, 2, 6))).chunk({"symbol": 2, "time": 3})
+    assert panels.whole(panel, "time").chunksizes["time"] == (6,)
+    assert panels.whole(panel, "time").chunksizes["symbol"] == (2, 2)
+    in_memory = market(np.ones((1, 1, 2)))
+    assert panels.whole(in_memory, "time") is in_memory
+
+
+def test_one_row_does_not_say_how_long_it_holds():
+    since = panels.hours(series([1.0], hours=[0.0]))
+    with pytest.raises(ValueError, match="step_hours"):
+        panels.usual_step(since)
+    assert panels.usual_step(since, 4.0) == 4.0
+    assert panels.usual_step(np.array([0.0, 1.0, 2.0, 9.0])) == 1.0
+
+
+def test_times_before_the_epoch_of_the_tests_are_fine():
+    assert panels.hours_at(times([-1.5]), times([0.0])[0]).tolist() == [-1.5]
