@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pandas as pd
 
@@ -144,6 +144,11 @@ class Endpoint:
         head, _, tail = self.path.partition("{" + names[0] + "}")
         middle = path[len(head) : len(path) - len(tail)]
         return path.startswith(head) and path.endswith(tail) and bool(middle) and "/" not in middle
+
+    def values(self, path: str) -> dict[str, str]:
+        """The parameters that a concrete path of this endpoint holds, by name."""
+        pairs = zip(self.path.split("/"), path.split("/"), strict=True)
+        return {field[1:-1]: unquote(value) for field, value in pairs if field.startswith("{")}
 
 
 def _text(name: str, value: Any) -> str:

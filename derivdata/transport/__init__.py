@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from derivdata.times import asof
 from derivdata.transport.answers import Answer, get, get_each, provenance, raw, tabulate
-from derivdata.transport.connecting import Starter, connect, current, disconnect, set_starter
+from derivdata.transport.connecting import (
+    Starter,
+    at_disconnect,
+    connect,
+    current,
+    disconnect,
+    holds_key,
+    set_starter,
+)
 from derivdata.transport.connection import Connection, Local
-from derivdata.transport.served import Observer, Responder, Served, set_observer, set_responder
+from derivdata.transport.served import Observer, Responder, Served, replaying, set_observer, set_responder
 from derivdata.transport.upkeep import CacheInfo, cache_clear, cache_info
 
 __all__ = [
@@ -23,6 +31,7 @@ __all__ = [
     "Served",
     "Starter",
     "asof",
+    "at_disconnect",
     "cache_clear",
     "cache_info",
     "connect",
@@ -30,8 +39,10 @@ __all__ = [
     "disconnect",
     "get",
     "get_each",
+    "holds_key",
     "provenance",
     "raw",
+    "replaying",
     "set_observer",
     "set_responder",
     "set_starter",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
-from urllib.parse import unquote
 
 import msgspec
 import pandas as pd
@@ -21,7 +20,7 @@ from derivdata.schema import Table
 from derivdata.transport.connecting import current
 from derivdata.transport.failures import checked
 from derivdata.transport.progress import progress
-from derivdata.transport.served import Served, observed, responder
+from derivdata.transport.served import Served, observed, replaying, responder
 
 __all__ = ["Answer", "get", "get_each", "provenance", "raw", "tabulate"]
 
@@ -202,7 +201,7 @@ def _decoded(served: Served, into: Any) -> Any:
     try:
         return msgspec.json.decode(served.body, type=into)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if responder() is None:
+        if not replaying():
             current().forget(served.request)
         path = served.request.path
         raise SchemaError(f"{path}: {error}; see the answer with dd.raw({path!r}, ...)") from None
@@ -237,8 +236,7 @@ def _outside() -> int:
 def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
     """The canonical request, with what the document does not name beside it."""
     names = {p.name for p in endpoint.params}
-    segments = zip(endpoint.path.split("/"), path.split("/"), strict=True)
-    in_path = {t[1:-1]: unquote(s) for t, s in segments if t.startswith("{")}
+    in_path = endpoint.values(path)
     twice = sorted(set(in_path) & set(params))
     if twice:
         raise ValueError(f"{twice[0]} is already in the path {path}")

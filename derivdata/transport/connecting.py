@@ -15,8 +15,9 @@ from derivdata.transport.connection import Connection, Local
 from derivdata.transport.folders import cache_folder
 from derivdata.transport.keys import Secret, find
 from derivdata.transport.origin import is_url, site
+from derivdata.transport.served import replaying
 
-__all__ = ["Starter", "connect", "current", "disconnect", "set_starter"]
+__all__ = ["Starter", "at_disconnect", "connect", "current", "disconnect", "holds_key", "set_starter"]
 
 Starter: TypeAlias = Callable[[str, pd.Timestamp | None], Local]
 
@@ -24,6 +25,7 @@ _CACHES = ("on", "refresh", "off")
 
 _starter: Starter | None = None
 _current: Connection | None = None
+_enders: list[Callable[[], None]] = []
 
 
 def set_starter(starter: Starter | None) -> Starter | None:
@@ -62,12 +64,15 @@ def connect(
     Raises
     ------
     NotConnected, ValueError, TypeError
-        No source is named; an argument or the key makes no sense, or the key would travel in clear.
+        No source is named; an argument or the key makes no sense, the key would travel in clear, or a
+        replay is under way.
 
     Notes
     -----
     The key goes to the origin of `source` only, by https or on this machine.
     """
+    if replaying():
+        raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
     given, api_key = (None if api_key is None else Secret(api_key)), None
     if cache not in _CACHES:
         raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
@@ -85,16 +90,36 @@ def connect(
             )
         instant = None if now is None else times.instant(now, "now")
         opened = _started(source, instant, attribution_url, cache=cache, offline=offline)
-    disconnect()
-    global _current
-    _current = opened
+    _replace(opened)
     return opened
 
 
 def disconnect() -> None:
-    """Close the connection; does nothing where there is none."""
+    """End a recording or a replay that is under way, and close the connection, if there is one."""
+    while _enders:
+        _enders.pop()()
+    _replace(None)
+
+
+def at_disconnect(ender: Callable[[], None]) -> Callable[[], None]:
+    """Have `disconnect` call something, once, before it closes; return how to take that back."""
+    _enders.append(ender)
+
+    def forget() -> None:
+        if ender in _enders:
+            _enders.remove(ender)
+
+    return forget
+
+
+def holds_key(data: bytes) -> bool:
+    """Whether the key of the connection is in `data`."""
+    return _current is not None and _current.holds_key(data)
+
+
+def _replace(connection: Connection | None) -> None:
     global _current
-    before, _current = _current, None
+    before, _current = _current, connection
     if before is not None:
         before.close()
 

@@ -11,7 +11,16 @@ import pandas as pd
 
 from derivdata.api import Request
 
-__all__ = ["Observer", "Responder", "Served", "observed", "responder", "set_observer", "set_responder"]
+__all__ = [
+    "Observer",
+    "Responder",
+    "Served",
+    "observed",
+    "replaying",
+    "responder",
+    "set_observer",
+    "set_responder",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,11 @@ def set_responder(new: Responder | None) -> Responder | None:
     global _responder
     before, _responder = _responder, new
     return before
+
+
+def replaying() -> bool:
+    """Whether somebody answers instead of the connection."""
+    return _responder is not None
 
 
 def responder() -> Responder | None:

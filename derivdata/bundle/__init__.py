@@ -1,0 +1,26 @@
+"""Record and replay: the answers behind a notebook or a report as one portable file.
+
+A bundle is a zip of JSON. It holds each answer's raw body, status, headers that matter, request, server's
+date and hash, and what computed with them; never a key, a host's credentials or anything pickled.
+"""
+
+from __future__ import annotations
+
+from derivdata.bundle.contents import Contents, info, verify
+from derivdata.bundle.difference import BundleDiff, bundle_diff
+from derivdata.bundle.layout import Manifest
+from derivdata.bundle.recording import Recording, record
+from derivdata.bundle.replaying import Replay, replay
+
+__all__ = [
+    "BundleDiff",
+    "Contents",
+    "Manifest",
+    "Recording",
+    "Replay",
+    "bundle_diff",
+    "info",
+    "record",
+    "replay",
+    "verify",
+]

@@ -1,0 +1,160 @@
+"""Which answers two recordings do not share, and which rows of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.api import ParamKind, Request, endpoint_of
+from derivdata.bundle.layout import Entry, request_of
+from derivdata.bundle.reading import Bundle
+from derivdata.bundle.rows import changed_rows, table_of
+
+__all__ = ["BundleDiff", "bundle_diff"]
+
+_ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b", "table", "rows")
+
+
+class _Pair(NamedTuple):
+    """An answer of each recording, or of one."""
+
+    a: Entry | None
+    b: Entry | None
+
+
+@dataclass(frozen=True)
+class BundleDiff:
+    """What differs between two recordings.
+
+    Attributes
+    ----------
+    answers
+        One row per answer that differs: ``change`` is ``changed`` (the same request), ``moved`` (the same
+        but for its window), ``only in a`` or ``only in b``; queries and hashes of both; the ``table`` that
+        it makes and how many of its ``rows`` differ, missing where no fetcher makes one.
+    rows
+        Table name to the rows that differ: the table's key, ``change`` (``changed``, ``only in a``,
+        ``only in b``), and every other column twice, ending in ``_a`` and ``_b``.
+    """
+
+    answers: pd.DataFrame
+    rows: Mapping[str, pd.DataFrame]
+
+    def __bool__(self) -> bool:
+        return len(self.answers) > 0
+
+    def __repr__(self) -> str:
+        if not self:
+            return "BundleDiff(no difference)"
+        counts = ", ".join(f"{n} {change}" for change, n in self.answers["change"].value_counts().items())
+        rows = ", ".join(f"{len(frame)} of {name}" for name, frame in self.rows.items())
+        return f"BundleDiff(answers: {counts}; rows: {rows or 'none'})"
+
+
+def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
+    """What differs between two recordings.
+
+    Answers are compared by their bodies, repeated ones in their order. A request that is in one recording
+    only is compared with one of the other that is the same but for its instants, if there is one: a
+    notebook that looks back from now asks for another window every day.
+
+    Parameters
+    ----------
+    a, b
+        Bundles.
+
+    Raises
+    ------
+    BundleError
+        One is not a bundle, damaged, or built to do harm.
+    """
+    first = Bundle(a)
+    try:
+        second = Bundle(b)
+        try:
+            return _difference(first, second)
+        finally:
+            second.close()
+    finally:
+        first.close()
+
+
+def _difference(a: Bundle, b: Bundle) -> BundleDiff:
+    lines: list[tuple[Any, ...]] = []
+    rows: dict[str, list[pd.DataFrame]] = {}
+    for pair in _pairs(a.entries, b.entries):
+        if pair.a is not None and pair.b is not None and _same(pair.a, pair.b):
+            continue
+        name, changed = _compared(pair, a, b)
+        lines.append(_line(pair, name, changed))
+        if name is not None and changed is not None and len(changed):
+            rows.setdefault(name, []).append(changed)
+    answers = pd.DataFrame(lines, columns=list(_ANSWER_COLUMNS)).astype({"rows": "Int64"})
+    return BundleDiff(answers, {n: pd.concat(f, ignore_index=True) for n, f in sorted(rows.items())})
+
+
+def _same(a: Entry, b: Entry) -> bool:
+    return (a.status, a.sha256, request_of(a)) == (b.status, b.sha256, request_of(b))
+
+
+def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
+    """Answers side by side: by request, then what is left by request without its instants."""
+    exact, left_a, left_b = _matched(a, b, request_of)
+    moved, only_a, only_b = _matched(left_a, left_b, _timeless)
+    singles = [*(_Pair(e, None) for e in only_a), *(_Pair(None, e) for e in only_b)]
+    return [*exact, *moved, *singles]
+
+
+def _matched(
+    a: Iterable[Entry], b: Iterable[Entry], key: Callable[[Entry], Request]
+) -> tuple[list[_Pair], list[Entry], list[Entry]]:
+    """Pairs with the same key, in the order they came, and what is left of each side."""
+    waiting: dict[Request, list[Entry]] = {}
+    for entry in b:
+        waiting.setdefault(key(entry), []).append(entry)
+    pairs: list[_Pair] = []
+    left: list[Entry] = []
+    for entry in a:
+        found = waiting.get(key(entry))
+        if found:
+            pairs.append(_Pair(entry, found.pop(0)))
+        else:
+            left.append(entry)
+    return pairs, left, [entry for entries in waiting.values() for entry in entries]
+
+
+def _timeless(entry: Entry) -> Request:
+    endpoint = endpoint_of(entry.path)
+    params = endpoint.params if endpoint is not None else ()
+    instants = {p.name for p in params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
+    return Request(entry.path, tuple((n, v) for n, v in entry.query if n not in instants))
+
+
+def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[Any, ...]:
+    if pair.a is None or pair.b is None:
+        change = "only in b" if pair.a is None else "only in a"
+    else:
+        change = "changed" if request_of(pair.a) == request_of(pair.b) else "moved"
+    one = pair.a or pair.b
+    queries = [None if e is None else str(request_of(e)).partition("?")[2] for e in pair]
+    hashes = [None if e is None else e.sha256 for e in pair]
+    return (change, one and one.path, *queries, *hashes, name, None if changed is None else len(changed))
+
+
+def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
+    """The table of a pair and its rows that differ; None where no fetcher makes one of both."""
+    made = [
+        None if entry is None else (table_of(entry, bundle.body(entry)) or ("", None))
+        for entry, bundle in ((pair.a, a), (pair.b, b))
+    ]
+    name = next(m[0] for m in made if m is not None)
+    table = tables.TABLES.get(name)
+    frames = [table.empty() if m is None and table is not None else m and m[1] for m in made]
+    if table is None or frames[0] is None or frames[1] is None:
+        return name or None, None
+    return name, changed_rows(table, frames[0], frames[1])

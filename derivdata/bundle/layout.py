@@ -1,0 +1,158 @@
+"""What a bundle holds: a manifest, a list of answers, and every body once, named by its hash.
+
+::
+
+    manifest.json      what made it: versions, platform, source, clock
+    answers.json       one entry per answer, sorted by request; a request's answers in the order they came
+    bodies/<sha256>    the raw bodies
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import msgspec
+import pandas as pd
+
+from derivdata import times
+from derivdata.api import Request
+from derivdata.transport import Served
+
+__all__ = [
+    "ANSWERS",
+    "BODY",
+    "BODY_BYTES",
+    "FORMAT",
+    "LIST_BYTES",
+    "MANIFEST",
+    "MEMBERS",
+    "TOTAL_BYTES",
+    "Entry",
+    "Manifest",
+    "body_name",
+    "entry_of",
+    "request_of",
+    "served_of",
+    "spoken",
+]
+
+FORMAT = "derivdata-bundle"
+MANIFEST = "manifest.json"
+ANSWERS = "answers.json"
+BODY = re.compile(r"bodies/([0-9a-f]{64})")
+
+BODY_BYTES = 64 * 2**20
+LIST_BYTES = 256 * 2**20
+TOTAL_BYTES = 4 * 2**30 - 1
+MEMBERS = 65_000
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """What made a bundle.
+
+    Attributes
+    ----------
+    version
+        Of the layout.
+    asof
+        The recording's clock, ISO text; None where nothing asked for the time.
+    source, synthetic, attribution
+        Who answered, whether data was made up, and the text that the API's terms ask for.
+    answers, answers_sha256
+        How many entries there are, and the hash of their list.
+    python, platform, versions
+        What computed with the answers: of this and of nothing else depends the last bit of a result.
+    """
+
+    format: str
+    version: int
+    asof: str | None
+    source: str
+    synthetic: bool
+    attribution: str
+    answers: int
+    answers_sha256: str
+    python: str
+    platform: str
+    versions: dict[str, str]
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True):
+    """One answer without its body.
+
+    Attributes
+    ----------
+    date
+        The server's ``Date``, ISO text; None where an error came without.
+    received
+        When the body came over the wire, by the server's clock: its date and, where something between kept
+        it for a while, the ``Age`` that it then had.
+    """
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    status: int
+    headers: dict[str, str]
+    date: str | None
+    received: str | None
+    sha256: str
+    bytes: int
+    source: str
+    synthetic: bool
+    attribution: str
+
+
+def body_name(sha256: str) -> str:
+    """A body's name in the file."""
+    return f"bodies/{sha256}"
+
+
+def request_of(entry: Entry) -> Request:
+    """The request that an entry answers."""
+    return Request(entry.path, tuple(entry.query))
+
+
+def entry_of(served: Served) -> Entry:
+    """The entry of an answer."""
+    dated = served.as_of is not pd.NaT
+    return Entry(
+        method="GET",
+        path=served.request.path,
+        query=list(served.request.query),
+        status=served.status,
+        headers=dict(sorted(served.headers.items())),
+        date=times.iso(served.as_of) if dated else None,
+        received=times.iso(served.as_of + _age(served)) if dated else None,
+        sha256=served.sha256,
+        bytes=len(served.body),
+        source=served.source,
+        synthetic=served.synthetic,
+        attribution=served.attribution,
+    )
+
+
+def served_of(entry: Entry, body: bytes) -> Served:
+    """The answer of an entry."""
+    return Served(
+        request=request_of(entry),
+        status=entry.status,
+        headers=dict(entry.headers),
+        body=body,
+        as_of=pd.NaT if entry.date is None else times.instant(entry.date, "date"),
+        source=entry.source,
+        synthetic=entry.synthetic,
+        attribution=entry.attribution,
+    )
+
+
+def spoken(entry: Entry) -> bytes:
+    """Everything that an entry says, escapes undone: where a key would be seen."""
+    request = str(request_of(entry))
+    return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
+
+
+def _age(served: Served) -> pd.Timedelta:
+    text = served.headers.get("Age", "0")
+    return pd.Timedelta(int(text) if text.isdecimal() and len(text) < 9 else 0, "s")

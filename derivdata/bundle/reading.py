@@ -1,0 +1,160 @@
+"""A bundle read with distrust: every size bounded, every hash compared, nothing unpacked to disk."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from derivdata.bundle.layout import (
+    ANSWERS,
+    BODY,
+    BODY_BYTES,
+    FORMAT,
+    LIST_BYTES,
+    MANIFEST,
+    MEMBERS,
+    TOTAL_BYTES,
+    Entry,
+    Manifest,
+    body_name,
+    request_of,
+)
+from derivdata.errors import BundleError
+
+__all__ = ["Bundle"]
+
+T = TypeVar("T")
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What the standard library raises for files that are broken on purpose or by accident."""
+
+
+class Bundle:
+    """A whole bundle, open for reading.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Attributes
+    ----------
+    manifest, entries
+        What it says; every body has been compared with its hash.
+
+    Raises
+    ------
+    BundleError
+        It is not a bundle, damaged, cut off, or built to do harm; the message names the entry.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        try:
+            self._zip = zipfile.ZipFile(self.path)
+        except _DAMAGE as error:
+            raise BundleError(f"{path}: not a bundle, or cut off: {_words(error)}") from None
+        try:
+            self._members = _surveyed(self.path, self._zip.infolist())
+            self.manifest = self._manifest()
+            self.entries = self._entries()
+            self._verify()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def body(self, entry: Entry) -> bytes:
+        """An answer's raw body.
+
+        Raises
+        ------
+        BundleError
+            It is damaged; the message names the entry and its request.
+        """
+        name = body_name(entry.sha256)
+        what = f"{name} ({request_of(entry)})"
+        body = self._read(name, BODY_BYTES, what)
+        if hashlib.sha256(body).hexdigest() != entry.sha256 or len(body) != entry.bytes:
+            raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
+        return body
+
+    def close(self) -> None:
+        """Close the file."""
+        self._zip.close()
+
+    def _manifest(self) -> Manifest:
+        manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, Manifest)
+        if manifest.format != FORMAT or manifest.version != 1:
+            raise BundleError(
+                f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
+                "library reads version 1"
+            )
+        return manifest
+
+    def _entries(self) -> list[Entry]:
+        text = self._read(ANSWERS, LIST_BYTES)
+        if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
+            raise BundleError(f"{self.path}: {ANSWERS} is damaged: its hash is not the manifest's")
+        return self._decoded(text, ANSWERS, list[Entry])
+
+    def _verify(self) -> None:
+        told = {body_name(entry.sha256): entry for entry in self.entries}
+        for name in self._members:
+            if BODY.fullmatch(name) and name not in told:
+                raise BundleError(f"{self.path}: {name} belongs to no answer")
+        for entry in told.values():
+            self.body(entry)
+
+    def _read(self, name: str, limit: int, what: str = "") -> bytes:
+        info = self._members.get(name)
+        if info is None:
+            raise BundleError(f"{self.path}: {what or name} is missing")
+        if info.file_size > limit:
+            raise BundleError(f"{self.path}: {what or name} is absurdly large: {info.file_size} bytes")
+        try:
+            with self._zip.open(info) as file:
+                data = file.read(info.file_size + 1)
+        except _DAMAGE as error:
+            raise BundleError(f"{self.path}: {what or name} is damaged: {_words(error)}") from None
+        if len(data) != info.file_size:
+            raise BundleError(f"{self.path}: {what or name} is damaged: its size is not what it says")
+        return data
+
+    def _decoded(self, text: bytes, name: str, into: type[T]) -> T:
+        try:
+            return msgspec.json.decode(text, type=into)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise BundleError(f"{self.path}: {name} cannot be read: {error}") from None
+
+
+def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """Members by name, after a look at the directory alone."""
+    if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
+        raise BundleError(f"{path}: refused: absurdly large when unpacked")
+    members: dict[str, Any] = {}
+    for info in infos:
+        name = info.orig_filename
+        if name not in (MANIFEST, ANSWERS) and not BODY.fullmatch(name):
+            raise BundleError(f"{path}: refused: {name!r} is not the name of anything in a bundle")
+        if name in members:
+            raise BundleError(f"{path}: refused: {name} is there twice")
+        members[name] = info
+    return members
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,143 @@
+"""`record`: every answer that is served, from the network or the cache, goes into a bundle too."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pandas as pd
+
+from derivdata import times, transport
+from derivdata.bundle.layout import entry_of, spoken
+from derivdata.bundle.reading import Bundle
+from derivdata.bundle.writing import Writer
+from derivdata.errors import BundleError, NotConnected
+
+__all__ = ["Recording", "record"]
+
+_current: Recording | None = None
+
+
+class Recording:
+    """A recording under way; ends with `close`, with its ``with`` block, or with ``dd.disconnect()``.
+
+    Attributes
+    ----------
+    path
+        The bundle; a whole one at every moment.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._writer = Writer(path)
+        self._lock = threading.Lock()
+        self._asof: pd.Timestamp | None = None
+        self._open = True
+        self._clock_before = times.set_clock(self._clock)
+        self._observer_before = transport.set_observer(self._observe)
+        self._forget = transport.at_disconnect(self.close)
+
+    def close(self) -> None:
+        """End the recording; a second time does nothing."""
+        global _current
+        if not self._open:
+            return
+        self._open = False
+        _current = None
+        self._forget()
+        times.set_clock(self._clock_before)
+        transport.set_observer(self._observer_before)
+
+    def _start(self) -> None:
+        self._writer.sweep()
+        try:
+            self._clock()
+        except NotConnected:  # connected later: the clock is then read with the first answer
+            self._writer.publish()
+
+    def _clock(self) -> pd.Timestamp:
+        """The time when this was first asked for; it stands still from then on."""
+        if self._asof is None:
+            assert self._clock_before is not None
+            self._asof = self._clock_before()
+            self._writer.asof = times.iso(self._asof)
+            self._writer.publish()
+        return self._asof
+
+    def _observe(self, served: transport.Served) -> None:
+        entry = entry_of(served)
+        for text in (spoken(entry), served.body):
+            if transport.holds_key(text):
+                raise BundleError(
+                    f"{self.path}: the answer to {entry.path} holds the API key and is not recorded; end the "
+                    "recording with dd.disconnect() to go on without it"
+                )
+        with self._lock:
+            self._clock()
+            self._writer.add(entry, served.body)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "under way" if self._open else "ended"
+        asof = "not read yet" if self._asof is None else times.iso(self._asof)
+        return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
+
+
+def record(path: str | Path) -> Recording:
+    """Record every answer from here on into a bundle, until `Recording.close` or ``dd.disconnect()``.
+
+    ::
+
+        with dd.record("carry.ddz"):
+            rates = dd.funding.history("BTC", "30d")
+
+    or, in a cell of its own, ``recording = dd.record("carry.ddz")``. `derivdata.asof` is read once and stands
+    still. Answers that come from the cache are recorded like others, errors of the service too.
+
+    Parameters
+    ----------
+    path
+        The bundle, by custom ``.ddz``. A bundle that is there is replaced.
+
+    Raises
+    ------
+    ValueError
+        A recording or a replay is under way already, or the path holds something that is no bundle.
+    BundleError
+        The file cannot be written; later, from a fetch: the same, or its answer holds the API key.
+    NotCached, NetworkError
+        The connection cannot tell the time.
+    """
+    global _current
+    if _current is not None:
+        raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
+    if transport.replaying():
+        raise ValueError("a replay is under way: end it first, with dd.disconnect()")
+    target = Path(path)
+    _refuse_other_files(target)
+    _current = Recording(target)
+    try:
+        _current._start()
+    except BaseException:
+        _current.close()
+        raise
+    return _current
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Never overwrite what is not a bundle, nor one that is too damaged to tell."""
+    if not path.exists():
+        return
+    try:
+        Bundle(path).close()
+    except BundleError:
+        raise ValueError(f"{path} exists and is not a whole bundle: it is not overwritten") from None

@@ -1,0 +1,391 @@
+"""What is recorded comes back, strictly, offline, with its clock; what must not be recorded is not."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import pickle
+import subprocess
+import threading
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import bundle, errors, times, transport
+from tests.bundle.conftest import KEY, Service, text_of
+from tests.transport.server import NOON
+
+START = "2026-06-30T10:00:00Z"
+
+
+def fetched() -> pd.DataFrame:
+    return dd.funding.history(["BTC", "ETH"], "2h")
+
+
+def test_a_fetch_comes_back_without_a_socket_a_key_or_the_cache(
+    service: Service, path: Path, request: pytest.FixtureRequest
+) -> None:
+    with bundle.record(path):
+        live = fetched()
+        now = times.asof()
+    transport.disconnect()
+    request.getfixturevalue("no_sockets")
+    with bundle.replay(path) as replay:
+        again = fetched()
+        assert times.asof() == now == pd.Timestamp("2026-06-30T12:00:00Z")
+        assert (replay.source, replay.synthetic, replay.asof) == (f"127.0.0.1:{port(service)}", False, now)
+    pd.testing.assert_frame_equal(live, again)
+    assert dd.provenance(live) == dd.provenance(again)
+    assert transport.cache_info().answers == 0
+
+
+def port(service: Service) -> int:
+    assert service.server is not None
+    return service.server.port
+
+
+def test_plain_calls_end_with_disconnect_or_close(service: Service, path: Path) -> None:
+    recording = bundle.record(path)
+    live = fetched()
+    assert "under way: 2 answers, clock 2026-06-30T12:00:00Z" in repr(recording)
+    recording.close()
+    recording.close()
+    assert "ended" in repr(recording)
+    fetched()
+    assert bundle.verify(path) == 2
+    replay = bundle.replay(path)
+    pd.testing.assert_frame_equal(fetched(), live)
+    with pytest.raises(ValueError, match="a replay is under way"):
+        transport.connect("https://api.example.com")
+    transport.disconnect()
+    assert "ended" in repr(replay)
+    with pytest.raises(errors.NotConnected):
+        fetched()
+    bundle.replay(path).close()
+    with pytest.raises(errors.NotConnected):
+        times.asof()
+
+
+def test_disconnect_ends_a_recording_and_connect_does_not(service: Service, path: Path) -> None:
+    assert service.server is not None
+    recording = bundle.record(path)
+    transport.connect(service.server.url, cache="off")
+    fetched()
+    transport.disconnect()
+    assert "ended" in repr(recording)
+    assert bundle.verify(path) == 2
+
+
+def test_after_a_replay_the_connection_is_there_again(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+    service.rates["BTC"] = [9.0, 9.0]
+    with bundle.replay(path):
+        assert fetched()["rate_bps_8h"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert fetched()["rate_bps_8h"].tolist() == [9.0, 9.0, 3.0, 4.0]
+
+
+def test_one_at_a_time(service: Service, path: Path, tmp_path: Path) -> None:
+    with bundle.record(path):
+        with pytest.raises(ValueError, match="end it first"):
+            bundle.record(tmp_path / "other.ddz")
+        fetched()
+    with bundle.replay(path):
+        with pytest.raises(ValueError, match="replay is under way"):
+            bundle.replay(path)
+        with pytest.raises(ValueError, match="replay is under way"):
+            bundle.record(tmp_path / "other.ddz")
+    assert not (tmp_path / "other.ddz").exists()
+
+
+def test_the_clock_of_a_recording_stands_still(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        service.date = NOON + pd.Timedelta("3h")
+        fetched()
+        assert times.asof() == pd.Timestamp("2026-06-30T12:00:00Z")
+    transport.disconnect()
+    with bundle.replay(path):
+        assert times.asof() == pd.Timestamp("2026-06-30T12:00:00Z")
+
+
+def test_a_recording_may_begin_before_the_connection(service: Service, path: Path) -> None:
+    assert service.server is not None
+    transport.disconnect()
+    with bundle.record(path):
+        assert bundle.verify(path) == 0
+        transport.connect(service.server.url, cache="off")
+        fetched()
+    transport.disconnect()
+    with bundle.replay(path):
+        assert times.asof() == pd.Timestamp("2026-06-30T12:00:00Z")
+        assert len(fetched()) == 4
+
+
+def test_a_recording_of_nothing_has_no_clock_and_no_answers(path: Path) -> None:
+    with bundle.record(path) as recording:
+        assert "clock not read yet" in repr(recording)
+    with bundle.replay(path):
+        with pytest.raises(errors.NotRecorded, match="holds no time"):
+            times.asof()
+        with pytest.raises(errors.NotRecorded, match="holds no answers at all"):
+            transport.raw("/funding")
+
+
+def test_a_request_that_was_not_made_names_the_nearest(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+        transport.raw("/else", symbol="SOL")
+    transport.disconnect()
+    with bundle.replay(path):
+        with pytest.raises(errors.NotRecorded) as raised:
+            dd.funding.history("SOL", "2h")
+        assert str(raised.value).startswith("/funding/historical?end=2026-06-30T12:00:00Z&resolution=1h")
+        assert f"symbol=SOL: not in {path}; the nearest that is: /funding/historical?end=" in str(
+            raised.value
+        )
+        with pytest.raises(errors.NotRecorded, match=r"the nearest that is: /else\?symbol=SOL$"):
+            transport.raw("/else", symbol="SOLO")
+
+
+def test_repeated_requests_come_in_their_order_then_the_last_again(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        for rate in (1.0, 1.0, 5.0, 1.0, 7.0, 7.0):
+            service.rates["BTC"] = [rate, rate]
+            dd.funding.history("BTC", "2h")
+    assert bundle.verify(path) == 5, "a trailing repeat is the same as its absence"
+    transport.disconnect()
+    with bundle.replay(path):
+        seen = [dd.funding.history("BTC", "2h")["rate_bps_8h"][0] for _ in range(8)]
+    assert seen == [1.0, 1.0, 5.0, 1.0, 7.0, 7.0, 7.0, 7.0]
+    with zipfile.ZipFile(path) as file:
+        assert sum(n.startswith("bodies/") for n in file.namelist()) == 3, "bodies are stored once"
+
+
+def test_errors_of_the_service_are_recorded_and_come_back(service: Service, path: Path) -> None:
+    with bundle.record(path), pytest.raises(errors.NotFound):
+        dd.funding.history("DOGE", "2h")
+    transport.disconnect()
+    with bundle.replay(path), pytest.raises(errors.NotFound, match="no such symbol"):
+        dd.funding.history("DOGE", "2h")
+
+
+def test_answers_from_the_cache_are_recorded(service: Service, path: Path, tmp_path: Path) -> None:
+    assert service.server is not None
+    transport.connect(service.server.url, now=None)
+    live = fetched()
+    with bundle.record(path):
+        fetched()
+        fetched()
+    transport.disconnect()
+    with bundle.replay(path):
+        pd.testing.assert_frame_equal(fetched(), live)
+
+
+def test_two_recordings_of_the_same_answers_are_the_same_bytes(service: Service, tmp_path: Path) -> None:
+    """In whatever order they came, from the network or the cache, asked once or twice, by threads."""
+    assert service.server is not None
+    transport.connect(service.server.url)
+
+    def one(name: str, *symbols: str) -> str:
+        with bundle.record(tmp_path / name):
+            for symbol in symbols:
+                dd.funding.history(symbol, "2h")
+        return hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+
+    def many(name: str) -> str:
+        with bundle.record(tmp_path / name):
+            threads = [threading.Thread(target=dd.funding.history, args=(s, "2h")) for s in ("ETH", "BTC")]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        return hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+
+    made = {
+        one("a.ddz", "BTC", "ETH"),
+        one("b.ddz", "ETH", "BTC"),
+        one("c.ddz", "BTC", "ETH", "BTC"),
+        many("d.ddz"),
+    }
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("where", ["body", "header", "path", "query", "escaped query"])
+def test_an_answer_that_holds_the_key_is_not_recorded(where: str, service: Service, path: Path) -> None:
+    def ask() -> Any:
+        if where == "body":
+            service.extra = {"you": KEY}
+        elif where == "header":
+            service.headers = {"X-Derivdata-Source": f"for {KEY}"}
+        elif where == "path":
+            return transport.raw(f"/by/{KEY}")
+        elif where == "query":
+            return transport.raw("/x", key=KEY)
+        elif where == "escaped query":
+            return transport.raw("/by/" + "".join(f"%{ord(c):02x}" for c in KEY))
+        return transport.raw("/x")
+
+    with bundle.record(path):
+        transport.raw("/funding/metadata")
+        with pytest.raises(errors.BundleError, match="holds the API key"):
+            ask()
+    assert bundle.verify(path) == 1
+    with zipfile.ZipFile(path) as file:
+        assert all(KEY.encode() not in file.read(name) for name in file.namelist())
+
+
+def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
+    service.headers = {"Age": "90", "ETag": '"x"', "Set-Cookie": "a=b", "Deprecation": "true"}
+    with bundle.record(path), pytest.warns(errors.DeprecationNotice):
+        dd.funding.history("BTC", "2h")
+    host = f"127.0.0.1:{port(service)}"
+    [entry] = text_of(path, "answers.json")
+    body = json.dumps(
+        {
+            "symbol": "BTC",
+            "unit": "bps_8h",
+            "resolution": "1h",
+            "series": {
+                "okx": [
+                    {"timestamp": "2026-06-30T10:00:00Z", "y": 1.0},
+                    {"timestamp": "2026-06-30T11:00:00Z", "y": 2.0},
+                ]
+            },
+            "notices": [],
+        }
+    ).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    assert entry == {
+        "method": "GET",
+        "path": "/funding/historical",
+        "query": [
+            ["end", "2026-06-30T12:00:00Z"],
+            ["resolution", "1h"],
+            ["start", "2026-06-30T10:00:00Z"],
+            ["symbol", "BTC"],
+        ],
+        "status": 200,
+        "headers": {
+            "Age": "90",
+            "Content-Type": "application/json",
+            "Date": "Tue, 30 Jun 2026 12:00:30 GMT",
+            "Deprecation": "true",
+        },
+        "date": "2026-06-30T12:00:30Z",
+        "received": "2026-06-30T12:02:00Z",
+        "sha256": digest,
+        "bytes": len(body),
+        "source": host,
+        "synthetic": False,
+        "attribution": f"Funding rate data provided by http://{host}",
+    }
+    with zipfile.ZipFile(path) as file:
+        assert file.namelist() == ["manifest.json", "answers.json", f"bodies/{digest}"]
+        assert file.read(f"bodies/{digest}") == body
+        assert file.testzip() is None
+    manifest = text_of(path, "manifest.json")
+    assert manifest["format"] == "derivdata-bundle"
+    assert manifest["asof"] == "2026-06-30T12:00:00Z"
+    assert (manifest["source"], manifest["synthetic"], manifest["answers"]) == (host, False, 1)
+    assert manifest["attribution"] == f"Funding rate data provided by http://{host}"
+    assert manifest["versions"]["numpy"] == __import__("numpy").__version__
+
+
+def test_ordinary_tools_read_it(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+    listed = subprocess.run(
+        ["python3", "-m", "zipfile", "-t", path], capture_output=True, text=True, check=True
+    )
+    assert "Done testing" in listed.stdout
+
+
+def test_replay_says_whether_it_repeats_to_the_bit(
+    service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bundle.record(path):
+        fetched()
+    with bundle.replay(path) as same:
+        assert same.differences == ()
+        assert "same versions and platform: results repeat to the bit" in repr(same)
+    monkeypatch.setattr("derivdata.bundle.versions.version", lambda name: "99.0" if name == "numpy" else "1")
+    with bundle.replay(path) as other:
+        assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
+        assert "results repeat to 1e-9: " in repr(other)
+        assert "99.0 now" in other._repr_html_()
+
+
+def test_a_file_that_is_no_bundle_is_not_overwritten(service: Service, tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    with pytest.raises(ValueError, match="is not overwritten"):
+        bundle.record(notes)
+    assert notes.read_text() == "mine"
+    fetched()
+
+
+def test_a_bundle_that_is_there_is_replaced(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+    with bundle.record(path):
+        transport.raw("/x")
+    assert bundle.verify(path) == 1
+
+
+def test_a_full_disk_leaves_what_was_there(
+    service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with bundle.record(path):
+        dd.funding.history("BTC", "2h")
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", full)
+            with pytest.raises(errors.BundleError, match="No space left"):
+                dd.funding.history("ETH", "2h")
+        assert bundle.verify(path) == 1
+        dd.funding.history("ETH", "2h")
+    assert bundle.verify(path) == 2
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_folder_that_is_not_there_is_one_clear_error(service: Service, tmp_path: Path) -> None:
+    with pytest.raises(errors.BundleError, match="cannot be written"):
+        bundle.record(tmp_path / "no" / "such" / "x.ddz")
+    fetched()
+
+
+@pytest.mark.parametrize("call", [bundle.replay, bundle.verify, bundle.info])
+def test_a_file_that_is_not_there_is_one_clear_error(call: Callable[[Path], Any], path: Path) -> None:
+    with pytest.raises(errors.BundleError, match=r"carry\.ddz: not a bundle, or cut off: .*No such file"):
+        call(path)
+
+
+def test_neither_is_pickled_with_anything_of_the_connection(service: Service, path: Path) -> None:
+    with bundle.record(path) as recording, pytest.raises(TypeError):
+        pickle.dumps(recording)
+
+
+def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path) -> None:
+    with bundle.record(path):
+        fetched()
+        with pytest.raises(errors.NotFound):
+            dd.funding.history("DOGE", "2h")
+    contents = bundle.info(path)
+    assert contents.requests["status"].tolist() == [200, 404, 200]
+    assert contents.requests["date"].tolist() == [NOON] * 3
+    assert contents.requests["path"].unique().tolist() == ["/funding/historical"]
+    text = str(contents).splitlines()
+    assert text[0].startswith(f"{path}: 3 answers, ")
+    assert text[1] == f"source: 127.0.0.1:{port(service)}"
+    assert text[2] == "clock: 2026-06-30T12:00:00Z"
+    assert "differs here: nothing" in text
+    assert text[-3].startswith("  200 ")
+    assert text[-3].endswith("2026-06-30T12:00:30Z /funding/historical?" + contents.requests["query"][0])
