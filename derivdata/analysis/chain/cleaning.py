@@ -45,8 +45,9 @@ def clean(
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100.
     mad
-        None, or how many scaled median absolute deviations (at least 0.1 volatility points in all) an
-        option's volatility may lie from the median of itself and its two neighbours of the same side.
+        None, or how far an option's volatility may lie from the median of itself and its two neighbours
+        of the same side, in units of 1.4826 times the median absolute step between neighbours of its
+        expiry (but 0.1 volatility points always pass); 5 is usual. The first and the last strike stay.
 
     Returns
     -------
@@ -138,11 +139,12 @@ def _without_time_value(options: pd.DataFrame) -> Bools:
 
 def _far_out(options: pd.DataFrame, mad: float) -> Bools:
     ordered = options.sort_values(_place(options))
-    groups = [ordered[name] for name in _place(options) if name != "strike"]
-    by_smile = ordered["iv"].groupby(groups, observed=True, dropna=False)
-    center = by_smile.transform(lambda iv: iv.rolling(3, center=True).median())
-    residual = (ordered["iv"] - center).abs().fillna(0.0)
-    usual = residual.groupby(groups, observed=True, dropna=False).transform("median")
+    names = [name for name in _place(options) if name != "strike"]
+    by_smile = ordered.groupby(names, observed=True, dropna=False)["iv"]
+    neighbours = pd.concat([by_smile.shift(1), ordered["iv"], by_smile.shift(-1)], axis=1)
+    residual = (ordered["iv"] - neighbours.median(axis=1, skipna=False)).abs()
+    step = by_smile.diff().abs()
+    usual = step.groupby([ordered[name] for name in names], observed=True, dropna=False).transform("median")
     limit = (mad * _NORMAL_MAD * usual).clip(lower=_OUTLIER_FLOOR)
     return (residual > limit).reindex(options.index).to_numpy()
 

@@ -68,5 +68,5 @@ def _plain(column: Any) -> Any:
 def _scattered(column: Any, codes: list[npt.NDArray[np.intp]], shape: list[int]) -> npt.NDArray[Any]:
     values = _plain(column)
     grid = np.full(shape, _ABSENT[values.dtype.kind], dtype=values.dtype)
-    grid[tuple(codes)] = values
+    grid[tuple(codes)] = values if codes else values[0]
     return grid

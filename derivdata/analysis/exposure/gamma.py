@@ -45,8 +45,9 @@ def gamma_exposure(
     Returns
     -------
     Dataset, dims `by`
-        ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has open interest and gamma;
-        ``listed`` and ``missing`` (open interest or gamma). Gamma is our own, to the venue's `underlying_price` of the option.
+        ``gamma_exposure_usd`` [USD per 1 %], NaN where no option has open interest and gamma; ``listed``
+        and ``missing`` (open interest or gamma). Gamma is our own, to the venue's `underlying_price` of
+        the option.
 
     Raises
     ------

@@ -81,10 +81,12 @@ def put_call_ratio(
     Raises
     ------
     ValueError
-        An unknown `weight`; as in `open_interest`.
+        An unknown `weight`; ``"side"`` in `by`; as in `open_interest`.
     """
     if weight not in ("oi", "notional", "premium"):
         raise ValueError(f"weight={weight!r} is not one of oi, notional, premium")
+    if "side" in by:
+        raise ValueError("by='side' leaves no ratio: the sides are what is compared")
     options = sized(chain, contract_size, as_of)
     value = options["oi_coin"]
     if weight == "notional":

@@ -1,0 +1,661 @@
+"""Chains, made by hand and recorded: cleaning, forwards, smiles, quote arbitrage, venue greeks."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.analysis import black76, chain
+from derivdata.analysis.status import Status
+from derivdata.tables.surface import surface
+from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
+from tests.shared import shared_path
+
+NOW = pd.Timestamp("2026-01-02T00:00", tz="UTC").as_unit("us")
+MONTH = pd.Timestamp("2026-01-30T08:00", tz="UTC").as_unit("us")
+SPRING = pd.Timestamp("2026-03-27T08:00", tz="UTC").as_unit("us")
+REASONS = [
+    "expired",
+    "strike",
+    "iv_missing",
+    "iv_not_positive",
+    "iv_too_high",
+    "underlying",
+    "duplicate",
+    "crossed",
+    "no_time_value",
+    "outlier",
+]
+
+
+def expected(quantity: str) -> float:
+    with shared_path("known_answers/term_structure_forward_expected.csv").open(encoding="utf-8") as file:
+        return float({row["quantity"]: row["expected"] for row in csv.DictReader(file)}[quantity])
+
+
+def options(*rows: dict[str, Any], **common: Any) -> pd.DataFrame:
+    """Rows of the table, each on top of a plain call a month before expiry."""
+    plain = {
+        "symbol": "BTC",
+        "exchange": "deribit",
+        "time": NOW,
+        "expiry": MONTH,
+        "strike": 100.0,
+        "side": "call",
+        "iv": 0.6,
+        "open_interest": 1.0,
+        "underlying_price": 100.0,
+    }
+    return pd.DataFrame([plain | common | row for row in rows])
+
+
+def pairs(strikes: list[float], **common: Any) -> list[dict[str, Any]]:
+    """A call and a put at every strike."""
+    return [{"strike": strike, "side": side} | common for strike in strikes for side in ("call", "put")]
+
+
+def market(forwards: dict[pd.Timestamp, float], strikes: list[float], **common: Any) -> pd.DataFrame:
+    """Calls and puts of one flat volatility, 0.6, on the forward of each expiry."""
+    rows = [row | {"expiry": t, "underlying_price": f} for t, f in forwards.items() for row in pairs(strikes)]
+    return options(*rows, **common)
+
+
+def normal(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))
+
+
+class TestClean:
+    def test_every_reason_is_counted_and_the_rest_stays(self):
+        frame = options(
+            {"strike": 90.0},
+            {"expiry": NOW - pd.Timedelta(1, "h")},
+            {"strike": 0.0},
+            {"strike": math.nan},
+            {"iv": math.nan},
+            {"iv": 0.0},
+            {"iv": -0.1},
+            {"iv": 10.5},
+            {"underlying_price": math.nan},
+            {"underlying_price": 0.0},
+            {"strike": 110.0},
+            {"strike": 110.0, "open_interest": 5.0},
+            {"strike": 110.0, "open_interest": math.nan},
+            {"strike": 120.0, "bid_coin": 0.03, "ask_coin": 0.02},
+            {"strike": 90.0, "side": "put", "mark_coin": 0.0},
+        )
+        cleaned = chain.clean(frame)
+        assert cleaned.attrs["dropped"] == dict.fromkeys(REASONS, 0) | {
+            "expired": 1,
+            "strike": 2,
+            "iv_missing": 1,
+            "iv_not_positive": 2,
+            "iv_too_high": 1,
+            "underlying": 2,
+            "duplicate": 2,
+            "crossed": 1,
+            "no_time_value": 1,
+        }
+        assert list(cleaned.attrs["dropped"]) == REASONS
+        assert cleaned[["strike", "open_interest"]].to_numpy().tolist() == [[90.0, 1.0], [110.0, 5.0]]
+        assert cleaned["status"].tolist() == [0, Status.DUPLICATE]
+
+    def test_time_to_expiry_is_actual_over_365(self):
+        """2026-01-02T00:00Z to 2026-01-30T08:00Z."""
+        cleaned = chain.clean(options({}))
+        assert cleaned["year_fraction"].item() == pytest.approx(expected("year_fraction_act365"), abs=1e-15)
+
+    def test_an_expiry_that_is_a_date_is_at_eight(self):
+        dated = chain.clean(options({"expiry": pd.Timestamp("2026-01-30")}))
+        assert dated["expiry"].item() == MONTH
+        assert dated["status"].item() == Status.EXPIRY_TIME_ASSUMED
+        assert dated["year_fraction"].item() == chain.clean(options({}))["year_fraction"].item()
+
+    def test_the_last_hour_is_kept_and_flagged(self):
+        near = options({"time": MONTH - pd.Timedelta(59, "min")}, {"time": MONTH - pd.Timedelta(1, "h")})
+        assert chain.clean(near)["status"].tolist() == [Status.NEAR_EXPIRY, 0]
+        assert chain.clean(near, min_time="2h")["status"].tolist() == [Status.NEAR_EXPIRY] * 2
+
+    def test_an_ask_without_a_bid_is_flagged_and_a_missing_quote_is_not(self):
+        frame = options(
+            {"strike": 100.0, "bid_coin": 0.0, "ask_coin": 0.1},
+            {"strike": 110.0, "bid_coin": math.nan, "ask_coin": 0.1},
+            {"strike": 120.0, "bid_coin": math.nan, "ask_coin": math.nan},
+            {"strike": 130.0, "bid_coin": 0.001, "ask_coin": 0.1},
+        )
+        assert chain.clean(frame)["status"].tolist() == [Status.ONE_SIDED, Status.ONE_SIDED, 0, 0]
+
+    @pytest.mark.parametrize(
+        ("side", "strike", "mark", "stays"),
+        [
+            ("call", 80.0, 0.2, False),  # 1 - 80/100
+            ("call", 80.0, 0.2001, True),
+            ("call", 80.0, 1.0, False),
+            ("put", 125.0, 0.25, False),  # 125/100 - 1
+            ("put", 125.0, 0.2501, True),
+            ("put", 125.0, 1.25, False),
+            ("put", 125.0, 1.2499, True),
+            ("call", 125.0, 0.0, False),
+        ],
+    )
+    def test_a_price_lies_between_intrinsic_and_bound(
+        self, side: str, strike: float, mark: float, stays: bool
+    ):
+        coin = options({"side": side, "strike": strike, "mark_coin": mark})
+        assert len(chain.clean(coin)) == stays
+        usd = coin.drop(columns="mark_coin").assign(mark_usd=100 * mark)
+        assert len(chain.clean(usd)) == stays
+
+    def test_percent_is_refused_unless_it_is_said(self):
+        frame = options({"iv": 60.0}, {"strike": 110.0, "iv": 55.0})
+        with pytest.raises(ValueError, match="percent"):
+            chain.clean(frame)
+        with pytest.raises(ValueError, match="percent"):
+            chain.forwards(frame)
+        assert chain.clean(frame, iv_unit="percent")["iv"].tolist() == pytest.approx([0.6, 0.55])
+
+    def test_percent_of_one_venue_is_seen_among_others(self):
+        frame = options({}, {"strike": 90.0}, {"strike": 110.0}, {"exchange": "okx", "iv": 60.0})
+        with pytest.raises(ValueError, match="percent"):
+            chain.clean(frame)
+
+    def test_an_outlier_is_found_only_when_asked_for(self):
+        iv = [0.70, 0.65, 0.62, 0.90, 0.60, 0.61, 0.64]
+        frame = options(*({"strike": 80.0 + 10 * i, "iv": each} for i, each in enumerate(iv)))
+        assert len(chain.clean(frame)) == 7
+        screened = chain.clean(frame, mad=3)  # 3 × 1.4826 × 0.04, the median step
+        assert screened.attrs["dropped"]["outlier"] == 1
+        assert screened["iv"].tolist() == [0.70, 0.65, 0.62, 0.60, 0.61, 0.64]
+
+    def test_input_is_left_alone_and_order_is_kept(self):
+        frame = options(*pairs([110.0, 90.0, 100.0])).sample(frac=1.0, random_state=1)
+        before = frame.copy(deep=True)
+        cleaned = chain.clean(frame)
+        pd.testing.assert_frame_equal(frame, before)
+        assert cleaned["strike"].tolist() == frame["strike"].tolist()
+
+    def test_nothing_in_nothing_out(self):
+        empty = chain.clean(options({}).iloc[:0])
+        assert len(empty) == 0
+        assert empty.attrs["dropped"] == dict.fromkeys(REASONS, 0)
+
+    @pytest.mark.parametrize(
+        ("frame", "message"),
+        [
+            (options({}).drop(columns="iv"), "iv"),
+            (options({}).drop(columns="time"), "as_of"),
+            (options({"bid": 0.1}), "bid_coin"),
+            (options({"mark_price": 0.1}), "mark_coin"),
+            (options({"bid_coin": 0.1, "ask_usd": 10.0}), "coin and in USD"),
+        ],
+    )
+    def test_misuse_raises(self, frame: pd.DataFrame, message: str):
+        with pytest.raises(ValueError, match=message):
+            chain.clean(frame)
+
+    def test_a_chain_without_time_takes_it_as_argument(self):
+        cleaned = chain.clean(options({}).drop(columns="time"), as_of="2026-01-02")
+        assert cleaned["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760, abs=1e-15)
+
+    def test_a_surface_gives_the_rows_that_it_was_made_of(self):
+        greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
+        frame = frame.iloc[:-1]  # ragged
+        names = ["expiry", "strike", "side", "iv", "underlying_price", "year_fraction", "time", "symbol"]
+        got = chain.clean(surface(frame))[names].sort_values(names[:3], ignore_index=True)
+        expected_rows = chain.clean(frame)[names].sort_values(names[:3], ignore_index=True)
+        pd.testing.assert_frame_equal(got, expected_rows, check_dtype=False)
+
+    def test_a_surface_without_its_dims_is_refused(self):
+        with pytest.raises(ValueError, match="side"):
+            chain.clean(xr.Dataset({"iv": (("expiry", "strike"), [[0.5]])}))
+
+
+class TestForwardOfOneOption:
+    def test_parity_of_linear_premiums(self):
+        got = chain.forward_from_parity(np.array([90.0, 100.0, 110.0]), np.array([12.0, 2.0, -8.0]), 0.0)
+        assert got.tolist() == [102.0] * 3
+
+    def test_parity_of_coin_premiums(self):
+        got = chain.forward_from_parity(60000.0, 0.04, 0.0, premium="inverse")
+        assert got == pytest.approx(expected("forward_parity_inverse"), abs=1e-9)
+
+    def test_parity_with_a_discount(self):
+        """C - P = 0.98 (102 - K)."""
+        assert chain.forward_from_parity(90.0, 11.76, 0.0, discount=0.98) == pytest.approx(102.0, abs=1e-12)
+
+    def test_delta(self):
+        got = chain.forward_from_delta(110.0, 0.1, 0.6, "call", 0.3418349277207635)
+        assert got == pytest.approx(expected("forward_from_delta"), abs=1e-9)
+        put = chain.forward_from_delta(110.0, 0.1, 0.6, "put", 0.3418349277207635 - 1.0)
+        assert put == pytest.approx(100.0, abs=1e-9)
+
+    @pytest.mark.parametrize(("side", "delta"), [("call", -0.2), ("call", 1.0), ("put", 0.3), ("put", -1.0)])
+    def test_impossible_delta_gives_nan(self, side: str, delta: float):
+        assert math.isnan(chain.forward_from_delta(110.0, 0.1, 0.6, side, delta))
+
+    def test_unknown_premium_raises(self):
+        with pytest.raises(ValueError, match="premium"):
+            chain.forward_from_parity(60000.0, 0.04, 0.0, premium="coin")
+
+
+class TestForwards:
+    def quoted(self, unit: str, prices: dict[float, tuple[float, float]]) -> pd.DataFrame:
+        """Mid prices of call and put by strike, quoted two wide."""
+        rows = [
+            {"strike": k, "side": side, f"bid_{unit}": 0.99 * price, f"ask_{unit}": 1.01 * price}
+            for k, both in prices.items()
+            for side, price in zip(("call", "put"), both, strict=True)
+        ]
+        return options(*rows, underlying_price=101.0)
+
+    def test_parity_comes_first_and_reads_linear_premiums(self):
+        """C - P of 12, 2 and -8 at 90, 100 and 110: the forward is 102."""
+        found = chain.forwards(self.quoted("usd", {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (3.0, 11.0)}))
+        assert found["forward"].item() == pytest.approx(expected("forward_parity_linear"), abs=1e-12)
+        assert found["forward_source"].item() == "parity"
+        assert found["forward_status"].item() == 0
+        assert found["discount"].item() == 1.0
+
+    def test_parity_reads_coin_premiums(self):
+        """c - p = 1 - K/62500."""
+        gaps = {k: 1 - k / 62500.0 for k in (60000.0, 62000.0, 64000.0)}
+        frame = self.quoted("coin", {k: (0.05 + gap, 0.05) for k, gap in gaps.items()})
+        found = chain.forwards(frame.assign(underlying_price=62000.0))
+        assert found["forward"].item() == pytest.approx(62500.0, abs=1e-9)
+
+    def test_discount_is_fitted_with_the_forward(self):
+        """C - P = 0.98 (102 - K) on five strikes."""
+        strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
+        linear = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in strikes}
+        found = chain.forwards(self.quoted("usd", linear), discount="fit")
+        assert found["forward"].item() == pytest.approx(102.0, abs=1e-12)
+        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+        coin = {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes}
+        found = chain.forwards(self.quoted("coin", coin), discount="fit")
+        assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
+        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+
+    def test_a_discount_out_of_reason_or_of_too_few_strikes_is_not_taken(self):
+        wrong = {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (80.0, 90.0, 100.0, 110.0, 120.0)}
+        few = {k: (30.0 + 0.98 * (102.0 - k), 30.0) for k in (90.0, 100.0, 110.0)}
+        for prices in (wrong, few):
+            assert chain.forwards(self.quoted("usd", prices), discount="fit")["forward_source"] == "spot"
+
+    def test_parity_needs_three_strikes_that_agree(self):
+        two = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0)}
+        torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}
+        for prices in (two, torn):
+            assert chain.forwards(self.quoted("usd", prices))["forward_source"].item() == "spot"
+
+    def test_parity_of_volatilities_that_differ(self):
+        """Calls are quoted on 101 as if the forward were 103: the rebuilt prices say so."""
+        strikes = [95.0, 100.0, 105.0]
+        frame = options(*pairs(strikes), underlying_price=101.0)
+        years = chain.clean(frame)["year_fraction"]
+        true = black76.price(103.0, frame["strike"], years, 0.6, frame["side"])
+        iv = black76.implied_vol(true, 101.0, frame["strike"], years, frame["side"])
+        assert not iv.status.any()
+        found = chain.forwards(frame.assign(iv=iv.iv))
+        assert found["forward_source"].item() == "parity"
+        assert found["forward"].item() == pytest.approx(103.0, abs=1e-9)
+
+    def test_parity_of_one_volatility_says_nothing(self):
+        """Within a tick of each other: made from one mark."""
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0])
+        frame.loc[frame["side"] == "put", "iv"] += 1e-4
+        assert set(chain.forwards(frame)["forward_source"].to_numpy()) == {"underlying"}
+
+    def test_the_underlying_of_each_expiry(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0])
+        frame.loc[0, "underlying_price"] = 100.001
+        found = chain.forwards(frame)
+        assert found["forward"].to_numpy().tolist() == [100.0, 102.0]
+        assert found["year_fraction"].to_numpy() == pytest.approx([28 / 365 + 8 / 8760, 84 / 365 + 8 / 8760])
+
+    def test_an_index_that_moved_while_it_was_read_is_no_forward(self):
+        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 100.0, 110.0])
+        frame["underlying_price"] += 0.002 * np.arange(len(frame))
+        found = chain.forwards(frame)
+        assert set(found["forward_source"].to_numpy()) == {"spot"}
+        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
+
+    def test_delta_inversion_where_the_underlying_is_an_index(self):
+        forwards = {MONTH: 101.5, SPRING: 104.0}
+        frame = market(forwards, [80.0, 90.0, 100.0, 110.0, 120.0])
+        years = chain.clean(frame)["year_fraction"]
+        greeks = black76.greeks(
+            frame["underlying_price"], frame["strike"], years, 0.6, frame["side"], which=["delta"]
+        )
+        frame = frame.assign(delta=greeks["delta"], underlying_price=100.0)
+        found = chain.forwards(frame)
+        assert set(found["forward_source"].to_numpy()) == {"delta"}
+        assert found["forward"].to_numpy() == pytest.approx([101.5, 104.0], abs=1e-10)
+        noisy = frame.assign(delta=frame["delta"] + 0.1 * np.resize([1, 1, -1, -1], len(frame)))
+        assert set(chain.forwards(noisy)["forward_source"].to_numpy()) == {"spot"}
+
+    def test_spot_is_the_last_resort_and_flagged(self):
+        frame = market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0])
+        assert np.all(chain.forwards(frame)["forward"] == 100.0)
+        found = chain.forwards(frame, spot=99.0)
+        assert np.all(found["forward"] == 99.0)
+        assert np.all(found["forward_status"] == Status.FORWARD_IS_SPOT)
+
+    def test_a_given_curve_is_believed_and_a_strange_one_flagged(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
+        found = chain.forwards(frame, given={"2026-01-30T08:00": 101.0, SPRING: 108.0})
+        assert found["forward"].to_numpy().tolist() == [101.0, 108.0]
+        assert found["forward_status"].to_numpy().tolist() == [0, Status.FORWARD_SUSPECT]
+        part = chain.forwards(frame, given={MONTH: 101.0})
+        assert part["forward_source"].to_numpy().tolist() == ["given", "underlying"]
+
+    def test_a_curve_by_venue(self):
+        frame = pd.concat(
+            [
+                market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0], exchange=name)
+                for name in ("okx", "derive")
+            ]
+        )
+        curve = xr.DataArray([100.5, 101.5], dims="exchange", coords={"exchange": ["okx", "derive"]})
+        found = chain.forwards(frame, given=curve)
+        assert found["forward"].dims == ("exchange", "expiry")
+        assert found["forward"].sel(exchange="okx").to_numpy().tolist() == [100.5, 100.5]
+        assert found["forward"].sel(exchange="derive").to_numpy().tolist() == [101.5, 101.5]
+
+    def test_no_forward_is_nan_with_its_reason(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
+        found = chain.forwards(frame, methods=["given"])
+        assert found["forward"].isnull().all()
+        assert found["forward_source"].to_numpy().tolist() == ["", ""]
+        assert np.all(found["forward_status"] == Status.BAD_INPUT)
+
+    def test_what_differs_is_a_dim_and_what_does_not_a_scalar(self):
+        early = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
+        late = market({SPRING: 103.0}, [90.0, 110.0], time=NOW + pd.Timedelta(1, "h"))
+        one, two = chain.forwards(early), chain.forwards(pd.concat([early, late]))
+        assert one["forward"].dims == ("expiry",)
+        assert one["as_of"].to_numpy() == np.datetime64("2026-01-02T00:00")
+        assert two["forward"].dims == ("time", "expiry")
+        assert two["forward"].to_numpy()[0].tolist() == [100.0, 102.0]
+        assert np.isnan(two["forward"].to_numpy()[1, 0])
+        assert two["symbol"].item() == "BTC"
+
+    def test_misuse_raises(self):
+        with pytest.raises(ValueError, match="methods"):
+            chain.forwards(options({}), methods=["futures"])
+        with pytest.raises(ValueError, match="labels"):
+            chain.forwards(options({}), given=pd.Series([1.0], index=pd.Index(["okx"], name="venue")))
+
+
+class TestBasis:
+    def test_basis_of_two_expiries(self):
+        """F/S of 1.02 after a quarter and 1.05 after a half."""
+        quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
+        found = chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0]))
+        curve = chain.basis(found, spot=100.0)
+        assert curve["basis"].to_numpy() == pytest.approx([0.02, 0.05])
+        assert curve["basis_apr"].to_numpy() == pytest.approx([0.08, 0.10])
+        assert curve["carry"].to_numpy() == pytest.approx([4 * math.log(1.02), 2 * math.log(1.05)])
+        growth = [4 * math.log(1.02), 4 * math.log(105 / 102)]
+        assert curve["forward_carry"].to_numpy() == pytest.approx(growth)
+
+    def test_without_spot_only_the_growth_between_expiries_is_known(self):
+        quarter, half = (NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2))
+        curve = chain.basis(chain.forwards(market({quarter: 102.0, half: 105.0}, [90.0, 110.0])))
+        assert curve["basis"].isnull().all()
+        assert curve["forward_carry"].to_numpy() == pytest.approx(
+            [math.nan, 4 * math.log(105 / 102)], nan_ok=True
+        )
+
+    def test_venues_with_different_expiries(self):
+        """A venue's growth is over its own expiries, whatever the other lists between them."""
+        dates = [NOW + pd.Timedelta(365 / 4 * n, "D") for n in (1, 2, 3)]
+        full = market(dict(zip(dates, (101.0, 102.0, 103.0), strict=True)), [90.0, 110.0], exchange="okx")
+        thin = market({dates[0]: 101.0, dates[2]: 104.0}, [90.0, 110.0], exchange="derive")
+        curve = chain.basis(
+            chain.forwards(pd.concat([full, thin])),
+            spot=xr.DataArray([100.0, 100.0], dims="exchange", coords={"exchange": ["derive", "okx"]}),
+        )
+        got = curve["forward_carry"].sel(exchange="derive").to_numpy()
+        assert got == pytest.approx([4 * math.log(1.01), math.nan, 2 * math.log(104 / 101)], nan_ok=True)
+
+    def test_spot_that_stands_in_for_a_forward_has_no_basis(self):
+        found = chain.forwards(market({MONTH: 100.0, SPRING: 100.0}, [90.0, 110.0]))
+        assert chain.basis(found, spot=99.0)["basis"].isnull().all()
+
+
+class TestSmiles:
+    def test_the_option_out_of_the_money_counts(self):
+        rows = [
+            {"strike": 90.0, "side": "put", "iv": 0.70, "open_interest": 3.0},
+            {"strike": 90.0, "side": "call", "iv": 0.71},
+            {"strike": 100.0, "side": "put", "iv": 0.60, "open_interest": 1.0},
+            {"strike": 100.0, "side": "call", "iv": 0.62, "open_interest": 2.0},
+            {"strike": 110.0, "side": "put", "iv": 0.66},
+            {"strike": 110.0, "side": "call", "iv": 0.65},
+            {"strike": 120.0, "side": "put", "iv": 0.69},
+        ]
+        smile = chain.smiles(chain.clean(options(*rows)), given={MONTH: 100.0})
+        assert smile["iv"].dims == ("expiry", "strike")
+        assert smile["strike"].to_numpy().tolist() == [90.0, 100.0, 110.0]
+        assert smile["iv"].to_numpy()[0] == pytest.approx([0.70, 0.61, 0.65])
+        assert smile["open_interest"].to_numpy()[0].tolist() == [3.0, 3.0, 1.0]
+        assert smile["log_moneyness"].to_numpy()[0] == pytest.approx([math.log(0.9), 0.0, math.log(1.1)])
+        assert smile["forward"].item() == 100.0
+        assert smile["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760)
+
+    def test_both_sides_on_demand(self):
+        cleaned = chain.clean(market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0]))
+        smile = chain.smiles(cleaned, side="both")
+        assert smile["iv"].dims == ("expiry", "strike", "side")
+        assert smile["side"].to_numpy().tolist() == ["call", "put"]
+        assert smile["iv"].notnull().all()
+
+    def test_what_cannot_be_fitted_is_counted(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0])
+        cleaned = chain.clean(frame, min_time="30D")
+        smile = chain.smiles(cleaned)
+        assert smile.sizes["expiry"] == 1
+        assert json.loads(smile.attrs["dropped"])["near_expiry"] == 4
+        none = chain.smiles(chain.clean(frame), methods=["given"], given={SPRING: 102.0})
+        assert json.loads(none.attrs["dropped"])["no_forward"] == 4
+
+    def test_quotes_imply_their_own_volatilities(self):
+        frame = options(*pairs([90.0, 110.0]))
+        years = chain.clean(frame)["year_fraction"]
+        for name, iv in (("bid_coin", 0.55), ("ask_coin", 0.65)):
+            frame[name] = black76.price(100.0, frame["strike"], years, iv, frame["side"], premium="inverse")
+        smile = chain.smiles(chain.clean(frame), given={MONTH: 100.0})
+        assert smile["iv_bid"].to_numpy()[0] == pytest.approx([0.55, 0.55], abs=1e-12)
+        assert smile["iv_ask"].to_numpy()[0] == pytest.approx([0.65, 0.65], abs=1e-12)
+
+    def test_flags_travel_with_the_quotes(self):
+        frame = options({"strike": 90.0, "side": "put"}, {"strike": 90.0, "side": "put"}, {"strike": 110.0})
+        smile = chain.smiles(chain.clean(frame))
+        assert smile["status"].to_numpy()[0].tolist() == [Status.DUPLICATE, 0]
+        assert "duplicate" in smile["status"].attrs["flag_meanings"].split()
+        assert smile["forward_status"].item() == Status.FORWARD_IS_SPOT
+
+    def test_a_raw_chain_is_refused(self):
+        with pytest.raises(ValueError, match="clean"):
+            chain.smiles(options({}))
+        with pytest.raises(ValueError, match="side"):
+            chain.smiles(chain.clean(options({})), side="call")
+
+
+class TestArbitrage:
+    def smile(self, iv: list[float]) -> xr.Dataset:
+        strikes = [80.0 + 10.0 * i for i in range(len(iv))]
+        rows = [
+            {"strike": k, "side": "call" if k >= 100 else "put", "iv": v}
+            for k, v in zip(strikes, iv, strict=True)
+        ]
+        return chain.smiles(chain.clean(options(*rows)), given={MONTH: 100.0})
+
+    def test_a_clean_smile_has_none(self):
+        assert chain.arbitrage(self.smile([0.62, 0.60, 0.59, 0.60, 0.62])).empty
+
+    def test_a_spike_is_a_butterfly_for_nothing_and_a_rising_call(self):
+        smile = self.smile([0.62, 0.60, 0.59, 1.20, 0.62])
+        found = chain.arbitrage(smile)
+        assert found["kind"].tolist() == ["rising", "concave"]
+        assert found["strike"].tolist() == [110.0, 110.0]
+        years = smile["year_fraction"].item()
+        call = [black76.price(100.0, k, years, v, "call") for k, v in ((100, 0.59), (110, 1.20), (120, 0.62))]
+        assert found["amount_usd"].tolist() == pytest.approx(
+            [call[1] - call[0], call[1] - 0.5 * (call[0] + call[2])]
+        )
+
+    def test_a_put_that_is_too_cheap_is_a_steep_call(self):
+        found = chain.arbitrage(self.smile([1.60, 0.30, 0.59, 0.60, 0.62]))
+        assert found["kind"].tolist()[0] == "steep"
+        assert found["strike"].tolist()[0] == 90.0
+
+
+class TestVendorGreeks:
+    def test_conventions_of_two_venues_are_told_apart(self):
+        frames = []
+        for name, convention, vega, theta in (("deribit", "forward", 0.01, 1 / 365), ("okx", "pa", 1.0, 1.0)):
+            frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 95.0, 100.0, 105.0, 110.0], exchange=name)
+            contract = [frame["underlying_price"], frame["strike"], chain.clean(frame)["year_fraction"]]
+            greeks = black76.greeks(*contract, 0.6, frame["side"], delta=convention)
+            frames.append(
+                frame.assign(
+                    delta=greeks["delta"],
+                    gamma=greeks["gamma"] * 7,
+                    vega=vega * greeks["vega"],
+                    theta=theta * greeks["theta"],
+                )
+            )
+        table = chain.vendor_greeks(pd.concat(frames)).set_index(["exchange", "greek"])
+        readings = table["reading"]
+        assert readings["deribit", "delta_forward"] == "forward delta"
+        assert readings["deribit", "delta_pa"] == "unknown"
+        assert readings["okx", "delta_pa"] == "premium-adjusted delta"
+        assert readings["okx", "delta_forward"] == "unknown"
+        assert readings["deribit", "vega"] == "per 1 %"
+        assert readings["okx", "vega"] == "per 1.00"
+        assert readings["deribit", "theta"] == "per day"
+        assert readings["okx", "theta"] == "per year"
+        assert readings["okx", "gamma"] == "unknown"
+        assert table.loc[("okx", "gamma"), "median_ratio"] == pytest.approx(7.0)
+        assert table.loc[("deribit", "vega"), "n"] == 20
+
+    def test_a_venue_without_greeks_has_no_rows(self):
+        frame = options(*pairs([90.0, 100.0, 110.0]), delta=math.nan)
+        assert chain.vendor_greeks(frame).empty
+
+
+class TestRecordedChains:
+    @pytest.mark.parametrize("stamp", STAMPS_2026)
+    def test_marks_come_back_from_mark_volatilities(self, stamp: str):
+        cleaned = chain.clean(chain_2026(stamp))
+        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
+        price = black76.price(*(cleaned[name] for name in names), premium="inverse")
+        assert (price - cleaned["mark_coin"]).abs().median() < 2e-5
+
+    def test_marks_of_2025_in_percent_with_dates_as_expiries(self):
+        frame = chain_2025()
+        with pytest.raises(ValueError, match="percent"):
+            chain.clean(frame, as_of="2025-12-05T01:10")
+        cleaned = chain.clean(frame, as_of="2025-12-05T01:10", iv_unit="percent")
+        assert np.all(cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED))
+        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
+        price = black76.price(*(cleaned[name] for name in names), premium="inverse")
+        assert (price - cleaned["mark_coin"]).abs().median() < 2e-6
+
+    @pytest.mark.parametrize("stamp", STAMPS_2026)
+    def test_counts_are_those_of_the_file(self, stamp: str):
+        raw = chain_2026(stamp)
+        empty = 0
+        for row in raw.itertuples():
+            worth = 1 - row.strike / row.underlying_price
+            low, high = (worth, 1.0) if row.side == "call" else (-worth, row.strike / row.underlying_price)
+            empty += not max(low, 0.0) < row.mark_coin < high
+        cleaned = chain.clean(raw)
+        assert cleaned.attrs["dropped"] == dict.fromkeys(REASONS, 0) | {"no_time_value": empty}
+        assert len(cleaned) == len(raw) - empty
+        alone = cleaned["ask_coin"].notna() & cleaned["bid_coin"].isna()
+        assert ((cleaned["status"] & np.int32(Status.ONE_SIDED)) != 0).tolist() == alone.tolist()
+
+    @pytest.mark.parametrize("stamp", STAMPS_2026)
+    def test_every_way_to_the_forward_agrees(self, stamp: str):
+        """Mid prices, the venue's future and its deltas; it took each some seconds to say them all."""
+        raw = chain_2026(stamp)
+        bare = raw.drop(columns=["bid_coin", "ask_coin", "mark_coin"])
+        own = chain.forwards(bare)
+        sources = own["forward_source"].to_numpy()
+        assert set(sources.ravel()) == {"underlying"}
+        delta = chain.forwards(bare, methods=["delta"])
+        assert float(np.abs(delta["forward"] / own["forward"] - 1).median()) < 1e-3
+        parity = chain.forwards(raw)
+        assert float(np.abs(parity["forward"] / own["forward"] - 1).max()) < 1e-3
+        assert not parity["forward_status"].any()
+
+    def test_the_half_empty_file_falls_back_where_quotes_are_missing(self):
+        raw = chain_2026(HALF_EMPTY)
+        assert raw["ask_coin"].isna().sum() == 675
+        sources = chain.forwards(raw)["forward_source"].to_numpy().ravel().tolist()
+        assert sources.count("underlying") > len(sources) / 2
+        full = chain.forwards(chain_2026("20260116T092000Z"))["forward_source"].to_numpy().ravel().tolist()
+        assert full.count("parity") == len(full)
+        smile = chain.smiles(chain.clean(raw))
+        assert (
+            int(smile["iv"].notnull().sum()) == raw.drop_duplicates(["symbol", "expiry", "strike"]).shape[0]
+        )
+
+    def test_greeks_of_deribit(self):
+        """Delta is N(d1), vega per volatility point (data/INDEX.md; the venue's schema)."""
+        table = chain.vendor_greeks(chain_2026("20260124T211821Z")).set_index(["symbol", "greek"])["reading"]
+        for symbol in ("BTC", "ETH"):
+            assert table[symbol, "delta_forward"] == "forward delta"
+            assert table[symbol, "vega"] == "per 1 %"
+
+    def test_arbitrage_of_marks_is_what_a_slow_search_finds(self):
+        """Marks are rounded to 1e-4 of volatility: some butterflies are worth less than nothing."""
+        raw = chain_2026("20260116T092000Z").drop(columns=["bid_coin", "ask_coin", "mark_coin"])
+        smile = chain.smiles(chain.clean(raw[raw["symbol"] == "BTC"]))
+        slow = []
+        for expiry in smile["expiry"].to_numpy():
+            row = smile.sel(expiry=expiry)
+            row = row.isel(strike=np.isfinite(row["iv"].to_numpy()))
+            forward, root = float(row["forward"]), math.sqrt(float(row["year_fraction"]))
+            strikes, calls = row["strike"].to_numpy().tolist(), []
+            for k, s in zip(strikes, (row["iv"].to_numpy() * root).tolist(), strict=True):
+                d1 = math.log(forward / k) / s + s / 2
+                calls.append(forward * normal(d1) - k * normal(d1 - s))
+            for i in range(1, len(strikes)):
+                slow.append((expiry, strikes[i], "rising", calls[i] - calls[i - 1]))
+                slow.append(
+                    (expiry, strikes[i], "steep", calls[i - 1] - calls[i] - strikes[i] + strikes[i - 1])
+                )
+            for i in range(1, len(strikes) - 1):
+                (k1, k2, k3), (c1, c2, c3) = strikes[i - 1 : i + 2], calls[i - 1 : i + 2]
+                gain = (c2 * (k3 - k1) - c1 * (k3 - k2) - c3 * (k2 - k1)) / (k3 - k1)
+                slow.append((expiry, k2, "concave", gain))
+        columns = ["expiry", "strike", "kind", "amount_usd"]
+        expected_rows = pd.DataFrame(slow, columns=columns).query("amount_usd > 1e-4")
+        got = chain.arbitrage(smile).query("amount_usd > 1e-4")[columns]
+        assert len(got) > 10
+        pd.testing.assert_frame_equal(
+            got.sort_values(columns[:3], ignore_index=True),
+            expected_rows.sort_values(columns[:3], ignore_index=True),
+            check_dtype=False,
+            atol=1e-8,
+        )
+
+    def test_basis_curve_of_the_venue(self):
+        """Index 95602.49 at the recorded instant; December's future is dearer and the curve is smooth."""
+        raw = chain_2026("20260116T092000Z")
+        raw = raw[raw["symbol"] == "BTC"].drop(columns=["bid_coin", "ask_coin", "mark_coin"])
+        curve = chain.basis(chain.forwards(raw), spot=95602.49)
+        long = curve.where(curve["year_fraction"] > 1 / 12, drop=True)
+        assert np.all((long["carry"] > 0.02) & (long["carry"] < 0.08))
+        last = raw.loc[raw["expiry"] == raw["expiry"].max(), "underlying_price"].median()
+        assert curve["basis"].to_numpy()[-1] == pytest.approx(last / 95602.49 - 1, rel=1e-12)

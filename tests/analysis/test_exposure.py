@@ -1,0 +1,289 @@
+"""Exposure against the exact fractions of the toy chain, and on recorded chains against slow sums."""
+
+from __future__ import annotations
+
+import csv
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+
+from derivdata.analysis import black76, exposure
+from derivdata.tables.surface import surface
+from tests.analysis.deribit import chain_2026
+from tests.shared import shared_path
+
+NOW = pd.Timestamp("2026-01-02T08:00", tz="UTC").as_unit("us")
+MONTH = NOW + pd.Timedelta(365 / 10, "D")
+YEARS = 0.1
+
+
+def expected(quantity: str) -> float:
+    with shared_path("known_answers/exposure_expected.csv").open(encoding="utf-8") as file:
+        return float({row["quantity"]: row["value"] for row in csv.DictReader(file)}[quantity])
+
+
+def table(rows: list[dict[str, Any]], **common: Any) -> pd.DataFrame:
+    plain = {
+        "symbol": "BTC",
+        "exchange": "deribit",
+        "time": NOW,
+        "expiry": MONTH,
+        "iv": 0.5,
+        "underlying_price": 100.0,
+    }
+    return pd.DataFrame([plain | common | row for row in rows])
+
+
+def volatility_of_gamma(strike: float, gamma: float) -> float:
+    """The lower volatility at which a tenth of a year on a forward of 100 has this gamma."""
+
+    def miss(iv: float) -> float:
+        return black76.greeks(100.0, strike, YEARS, iv, "call", which=["gamma"])["gamma"] - gamma
+
+    return brentq(miss, 0.4, 6.0, xtol=1e-15, rtol=1e-15)
+
+
+@pytest.fixture
+def toy() -> pd.DataFrame:
+    path = shared_path("known_answers/exposure_toy_chain.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        raw = list(csv.DictReader(file))
+    rows = [
+        {
+            "strike": float(row["strike"]),
+            "side": row["side"],
+            "open_interest": float(row["open_interest"]),
+            "iv": volatility_of_gamma(float(row["strike"]), float(row["gamma"])),
+        }
+        for row in raw
+    ]
+    return table(rows)
+
+
+class TestToyChain:
+    def test_unsigned_is_the_default(self, toy: pd.DataFrame):
+        total = exposure.gamma_exposure(toy, by=[])["gamma_exposure_usd"]
+        assert total.item() == pytest.approx(expected("gex_gross_usd_per_1pct"), rel=1e-11)
+        assert total.attrs["dealer"] == "unsigned"
+        assert total.attrs["units"] == "USD per 1 %"
+
+    def test_signed_exposure_by_strike_and_in_all(self, toy: pd.DataFrame):
+        by_strike = exposure.gamma_exposure(toy, dealer=exposure.NAIVE_DEALER, by=["strike"])
+        values = by_strike["gamma_exposure_usd"]
+        for strike in (90, 100, 110):
+            assert values.sel(strike=strike).item() == pytest.approx(
+                expected(f"gex_by_strike_{strike}"), abs=1e-9
+            )
+        total = exposure.gamma_exposure(toy, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+        assert total.item() == pytest.approx(expected("gex_usd_per_1pct = net*S^2*0.01"), abs=1e-9)
+        net = expected("net_gamma_coin_per_usd (calls +, puts -)")
+        assert total.item() == pytest.approx(net * 100**2 * 0.01, abs=1e-9)
+
+    def test_pain_in_usd_and_in_coin(self, toy: pd.DataFrame):
+        for settle in ("usd", "coin"):
+            curve = exposure.pain(toy, settle=settle)["pain"]
+            assert curve.dims == ("expiry", "strike")
+            for strike in (90, 100, 110):
+                got = curve.sel(strike=strike).item()
+                assert got == pytest.approx(expected(f"pain_{settle}_at_{strike}"), rel=1e-15)
+
+    def test_max_pain(self, toy: pd.DataFrame):
+        found = exposure.max_pain(toy)
+        assert found["max_pain"].item() == expected("max_pain_strike_usd")
+        assert found["lower"].item() == found["upper"].item() == 100.0
+        assert found["max_pain"].attrs["units"] == "USD"
+
+    def test_a_tie_gives_both_ends_and_the_middle(self):
+        rows = [
+            {"strike": k, "side": s, "open_interest": 10.0} for k in (90.0, 110.0) for s in ("call", "put")
+        ]
+        found = exposure.max_pain(table(rows))
+        assert [found[name].item() for name in ("lower", "upper", "max_pain")] == [90.0, 110.0, 100.0]
+
+    def test_put_call_ratios(self, toy: pd.DataFrame):
+        ratio = exposure.put_call_ratio(toy)["put_call_ratio"]
+        assert ratio.item() == pytest.approx(expected("put_call_oi_ratio"), rel=1e-15)
+        notional = exposure.put_call_ratio(toy, weight="notional")["put_call_ratio"]
+        assert notional.item() == pytest.approx(
+            expected("put_call_notional_ratio (strike-weighted)"), rel=1e-15
+        )
+        value = {"call": 0.0, "put": 0.0}
+        for row in toy.itertuples():
+            value[row.side] += row.open_interest * black76.price(100.0, row.strike, YEARS, row.iv, row.side)
+        premium = exposure.put_call_ratio(toy, weight="premium")["put_call_ratio"]
+        assert premium.item() == pytest.approx(value["put"] / value["call"], rel=1e-13)
+
+    def test_contract_size_scales_all_but_ratios(self, toy: pd.DataFrame):
+        size = {"deribit": 0.1, "okx": 0.01}
+        total = exposure.gamma_exposure(toy, by=[], contract_size=size)["gamma_exposure_usd"]
+        assert total.item() == pytest.approx(26.0, rel=1e-11)
+        assert exposure.open_interest(toy, by=["side"], contract_size=0.1)[
+            "open_interest"
+        ].to_numpy() == pytest.approx([9.0, 8.0])
+        assert exposure.pain(toy, contract_size=size)["pain"].max().item() == pytest.approx(50.0)
+        assert exposure.put_call_ratio(toy, contract_size=size)["put_call_ratio"].item() == pytest.approx(
+            8 / 9
+        )
+
+
+class TestZeroGamma:
+    def test_of_one_call_and_one_put_is_where_their_gammas_cross(self):
+        """Calls at 110 against puts at 90: below the crossing the puts weigh more."""
+        rows = [
+            {"strike": 110.0, "side": "call", "open_interest": 10.0},
+            {"strike": 90.0, "side": "put", "open_interest": 10.0},
+        ]
+        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
+        level = found["price_usd"].item()
+        gammas = [
+            black76.greeks(level, k, YEARS, 0.5, "call", which=["gamma"])["gamma"] for k in (90.0, 110.0)
+        ]
+        assert gammas[0] == pytest.approx(gammas[1], rel=1e-9)
+        # equal densities at d1 of opposite sign: ln(F²/(90·110)) = -σ²T
+        assert level == pytest.approx(math.sqrt(9900.0) * math.exp(-0.5 * 0.25 * YEARS), rel=1e-10)
+        assert found["ratio"].item() == pytest.approx(level / 100.0, rel=1e-12)
+
+    def test_one_sign_has_no_root(self):
+        rows = [{"strike": 110.0, "side": "call", "open_interest": 10.0}]
+        found = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)
+        assert math.isnan(found["ratio"].item())
+        assert math.isnan(found["price_usd"].item())
+
+    def test_chains_have_each_their_own(self):
+        rows = [
+            {"strike": 110.0, "side": "call", "open_interest": 10.0},
+            {"strike": 90.0, "side": "put", "open_interest": 10.0},
+        ]
+        lopsided = [rows[0], rows[1] | {"open_interest": 20.0}]
+        both = pd.concat([table(rows, exchange="okx"), table(lopsided, exchange="derive")])
+        found = exposure.zero_gamma(both, dealer=exposure.NAIVE_DEALER)["ratio"]
+        assert found.dims == ("exchange",)
+        alone = exposure.zero_gamma(table(rows), dealer=exposure.NAIVE_DEALER)["ratio"]
+        assert found.sel(exchange="okx").item() == alone.item()
+        assert found.sel(exchange="derive").item() > found.sel(exchange="okx").item()
+
+
+class TestMissing:
+    """What is not known is left out and counted, and an empty side is no zero."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"strike": 90.0, "side": "put", "open_interest": 5.0},
+            {"strike": 100.0, "side": "call", "open_interest": math.nan},
+            {"strike": 110.0, "side": "call", "open_interest": 4.0},
+        ]
+
+    def test_missing_open_interest_is_counted(self):
+        frame = table(self.rows())
+        held = exposure.open_interest(frame, by=["side"])
+        assert held["open_interest"].to_numpy().tolist() == [4.0, 5.0]
+        assert held["missing"].to_numpy().tolist() == [1, 0]
+        assert held["listed"].to_numpy().tolist() == [2, 1]
+        assert exposure.put_call_ratio(frame)["missing"].item() == 1
+        assert exposure.put_call_ratio(frame)["put_call_ratio"].item() == 1.25
+        assert exposure.max_pain(frame)["missing"].item() == 1
+        gamma = exposure.gamma_exposure(frame)
+        assert math.isnan(gamma["gamma_exposure_usd"].sel(strike=100.0).item())
+        assert gamma["missing"].sel(strike=100.0).item() == 1
+
+    def test_missing_volatility_is_missing_gamma(self):
+        frame = table(self.rows()).assign(iv=[0.5, 0.5, math.nan])
+        gamma = exposure.gamma_exposure(frame, by=[])
+        assert gamma["missing"].item() == 2
+        put = black76.greeks(100.0, 90.0, YEARS, 0.5, "put", which=["gamma"])["gamma"]
+        assert gamma["gamma_exposure_usd"].item() == pytest.approx(put * 5 * 100.0, rel=1e-12)
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [{"strike": 90.0, "side": "put", "open_interest": 5.0}],
+            [
+                {"strike": 90.0, "side": "put", "open_interest": 5.0},
+                {"strike": 90.0, "side": "call", "open_interest": 0.0},
+            ],
+            [
+                {"strike": 90.0, "side": "put", "open_interest": 5.0},
+                {"strike": 90.0, "side": "call", "open_interest": math.nan},
+            ],
+        ],
+    )
+    def test_one_sided_expiries_have_no_pain_and_no_ratio(self, rows: list[dict[str, Any]]):
+        frame = table(rows)
+        assert exposure.pain(frame)["pain"].isnull().all()
+        assert math.isnan(exposure.max_pain(frame)["max_pain"].item())
+        assert math.isnan(exposure.put_call_ratio(frame)["put_call_ratio"].item())
+
+    def test_pain_is_only_at_listed_strikes(self):
+        later = table(self.rows(), expiry=MONTH + pd.Timedelta(30, "D")).assign(strike=[95.0, 100.0, 120.0])
+        curve = exposure.pain(pd.concat([table(self.rows()), later]))["pain"]
+        assert curve["strike"].to_numpy().tolist() == [90.0, 95.0, 100.0, 110.0, 120.0]
+        known = curve.notnull().to_numpy().tolist()
+        assert known == [[True, False, True, True, False], [False, True, True, False, True]]
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda o: exposure.open_interest(o, by=["symbol"]), "by"),
+            (lambda o: exposure.put_call_ratio(o, by=["side"]), "side"),
+            (lambda o: exposure.put_call_ratio(o, weight="vega"), "weight"),
+            (lambda o: exposure.pain(o, settle="btc"), "settle"),
+            (lambda o: exposure.gamma_exposure(o, dealer={"call": 1.0}), "dealer"),
+            (lambda o: exposure.gamma_exposure(o, contract_size={"okx": 1.0}), "contract_size"),
+            (lambda o: exposure.gamma_exposure(o.assign(iv=55.0)), "percent"),
+        ],
+    )
+    def test_misuse_raises(self, call: Any, message: str):
+        with pytest.raises(ValueError, match=message):
+            call(table(self.rows()))
+
+
+class TestRecorded:
+    def test_a_surface_gives_what_its_table_gives(self):
+        frame = chain_2026("20260116T092000Z")
+        frame = frame[frame["symbol"] == "BTC"].assign(gamma=np.nan, theta=np.nan)
+        frame["underlying_price"] = frame.groupby("expiry")["underlying_price"].transform("median")
+        labelled = surface(frame)
+        for function in (exposure.gamma_exposure, exposure.max_pain, exposure.put_call_ratio, exposure.pain):
+            from_table, from_surface = function(frame), function(labelled)
+            for name in from_table:
+                np.testing.assert_allclose(from_surface[name], from_table[name], rtol=1e-12, err_msg=name)
+
+    def test_max_pain_is_what_a_slow_search_finds(self):
+        frame = chain_2026("20260116T092000Z")
+        found = exposure.max_pain(frame)["max_pain"]
+        for (symbol, expiry), group in frame.groupby(["symbol", "expiry"], observed=True):
+            owed = {
+                level: sum(
+                    row.open_interest
+                    * max(level - row.strike if row.side == "call" else row.strike - level, 0)
+                    for row in group.itertuples()
+                )
+                for level in group["strike"].unique()
+            }
+            least = min(owed.values())
+            at = found.sel(symbol=symbol, expiry=expiry.tz_localize(None)).item()
+            assert owed[at] == pytest.approx(least, rel=1e-12)
+
+    def test_gamma_exposure_sums_up(self):
+        frame = chain_2026("20260116T092000Z")
+        whole = exposure.gamma_exposure(frame, by=[])["gamma_exposure_usd"]
+        parts = exposure.gamma_exposure(frame)["gamma_exposure_usd"].sum(["expiry", "strike"])
+        np.testing.assert_allclose(parts, whole, rtol=1e-12)
+        signed = exposure.gamma_exposure(frame, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+        sides = exposure.gamma_exposure(frame, by=["side"])["gamma_exposure_usd"]
+        np.testing.assert_allclose(sides.sel(side="call") - sides.sel(side="put"), signed, rtol=1e-9)
+
+    def test_zero_gamma_is_a_zero(self):
+        frame = chain_2026("20260116T092000Z")
+        found = exposure.zero_gamma(frame, dealer=exposure.NAIVE_DEALER)
+        for symbol in ("BTC", "ETH"):
+            ratio = found["ratio"].sel(symbol=symbol).item()
+            moved = frame[frame["symbol"] == symbol]
+            moved = moved.assign(underlying_price=ratio * moved["underlying_price"])
+            net = exposure.gamma_exposure(moved, dealer=exposure.NAIVE_DEALER, by=[])["gamma_exposure_usd"]
+            gross = exposure.gamma_exposure(moved, by=[])["gamma_exposure_usd"]
+            assert abs(net.item()) < 1e-9 * gross.item()
