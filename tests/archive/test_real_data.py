@@ -1,0 +1,141 @@
+"""Recorded data through an archive, against the files as they are read by eye (docs/real-data.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, import_files, open_archive
+from tests.archive.rates import EVER
+from tests.real_archive import build_real_archive
+from tests.shared import shared_path
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    return open_archive(build_real_archive(tmp_path_factory.mktemp("recorded")), create=False)
+
+
+def at(text: str) -> pd.Timestamp:
+    return pd.Timestamp(text, tz="UTC")
+
+
+def row(archive: Archive, table: str, symbol: str, exchange: str, time: str) -> pd.DataFrame:
+    instant = at(time)
+    end = instant + pd.Timedelta(1, "us")
+    return archive.read(table, instant, end, symbols=[symbol], exchanges=[exchange])
+
+
+def test_every_row_of_every_file_is_there(archive: Archive) -> None:
+    """Lines of the files but their headings; 287 × 39 × 2 snapshots but 52 that are null."""
+    assert archive.info()["rows"].to_dict() == {
+        "funding_history": 22_334,
+        "funding_settlements": 2 * (4383 + 3285 + 3284 + 3285 + 3285 + 4290 + 17520),
+        "liquidations_events": 2_243,
+        "oi_history": 43_590,
+        "options_snapshot": 10_704,
+    }
+
+
+@pytest.mark.parametrize(
+    ("symbol", "exchange", "time", "bps_8h"),
+    [
+        ("BTC", "binance", "2020-01-01T00:00", -1.2359),
+        ("BTC", "binance", "2022-11-09T08:00:00.013", 0.7305),
+        ("BTC", "bybit", "2021-01-01T00:00", 3.4729),
+        ("BTC", "huobi", "2022-11-09T00:00", 0.68241786983605),
+        ("BTC", "mexc", "2021-01-01T16:00", 3.74),
+        ("BTC", "kucoin", "2021-01-01T12:00", 2.96),
+        ("BTC", "gateio", "2020-01-01T16:00", 0.26),
+        ("BTC", "dydx", "2022-01-01T01:00", 3.20868),
+        ("ETH", "dydx", "2023-12-31T23:00", 3.691392),
+        ("ETH", "kucoin", "2023-12-31T20:00", 5.31),
+    ],
+)
+def test_settlements(archive: Archive, symbol: str, exchange: str, time: str, bps_8h: float) -> None:
+    found = row(archive, "funding_settlements", symbol, exchange, time)
+    assert found["rate_bps_8h"].tolist() == [pytest.approx(bps_8h, rel=1e-12)]
+    assert found["interval_hours"].tolist() == [1.0 if exchange == "dydx" else 8.0]
+
+
+def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:
+    """The zones are right: kucoin alone is four hours off; huobi paid late seven times, by its file."""
+    rows = archive.read("funding_settlements", *EVER)
+    first = rows["exchange"].map({"kucoin": 4}).astype(float).fillna(0.0)
+    hours = rows["time"].dt.round("min").dt.hour
+    late = rows[(hours - first) % rows["interval_hours"] != 0]
+    assert late["exchange"].unique().tolist() == ["huobi"]
+    assert late["symbol"].value_counts().to_dict() == {"BTC": 7, "ETH": 7}
+
+
+def test_known_holes_stay_holes(archive: Archive) -> None:
+    december = (at("2020-12-01"), at("2021-01-01"))
+    assert archive.read("funding_settlements", *december, exchanges=["gateio"]).empty
+    htx = archive.read("funding_settlements", *EVER, symbols=["BTC"], exchanges=["huobi"])["time"]
+    assert htx.diff().max() == pd.Timedelta("1D")
+
+
+def test_open_interest(archive: Archive) -> None:
+    first = row(archive, "oi_history", "BTC", "hyperliquid", "2025-03-08T08:00")
+    last = row(archive, "oi_history", "BTC", "hyperliquid", "2026-03-07T07:00")
+    assert [first["oi_usd"].iloc[0], last["oi_usd"].iloc[0]] == pytest.approx(
+        [898_745_447.7910928, 1_706_639_341.0018058], rel=1e-15
+    )
+    assert archive.symbols("oi_history") == ("BTC", "DOGE", "ETH", "HYPE", "SOL")
+
+
+def test_liquidations(archive: Archive) -> None:
+    largest = row(archive, "liquidations_events", "ETH", "hyperliquid", "2025-05-27T17:07:56.855")
+    assert largest["value_usd"].max() == 356_700.7675
+    assert set(largest["fill_price_usd"]) >= {2695.0}
+    whole = archive.read("liquidations_events", *EVER)
+    assert whole["value_usd"].sum() == pytest.approx(11_696_745.9332, rel=1e-12)
+    assert whole["order_id"].is_unique
+    assert whole["side"].unique().tolist() == ["long"]
+
+
+def test_option_chains(archive: Archive) -> None:
+    rows = row(archive, "options_snapshot", "BTC", "deribit", "2026-01-24T21:18:21.044844")
+    assert len(rows) == 654
+    found = rows.set_index("instrument_name").loc["BTC-27MAR26-100000-C"]
+    assert found["expiry"] == at("2026-03-27T08:00")
+    columns = ["side", "strike", "iv", "delta", "vega", "open_interest", "underlying_price"]
+    assert found[columns].tolist() == ["call", 100_000.0, 0.3788, 0.27204, 122.4348, 4082.5, 89_909.66]
+    assert rows["gamma"].isna().all()
+    newest = archive.latest("options_snapshot", at("2026-01-25"), within=pd.Timedelta("1D"))
+    assert newest["symbol"].value_counts().to_dict() == {"ETH": 686, "BTC": 654}
+
+
+def test_snapshots_of_funding(archive: Archive) -> None:
+    start, end = at("2026-08-09T21:45:29"), at("2026-08-09T21:45:30")
+    rates = archive.read("funding_history", start, end).set_index(["symbol", "exchange"])["rate_bps_8h"]
+    assert rates["BTC"][["aster", "binance", "zo"]].tolist() == [0.7524, 0.9398, -0.08]
+    assert rates["ETH", "vest"] == -2.3208
+    assert len(rates) == 76
+    assert "txflow" not in rates["BTC"].index
+    assert archive.now == at("2026-08-15T23:59:18")
+
+
+def test_summer_time_of_a_real_file(tmp_path: Path) -> None:
+    """Every settlement of 18 months in London's local time falls on 00, 08 or 16 UTC, none is lost."""
+    path = shared_path("data/funding_basis_2023_2024/all_exchanges.csv")
+    result = import_files(
+        "funding_settlements",
+        path,
+        tmp_path / "basis",
+        map={"symbol": "pair", "rate_bps_8h": "funding rate"},
+        set={"interval_hours": "8"},
+        tz="Europe/London",
+        unit="native",
+    )
+    rows = open_archive(tmp_path / "basis").read("funding_settlements", *EVER)
+    assert sorted(set(rows["time"].dt.hour)) == [0, 8, 16]
+    spot = sum(",spot," in line for line in path.read_text().splitlines())
+    assert result.rejected == spot
+    assert result.written == result.other_quotes == (result.read - spot) // 2
+    changed = rows[rows["time"] == at("2023-10-29")].set_index(["exchange", "symbol"])["rate_bps_8h"]
+    assert changed["okx", "ETH"] == pytest.approx(0.401294508916, rel=1e-11)
+    gaps = rows.groupby(["symbol", "exchange"], observed=True)["time"].diff().dropna()
+    assert set(gaps) == {pd.Timedelta("8h")}
