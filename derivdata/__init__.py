@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_FAMILIES = ("funding", "liquidations", "markets", "oi", "options")
+_FAMILIES = (
+    "builders",
+    "funding",
+    "hip3",
+    "hip4",
+    "liquidations",
+    "markets",
+    "oi",
+    "options",
+    "orderbook",
+    "rwa",
+    "volume",
+)
 _MODULES = ("analysis", "errors", "tables", "units")
 _NAMES = {
     "asof": "transport",

@@ -28,6 +28,7 @@ __all__ = [
     "parse",
     "resolution",
     "set_clock",
+    "since",
     "window",
     "year_fraction",
 ]
@@ -123,6 +124,12 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
     return Window(first, last)
+
+
+def since(start: Instant) -> pd.Timestamp:
+    """The instant from which a window that ends now starts: an instant, or a lookback from `asof`."""
+    back = lookback(start) if isinstance(start, str) else None
+    return instant(start, "since") if back is None else asof() - back
 
 
 def iso(stamp: pd.Timestamp) -> str:

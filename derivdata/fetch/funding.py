@@ -17,7 +17,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.errors import SchemaError
-from derivdata.fetch.windows import asked, inside, names, pieces
+from derivdata.fetch.windows import get_windows, inside, names, pieces
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -166,14 +166,10 @@ def history(
     ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
     """
     spans = pieces(times.window(start, end), resolution, exchanges)
-    queries = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution, **asked(span)}
-        for s in names(symbols, "symbols")
-        for span in spans
+    each = [
+        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
-    answers = transport.get_each(
-        api.FUNDING_HISTORICAL, queries, into=_History, until=[q["end"] for q in queries]
-    )
+    answers = get_windows(api.FUNDING_HISTORICAL, each, spans, _History)
     return transport.tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
 
 
@@ -207,14 +203,8 @@ def settlements(
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
     """
     spans = pieces(times.window(start, end), "1h", exchanges)
-    queries = [
-        {"symbol": s, "exchanges": exchanges, **asked(span)}
-        for s in names(symbols, "symbols")
-        for span in spans
-    ]
-    answers = transport.get_each(
-        api.FUNDING_SETTLEMENT, queries, into=_Settlements, until=[q["end"] for q in queries]
-    )
+    each = [{"symbol": s, "exchanges": exchanges} for s in names(symbols, "symbols")]
+    answers = get_windows(api.FUNDING_SETTLEMENT, each, spans, _Settlements)
     return transport.tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
 
 

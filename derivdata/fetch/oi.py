@@ -1,4 +1,8 @@
-"""Open interest: every venue now, and one symbol over time."""
+"""Open interest: every venue now, and symbols and venues over time.
+
+Windows are half-open ``[start, end)``; a naive instant is UTC; a `start` such as ``"30d"`` looks back from
+`end`, and no `end` is `derivdata.asof`. ``resolution`` is always sent; None leaves the choice to the server.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from derivdata import api, tables, times, transport
-from derivdata.fetch.windows import asked, inside, names, pieces
+from derivdata.fetch.windows import get_windows, names, pieces, rows_inside, wide_rows
 from derivdata.transport import Answer
 
-__all__ = ["exchanges", "history", "sparklines"]
+__all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
 
 
 class _Exchange(msgspec.Struct):
@@ -42,6 +45,25 @@ class _Timeseries(msgspec.Struct):
     symbol: str
     data: list[_Row]
     resolution: str = "unstated"
+    notices: list[Any] = []
+
+
+class _Total(msgspec.Struct):
+    exchange: str
+    total_open_interest_usd: float | None = None
+    symbol_count: int | None = None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Totals(msgspec.Struct):
+    data: list[_Total]
+    resolution: str = "unstated"
+    notices: list[Any] = []
+
+
+class _TopSymbols(msgspec.Struct):
+    timeseries: list[dict[str, float | str | None]]
     notices: list[Any] = []
 
 
@@ -106,12 +128,11 @@ def history(
     symbols
         Assets without quote; one request each, more for long windows.
     start, end
-        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
-        `end` is `derivdata.asof`.
+        Half-open window.
     exchanges
         Venues; None is all.
     resolution
-        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+        Step, ``"1m"`` to ``"1d"`` or ``"raw"``.
 
     Returns
     -------
@@ -132,15 +153,81 @@ def history(
     ``GET /oi/{symbol}/timeseries``, Dev and above.
     """
     spans = pieces(times.window(start, end), resolution, exchanges)
-    queries = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution, **asked(span)}
-        for s in names(symbols, "symbols")
-        for span in spans
+    each = [
+        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
-    answers = transport.get_each(
-        api.OI_TIMESERIES, queries, into=_Timeseries, until=[q["end"] for q in queries]
-    )
+    answers = get_windows(api.OI_TIMESERIES, each, spans, _Timeseries)
     return transport.tabulate(tables.OI_HISTORY, answers, _history_columns)
+
+
+def exchange_totals(
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Open interest of every venue over all its symbols, over a window.
+
+    Parameters
+    ----------
+    start, end, exchanges, resolution
+        As in `history`.
+
+    Returns
+    -------
+    DataFrame, table ``oi_exchange_totals``
+        One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /oi/exchange-totals``, Dev and above.
+    """
+    spans = pieces(times.window(start, end), resolution, exchanges)
+    each = [{"exchanges": exchanges, "resolution": resolution}]
+    answers = get_windows(api.OI_EXCHANGE_TOTALS, each, spans, _Totals)
+    return transport.tabulate(tables.OI_EXCHANGE_TOTALS, answers, _total_columns)
+
+
+def top_symbols(
+    exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+) -> pd.DataFrame:
+    """Open interest of a venue's largest symbols over a window.
+
+    Parameters
+    ----------
+    exchange
+        One venue.
+    start, end
+        Half-open window.
+    limit
+        Most symbols; the service's default (50) unless given.
+
+    Returns
+    -------
+    DataFrame, table ``oi_top_symbols``
+        One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
+    chosen with hindsight.
+    """
+    each = [{"exchange": exchange, "limit": limit}]
+    answers = get_windows(api.OI_TOP_SYMBOLS, each, [times.window(start, end)], _TopSymbols)
+    return transport.tabulate(
+        tables.OI_TOP_SYMBOLS, answers, lambda a: wide_rows(a, a.body.timeseries, exchange, "oi_usd")
+    )
 
 
 def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
@@ -158,14 +245,14 @@ def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
 
 
 def _history_columns(answer: Answer[_Timeseries]) -> dict[str, Any]:
-    rows = answer.body.data
-    stamps = times.parse([row.timestamp or row.t for row in rows])
-    values = np.array([row.open_interest_usd for row in rows], dtype=np.float64)
-    kept = np.flatnonzero(~np.isnan(values) & inside(answer, stamps))
-    return {
-        "symbol": [answer.body.symbol] * kept.size,
-        "exchange": [rows[i].exchange for i in kept],
-        "timestamp": stamps[kept],
-        "open_interest_usd": values[kept],
-        "resolution": [answer.body.resolution] * kept.size,
-    }
+    there = [row for row in answer.body.data if row.open_interest_usd is not None]
+    rows, stamps = rows_inside(answer, there)
+    columns = tables.OI_HISTORY.rows(rows, symbol=answer.body.symbol, resolution=answer.body.resolution)
+    return columns | {"timestamp": stamps}
+
+
+def _total_columns(answer: Answer[_Totals]) -> dict[str, Any]:
+    there = [row for row in answer.body.data if row.total_open_interest_usd is not None]
+    rows, stamps = rows_inside(answer, there)
+    columns = tables.OI_EXCHANGE_TOTALS.rows(rows, resolution=answer.body.resolution)
+    return columns | {"timestamp": stamps}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from derivdata import times
+from derivdata import times, transport
+from derivdata.api import Endpoint
+from derivdata.errors import SchemaError
 from derivdata.transport import Answer
+
+T = TypeVar("T")
 
 _ROWS_PER_ANSWER = 250_000
 """Points of some 75 bytes each: about 20 MB."""
@@ -54,9 +58,15 @@ def pieces(
     return [times.Window(a, b) for a, b in pairwise(cuts) if a < b]
 
 
-def asked(window: times.Window) -> dict[str, pd.Timestamp]:
-    """The parameters of an absolute window."""
-    return {"start": window.start, "end": window.end}
+def get_windows(
+    endpoint: Endpoint,
+    each: Sequence[Mapping[str, Any]],
+    spans: Sequence[times.Window],
+    into: type[T],
+) -> list[Answer[T]]:
+    """One answer for each set of parameters and each span."""
+    queries = [{**one, "start": span.start, "end": span.end} for one in each for span in spans]
+    return transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries])
 
 
 def inside(answer: Answer[Any], stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
@@ -66,5 +76,49 @@ def inside(answer: Answer[Any], stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any
     would otherwise come twice.
     """
     query = dict(answer.request.query)
-    start, end = times.instant(query["start"]), times.instant(query["end"])
-    return np.asarray((stamps >= start) & (stamps < end))
+    return within(times.Window(times.instant(query["start"]), times.instant(query["end"])), stamps)
+
+
+def within(window: times.Window, stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
+    """Which instants lie in a half-open window."""
+    return np.asarray((stamps >= window.start) & (stamps < window.end))
+
+
+def days_back(window: times.Window) -> str:
+    """The rolling range in whole days, ending now, that holds a window."""
+    return f"{-((window.start - times.asof()) // pd.Timedelta(1, 'D'))}d"
+
+
+def rows_inside(answer: Answer[Any], rows: Sequence[Any]) -> tuple[list[Any], pd.DatetimeIndex]:
+    """Rows of the window that was asked for, and their instants; ``t`` stands in for ``timestamp``."""
+    stamps = times.parse([row.timestamp or row.t for row in rows])
+    kept = np.flatnonzero(inside(answer, stamps))
+    return [rows[int(i)] for i in kept], stamps[kept]
+
+
+def wide_rows(
+    answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
+) -> dict[str, Any]:
+    """Columns of rows that hold one field per symbol beside their ``timestamp``; null is no row.
+
+    Raises
+    ------
+    SchemaError
+        A row has no ``timestamp``, or a symbol's value is no number.
+    """
+    path = answer.request.path
+    if not all(isinstance(row.get("timestamp", row.get("t")), str) for row in rows):
+        raise SchemaError(f"{path}: a row has no timestamp; see the answer with dd.raw({path!r}, ...)")
+    stamps = times.parse([row.get("timestamp", row.get("t")) for row in rows])
+    cells = [
+        (stamp, symbol, number)
+        for stamp, row, kept in zip(stamps, rows, inside(answer, stamps), strict=True)
+        for symbol, number in row.items()
+        if kept and number is not None and symbol not in ("timestamp", "t")
+    ]
+    return {
+        "symbol": [symbol for _, symbol, _ in cells],
+        "exchange": [exchange] * len(cells),
+        "timestamp": pd.DatetimeIndex([stamp for stamp, _, _ in cells], dtype=stamps.dtype),
+        value: [number for _, _, number in cells],
+    }

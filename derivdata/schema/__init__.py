@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from derivdata.schema.kinds import Column, Kind
+from derivdata.schema.open_table import OpenTable
 from derivdata.schema.table import Table
 
-__all__ = ["Column", "Kind", "Table"]
+__all__ = ["Column", "Kind", "OpenTable", "Table"]

@@ -43,8 +43,9 @@ from derivdata.tables.named import (
     VOLUME_OI_RATIO,
     VOLUME_TOP_SYMBOLS,
 )
+from derivdata.tables.open import OPEN_TABLES
 from derivdata.tables.panel import panel, provenance
-from derivdata.tables.surface import surface
+from derivdata.tables.surface import surface, surface_history
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
 
 TABLES: dict[str, Table] = {
@@ -112,6 +113,7 @@ __all__ = [
     "OI_HISTORY",
     "OI_SPARKLINES",
     "OI_TOP_SYMBOLS",
+    "OPEN_TABLES",
     "OPTIONS_ATM_HISTORY",
     "OPTIONS_METRICS",
     "OPTIONS_OVERVIEW_HISTORY",
@@ -134,4 +136,5 @@ __all__ = [
     "panel",
     "provenance",
     "surface",
+    "surface_history",
 ]

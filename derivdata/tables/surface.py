@@ -16,7 +16,7 @@ from derivdata.tables.columns import COLUMNS
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["surface"]
+__all__ = ["surface", "surface_history"]
 
 _DIMS = ("expiry", "strike", "side")
 _VALUES = ("iv", "delta", "gamma", "vega", "theta", "open_interest")
@@ -80,6 +80,61 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
         },
         attrs={k: json.dumps(v, sort_keys=True) for k, v in chain.attrs.items() if k == "provenance"},
     )
+
+
+def surface_history(rows: pd.DataFrame) -> xr.Dataset:
+    """Surfaces over time of the table ``options_surface_history``, of one symbol on one venue.
+
+    Parameters
+    ----------
+    rows
+        Rows of one symbol and one venue, at any number of instants.
+
+    Returns
+    -------
+    Dataset, dims ``(time, expiry, strike, side)``
+        ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
+        boolean ``observed``; NaN where nothing is listed. Coordinates ``year_fraction(time, expiry)``, NaN
+        from expiry on, and the scalars ``symbol`` and ``exchange``.
+
+    Raises
+    ------
+    ValueError
+        There are no rows, or more than one symbol or venue.
+    """
+    import xarray as xr
+
+    constants = {name: str(_only(rows, name)) for name in ("symbol", "exchange")}
+    dims = ("time", *_DIMS)
+    codes, labels = zip(*(_places(rows[name]) for name in ("time", "expiry", "strike")), strict=True)
+    at = (*codes, (rows["side"] == "put").to_numpy().astype(np.intp))
+    shape = (*(len(label) for label in labels), 2)
+    observed = np.zeros(shape, dtype=bool)
+    observed[at] = True
+    forward = np.full(shape[:2], np.nan)
+    forward[at[0], at[1]] = rows["underlying_price"].to_numpy(dtype=np.float64)
+    years = times.year_fraction(labels[0][:, None], labels[1][None, :])
+    data = {n: (dims, _scattered(rows[n], at, shape), _units(n)) for n in ("iv", "open_interest")}
+    return xr.Dataset(
+        data
+        | {
+            "underlying_price": (("time", "expiry"), forward, _units("underlying_price")),
+            "observed": (dims, observed),
+        },
+        coords={
+            **dict(zip(dims, (*labels, np.array(["call", "put"])), strict=True)),
+            "year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan)),
+            **constants,
+        },
+        attrs={k: json.dumps(v, sort_keys=True) for k, v in rows.attrs.items() if k == "provenance"},
+    )
+
+
+def _places(values: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        values = values.dt.tz_convert("UTC").dt.tz_localize(None)
+    codes, labels = pd.factorize(values.to_numpy(), sort=True)
+    return codes, labels
 
 
 def _only(chain: pd.DataFrame, name: str) -> Any:

@@ -1,8 +1,4 @@
-"""Options: every active instrument of one symbol on one venue, as a table or as a surface.
-
-The answer carries no time and no prices: ``time`` is the server's ``Date``. Greeks are the venue's own,
-in units that the API does not state; analysis computes its own from the implied volatility.
-"""
+"""Options as they stand."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from derivdata.errors import DataNotice
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["snapshot", "surface"]
+__all__ = ["metrics", "snapshot", "surface"]
 
 
 class _Instrument(msgspec.Struct):
@@ -39,6 +35,21 @@ class _Chain(msgspec.Struct):
     symbol: str
     exchange: str
     instruments: list[_Instrument]
+
+
+class _Metric(msgspec.Struct):
+    expiry: str
+    underlying_price: float | None = None
+    atm_strike: float | None = None
+    atm_iv: float | None = None
+    atm_iv_24h_ago: float | None = None
+    atm_iv_change_24h: float | None = None
+
+
+class _Metrics(msgspec.Struct):
+    symbol: str
+    exchange: str
+    data: list[_Metric]
 
 
 def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
@@ -66,7 +77,7 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     -----
     ``GET /options/snapshot``, every tier.
     """
-    _warn_off_matrix(symbol, exchange)
+    warn_off_matrix(symbol, exchange)
     answer = transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
     return transport.tabulate(
         tables.OPTIONS_SNAPSHOT,
@@ -102,7 +113,41 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     return tables.surface(snapshot(symbol, exchange))
 
 
-def _warn_off_matrix(symbol: str, exchange: str) -> None:
+def metrics(symbol: str, exchange: str) -> pd.DataFrame:
+    """At-the-money volatility per expiry, now and a day ago.
+
+    Parameters
+    ----------
+    symbol, exchange
+        As in `snapshot`.
+
+    Returns
+    -------
+    DataFrame, table ``options_metrics``
+        One row per expiry; volatilities [1/√year], NaN where the service has none.
+
+    Raises
+    ------
+    BadRequest, FetchError, SchemaError
+        As in `snapshot`.
+
+    Notes
+    -----
+    ``GET /options/metrics``, Dev and above.
+    """
+    warn_off_matrix(symbol, exchange)
+    answer = transport.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
+    return transport.tabulate(
+        tables.OPTIONS_METRICS,
+        [answer],
+        lambda a: tables.OPTIONS_METRICS.rows(
+            a.body.data, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
+        ),
+    )
+
+
+def warn_off_matrix(symbol: str, exchange: str) -> None:
+    """Say that the document lists no such pair; it is asked for all the same, for venues are added."""
     listed = api.OPTIONS_MATRIX.get(symbol, ())
     if exchange not in listed:
         warnings.warn(

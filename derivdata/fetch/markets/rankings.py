@@ -1,8 +1,4 @@
-"""Market snapshots: the leaderboard, price movers, funding leaders.
-
-Price and current funding refresh about once a minute, rolling figures about every ten; ``time`` is the
-answer's own time and not the age of each figure.
-"""
+"""Symbols ranked: the leaderboard, movers, funding leaders, buckets of price changes."""
 
 from __future__ import annotations
 
@@ -15,11 +11,10 @@ import pandas as pd
 from derivdata import api, tables, times, transport
 from derivdata.transport import Answer
 
-__all__ = ["funding_leaders", "price_movers", "symbols"]
+__all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]
 
 
-class _Symbol(msgspec.Struct):
-    rank: int
+class _Figures(msgspec.Struct):
     symbol: str
     price_usd: float | None
     price_24h_change_pct: float | None
@@ -33,6 +28,10 @@ class _Symbol(msgspec.Struct):
     asset_class: str | None = None
     asset_group: str | None = None
     asset_subgroup: str | None = None
+
+
+class _Symbol(_Figures, kw_only=True):
+    rank: int
 
 
 class _Symbols(msgspec.Struct):
@@ -64,6 +63,24 @@ class _Leader(msgspec.Struct):
 class _Leaders(msgspec.Struct):
     timestamp: str
     data: list[_Leader]
+
+
+class _PriceBucket(msgspec.Struct):
+    label: str
+    min: float | None
+    max: float | None
+    count: int
+    symbols: list[str]
+
+
+class _PriceBuckets(msgspec.Struct):
+    timestamp: str
+    buckets: list[_PriceBucket]
+
+
+class _Stats(_Figures, kw_only=True):
+    timestamp: str
+    rank: int | None = None
 
 
 def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
@@ -161,6 +178,74 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
         [answer],
         lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=times.instant(a.body.timestamp)),
     )
+
+
+def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+    """How many symbols rose or fell by how much in 24 hours.
+
+    Parameters
+    ----------
+    exchanges
+        Venues; None is all.
+
+    Returns
+    -------
+    DataFrame, table ``markets_price_buckets``
+        One row per bucket from the top; ``lower_pct`` and ``upper_pct`` [%] are NaN where it is open,
+        ``symbols`` are joined by commas.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/price-buckets``, Dev and above.
+    """
+    answer = transport.get(api.MARKETS_PRICE_BUCKETS, {"exchanges": exchanges}, into=_PriceBuckets)
+    return transport.tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
+
+
+def symbol_stats(symbol: str) -> pd.DataFrame:
+    """State of one symbol now: its figures of the leaderboard.
+
+    Parameters
+    ----------
+    symbol
+        Asset without quote.
+
+    Returns
+    -------
+    DataFrame, table ``markets_symbol_stats``
+        One row; ``rank`` is missing where the service leaves it out.
+
+    Raises
+    ------
+    NotFound
+        The symbol is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
+    """
+    answer = transport.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
+    return transport.tabulate(
+        tables.MARKETS_SYMBOL_STATS,
+        [answer],
+        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=times.instant(a.body.timestamp)),
+    )
+
+
+def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
+    buckets = answer.body.buckets
+    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=times.instant(answer.body.timestamp))
+    return columns | {
+        "rank": list(range(1, len(buckets) + 1)),
+        "symbols": [",".join(bucket.symbols) for bucket in buckets],
+    }
 
 
 def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:

@@ -1,0 +1,21 @@
+"""Builder analytics: an open table, as those of `derivdata.hip3`. Dev and above."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import api
+from derivdata.fetch.parts import opened
+
+__all__ = ["dashboard"]
+
+
+def dashboard(window: str | None = None) -> pd.DataFrame:
+    """Builders at a glance, with a row per builder and one per day: ``GET /builder-analytics/dashboard``.
+
+    Parameters
+    ----------
+    window
+        ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``; the service's own choice unless given.
+    """
+    return opened(api.BUILDERS_DASHBOARD, {"range": window})

@@ -1,0 +1,114 @@
+"""HIP-3 analytics: dexes that others deploy on Hyperliquid.
+
+No document fixes the fields of these answers, so the tables are open: every field that arrives becomes a
+column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the answer a row
+stood. Windows are the service's presets, such as ``"7d"``. Dev and above.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import api, times
+from derivdata.fetch.parts import opened
+
+__all__ = [
+    "by_dex",
+    "by_symbol",
+    "candles",
+    "dashboard",
+    "dex_detail",
+    "leaderboard",
+    "oi_trends_dex",
+    "oi_trends_total",
+    "timeseries_dex_breakdown",
+    "timeseries_symbol",
+]
+
+
+def dashboard(window: str | None = None) -> pd.DataFrame:
+    """HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
+
+    Parameters
+    ----------
+    window
+        ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``; the service's own choice unless given.
+    """
+    return opened(api.HIP3_DASHBOARD, {"range": window})
+
+
+def dex_detail(dex: str, window: str | None = None) -> pd.DataFrame:
+    """Totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
+    return opened(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
+
+
+def by_dex(window: str | None = None) -> pd.DataFrame:
+    """Activity by dex: ``GET /hip3-analytics/by-dex``."""
+    return opened(api.HIP3_BY_DEX, {"range": window})
+
+
+def by_symbol(window: str | None = None, *, dex: str | None = None, limit: int | None = None) -> pd.DataFrame:
+    """Activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
+    return opened(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
+
+
+def timeseries_symbol(
+    window: str | None = None, *, symbol: str | None = None, dex: str | None = None
+) -> pd.DataFrame:
+    """Activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
+
+    Parameters
+    ----------
+    window
+        ``"1d"``, ``"7d"``, ``"30d"``, ``"90d"``, or ``"all"``, which gives daily buckets.
+    symbol, dex
+        What is counted; all unless given.
+    """
+    return opened(api.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
+
+
+def timeseries_dex_breakdown(window: str | None = None, *, dex: str | None = None) -> pd.DataFrame:
+    """Volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
+    return opened(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
+
+
+def leaderboard(
+    window: str | None = None, *, dex: str | None = None, limit: int | None = None
+) -> pd.DataFrame:
+    """Largest traders: ``GET /hip3-analytics/leaderboard``."""
+    return opened(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
+
+
+def oi_trends_total(window: str | None = None) -> pd.DataFrame:
+    """Open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
+    return opened(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
+
+
+def oi_trends_dex(dex: str, window: str | None = None) -> pd.DataFrame:
+    """Open interest of one dex by day, in total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
+    return opened(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
+
+
+def candles(
+    coin: str,
+    start: times.Instant | None = None,
+    end: times.Instant | None = None,
+    *,
+    interval: str = "1h",
+    limit: int | None = None,
+) -> pd.DataFrame:
+    """Open, high, low, close and volume of one coin: ``GET /hip3-analytics/candles``.
+
+    Parameters
+    ----------
+    coin
+        ``"xyz:TSLA"``.
+    start, end
+        Half-open window, or a lookback; the service's newest candles unless given.
+    interval
+        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``.
+    limit
+        Most candles; the service's 500 unless given.
+    """
+    window = {} if start is None else times.window(start, end)._asdict()
+    return opened(api.HIP3_CANDLES, {"coin": coin, "interval": interval, "limit": limit, **window})

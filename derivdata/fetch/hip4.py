@@ -1,0 +1,37 @@
+"""HIP-4 analytics: outcome markets on Hyperliquid.
+
+Open tables, as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; left out, both together.
+Dev and above.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import api, times
+from derivdata.fetch.parts import opened
+
+__all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
+
+
+def dashboard(window: str | None = None, *, venue: str | None = None) -> pd.DataFrame:
+    """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
+    return opened(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
+
+
+def outcome(outcome_id: str | int, window: str | None = None, *, venue: str | None = None) -> pd.DataFrame:
+    """One outcome: ``GET /hip4-analytics/outcome/{outcome_id}``."""
+    return opened(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
+
+
+def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
+    """Open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
+    since = None if start is None else times.since(start)
+    return opened(api.HIP4_OI_EOD, {"start": since, "venue": venue})
+
+
+def leaderboard(
+    window: str | None = None, *, venue: str | None = None, limit: int | None = None
+) -> pd.DataFrame:
+    """Largest traders: ``GET /hip4-analytics/leaderboard``."""
+    return opened(api.HIP4_LEADERBOARD, {"range": window, "venue": venue, "limit": limit})

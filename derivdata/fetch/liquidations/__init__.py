@@ -1,0 +1,12 @@
+"""Liquidations: orders as they come, a live feed of them, and their sums.
+
+``side`` is the side that was liquidated. Feeds are throttled on some venues, so that levels do not compare
+across venues.
+"""
+
+from __future__ import annotations
+
+from derivdata.fetch.liquidations.orders import events, poll
+from derivdata.fetch.liquidations.sums import aggregates, history
+
+__all__ = ["aggregates", "events", "history", "poll"]

@@ -1,0 +1,138 @@
+"""Liquidated value over time and by group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.fetch.windows import get_windows, inside, pieces
+from derivdata.transport import Answer
+
+__all__ = ["aggregates", "history"]
+
+
+class _Sides(msgspec.Struct):
+    long_usd: float | None = None
+    short_usd: float | None = None
+
+
+class _Bucket(msgspec.Struct):
+    date: str
+    exchanges: dict[str, _Sides]
+
+
+class _History(msgspec.Struct):
+    data: list[_Bucket]
+    notices: list[Any] = []
+
+
+class _Group(msgspec.Struct):
+    name: str
+    long_count: int
+    short_count: int
+    long_usd: float
+    short_usd: float
+    total_count: int
+    total_usd: float
+
+
+class _Aggregates(msgspec.Struct):
+    group_by: str
+    groups: list[_Group]
+
+
+def history(
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    symbols: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Liquidated value by venue and side over a window.
+
+    Parameters
+    ----------
+    start, end
+        Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
+    symbols
+        Assets; None is all.
+    resolution
+        Step, ``"1m"`` to ``"1d"``; None leaves the choice to the server.
+
+    Returns
+    -------
+    DataFrame, table ``liquidations_history``
+        One row per venue and step, ``time`` its start; ``long_usd`` and ``short_usd`` [USD], NaN where the
+        wire has null.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    FetchError, SchemaError
+        No answer, or one that is not this table; never a part of one.
+
+    Notes
+    -----
+    ``GET /liquidations/history``, Dev (30 days) and above.
+    """
+    spans = pieces(times.window(start, end), resolution, None)
+    each = [{"symbol": symbols, "resolution": resolution}]
+    answers = get_windows(api.LIQUIDATIONS_HISTORY, each, spans, _History)
+    return transport.tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
+
+
+def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
+    """Liquidations of the last hours, added up.
+
+    Parameters
+    ----------
+    window
+        ``"1h"``, ``"4h"``, ``"12h"`` or ``"24h"``, ending now.
+    group_by
+        ``"symbol"``, ``"exchange"`` or ``"symbol_exchange"``.
+
+    Returns
+    -------
+    DataFrame, table ``liquidations_aggregates``
+        One row per group; ``time`` is the server's ``Date``.
+
+    Raises
+    ------
+    ValueError
+        The window or the grouping is not one of those.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /liquidations/aggregates`` (wire ``range``), Dev and above.
+    """
+    answer = transport.get(
+        api.LIQUIDATIONS_AGGREGATES, {"range": window, "group_by": group_by}, into=_Aggregates
+    )
+    return transport.tabulate(
+        tables.LIQUIDATIONS_AGGREGATES,
+        [answer],
+        lambda a: tables.LIQUIDATIONS_AGGREGATES.rows(a.body.groups, group_by=a.body.group_by, time=a.as_of),
+    )
+
+
+def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
+    stamps = times.parse([bucket.date for bucket in answer.body.data])
+    kept = [
+        (stamp, venue, sides)
+        for stamp, bucket, there in zip(stamps, answer.body.data, inside(answer, stamps), strict=True)
+        for venue, sides in bucket.exchanges.items()
+        if there
+    ]
+    return {
+        "exchange": [venue for _, venue, _ in kept],
+        "date": pd.DatetimeIndex([stamp for stamp, *_ in kept], dtype=stamps.dtype),
+        "long_usd": [sides.long_usd for *_, sides in kept],
+        "short_usd": [sides.short_usd for *_, sides in kept],
+    }

@@ -1,0 +1,195 @@
+"""State of venues and of symbols on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.fetch.windows import get_windows, inside
+from derivdata.transport import Answer
+
+__all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]
+
+
+class _State(msgspec.Struct):
+    exchange: str = ""
+    symbol: str = ""
+    price_usd: float | None = None
+    price_24h_change_pct: float | None = None
+    volume_24h_usd: float | None = None
+    oi_usd: float | None = None
+    funding_current_bps: float | None = None
+    funding_avg_7d_bps: float | None = None
+    liquidation_24h_usd: float | None = None
+    symbol_count: int | None = None
+
+
+class _SymbolExchanges(msgspec.Struct):
+    symbol: str
+    timestamp: str
+    exchanges: list[_State]
+
+
+class _ExchangeSymbols(msgspec.Struct):
+    exchange: str
+    timestamp: str
+    symbols: list[_State]
+
+
+class _Exchanges(msgspec.Struct):
+    timestamp: str
+    exchanges: list[_State]
+
+
+class _Step(msgspec.Struct):
+    timestamp: str
+    volume_usd: float | None = None
+    oi_usd: float | None = None
+
+
+class _ExchangeHistory(msgspec.Struct):
+    exchange: str
+    data: list[_Step]
+    notices: list[Any] = []
+
+
+def exchanges() -> pd.DataFrame:
+    """State of every venue now, over all its symbols.
+
+    Returns
+    -------
+    DataFrame, table ``markets_exchanges``
+        One row per venue; figures that the service lacks are NaN.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/exchanges/all``, Dev and above.
+    """
+    answer = transport.get(api.MARKETS_EXCHANGES, {}, into=_Exchanges)
+    return transport.tabulate(
+        tables.MARKETS_EXCHANGES,
+        [answer],
+        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=times.instant(a.body.timestamp)),
+    )
+
+
+def exchange_symbols(exchange: str) -> pd.DataFrame:
+    """State of every symbol on one venue now.
+
+    Parameters
+    ----------
+    exchange
+        Venue's slug.
+
+    Returns
+    -------
+    DataFrame, table ``markets_exchange_symbols``
+        One row per symbol; figures that the service lacks are NaN.
+
+    Raises
+    ------
+    NotFound
+        The venue is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
+    """
+    answer = transport.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
+    return transport.tabulate(
+        tables.MARKETS_EXCHANGE_SYMBOLS,
+        [answer],
+        lambda a: tables.MARKETS_EXCHANGE_SYMBOLS.rows(
+            a.body.symbols, exchange=a.body.exchange, timestamp=times.instant(a.body.timestamp)
+        ),
+    )
+
+
+def symbol_exchanges(symbol: str) -> pd.DataFrame:
+    """State of one symbol on every venue now.
+
+    Parameters
+    ----------
+    symbol
+        Asset without quote.
+
+    Returns
+    -------
+    DataFrame, table ``markets_symbol_exchanges``
+        One row per venue; figures that the service lacks are NaN.
+
+    Raises
+    ------
+    NotFound
+        The symbol is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/{symbol}/exchanges``, Dev and above.
+    """
+    answer = transport.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
+    return transport.tabulate(
+        tables.MARKETS_SYMBOL_EXCHANGES,
+        [answer],
+        lambda a: tables.MARKETS_SYMBOL_EXCHANGES.rows(
+            a.body.exchanges, symbol=a.body.symbol, timestamp=times.instant(a.body.timestamp)
+        ),
+    )
+
+
+def exchange_history(exchange: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+    """Volume and open interest of one venue over a window.
+
+    Parameters
+    ----------
+    exchange
+        Venue's slug.
+    start, end
+        Half-open window ``[start, end)``; a lookback such as ``"30d"`` reaches back from `end`.
+
+    Returns
+    -------
+    DataFrame, table ``markets_exchange_history``
+        One row per step; ``volume_usd`` and ``oi_usd`` [USD], NaN where the wire has null.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; an instant is not one.
+    NotFound
+        The venue is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /markets/exchanges/{exchange}/timeseries``, Dev and above.
+    """
+    answers = get_windows(
+        api.MARKETS_EXCHANGE_TIMESERIES,
+        [{"exchange": exchange}],
+        [times.window(start, end)],
+        _ExchangeHistory,
+    )
+    return transport.tabulate(tables.MARKETS_EXCHANGE_HISTORY, answers, _exchange_columns)
+
+
+def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
+    stamps = times.parse([step.timestamp for step in answer.body.data])
+    kept = np.flatnonzero(inside(answer, stamps))
+    rows = [answer.body.data[int(i)] for i in kept]
+    columns = tables.MARKETS_EXCHANGE_HISTORY.rows(rows, exchange=answer.body.exchange)
+    return columns | {"timestamp": stamps[kept]}

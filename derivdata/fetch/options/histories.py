@@ -1,0 +1,199 @@
+"""Options over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.fetch.options.chains import warn_off_matrix
+from derivdata.fetch.windows import days_back, within
+from derivdata.transport import Answer
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["atm_history", "overview_history", "surface_history"]
+
+
+class _Point(msgspec.Struct):
+    expiry: str
+    strike: float
+    side: Literal["call", "put"]
+    iv: float | None = None
+    underlying_price: float | None = None
+    open_interest: float | None = None
+
+
+class _SurfaceHistory(msgspec.Struct):
+    symbol: str
+    exchange: str
+    snapshots: dict[str, list[_Point]]
+    notices: list[Any] = []
+
+
+class _Atm(msgspec.Struct):
+    hour: str
+    expiry: str
+    underlying_price: float | None = None
+    strike: float | None = None
+    iv: float | None = None
+
+
+class _AtmHistory(msgspec.Struct):
+    symbol: str
+    exchange: str
+    data: list[_Atm]
+    notices: list[Any] = []
+
+
+class _Overview(msgspec.Struct):
+    timestamp: str
+    exchange: str
+    symbol: str
+    notional_oi_usd: float | None = None
+    notional_volume_24h_usd: float | None = None
+
+
+class _OverviewHistory(msgspec.Struct):
+    data: list[_Overview]
+    notices: list[Any] = []
+
+
+def atm_history(
+    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+) -> pd.DataFrame:
+    """At-the-money volatility of every hour and expiry over a window.
+
+    Parameters
+    ----------
+    symbol, exchange
+        As in `snapshot`.
+    start, end
+        Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
+        days that end now: the range that holds the window is asked for, and cut here.
+
+    Returns
+    -------
+    DataFrame, table ``options_atm_history``
+        One row per hour and expiry; ``iv`` [1/√year].
+
+    Raises
+    ------
+    BadRequest, TierError
+        The range is longer than the key's tier allows (90 days below Pro).
+    FetchError, SchemaError
+        As in `snapshot`.
+
+    Notes
+    -----
+    ``GET /options/atm-history``, Dev and above.
+    """
+    window = times.window(start, end)
+    query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
+    warn_off_matrix(symbol, exchange)
+    answer = transport.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    return transport.tabulate(tables.OPTIONS_ATM_HISTORY, [answer], lambda a: _atm_columns(a, window))
+
+
+def surface_history(
+    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+) -> xr.Dataset:
+    """Options surface of every hour over a window.
+
+    Parameters
+    ----------
+    symbol, exchange, start, end
+        As in `atm_history`.
+
+    Returns
+    -------
+    Dataset, dims ``(time, expiry, strike, side)``
+        ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
+        boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Instants are
+        naive UTC.
+
+    Raises
+    ------
+    BadRequest, TierError, FetchError, SchemaError
+        As in `atm_history`.
+
+    Notes
+    -----
+    ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names.
+    """
+    window = times.window(start, end)
+    query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
+    warn_off_matrix(symbol, exchange)
+    answer = transport.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    frame = transport.tabulate(
+        tables.OPTIONS_SURFACE_HISTORY, [answer], lambda a: _surface_columns(a, window)
+    )
+    return tables.surface_history(frame)
+
+
+def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+    """Options open interest and volume by venue and symbol, every hour of a window.
+
+    Parameters
+    ----------
+    start, end
+        As in `atm_history`.
+
+    Returns
+    -------
+    DataFrame, table ``options_overview_history``
+        One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd``
+        [USD], which is rolling: do not add it up over hours.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        As in `atm_history`.
+
+    Notes
+    -----
+    ``GET /options/overview-history``, Dev and above.
+    """
+    window = times.window(start, end)
+    answer = transport.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
+    return transport.tabulate(
+        tables.OPTIONS_OVERVIEW_HISTORY, [answer], lambda a: _overview_columns(a, window)
+    )
+
+
+def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str, Any]:
+    stamps = times.parse([row.hour for row in answer.body.data])
+    kept = np.flatnonzero(within(window, stamps))
+    columns = tables.OPTIONS_ATM_HISTORY.rows(
+        [answer.body.data[int(i)] for i in kept], symbol=answer.body.symbol, exchange=answer.body.exchange
+    )
+    return columns | {"hour": stamps[kept]}
+
+
+def _overview_columns(answer: Answer[_OverviewHistory], window: times.Window) -> dict[str, Any]:
+    stamps = times.parse([row.timestamp for row in answer.body.data])
+    kept = np.flatnonzero(within(window, stamps))
+    columns = tables.OPTIONS_OVERVIEW_HISTORY.rows([answer.body.data[int(i)] for i in kept])
+    return columns | {"timestamp": stamps[kept]}
+
+
+def _surface_columns(answer: Answer[_SurfaceHistory], window: times.Window) -> dict[str, Any]:
+    stamps = times.parse(list(answer.body.snapshots))
+    hours = [
+        (stamp, points)
+        for stamp, points, kept in zip(
+            stamps, answer.body.snapshots.values(), within(window, stamps), strict=True
+        )
+        if kept
+    ]
+    columns = tables.OPTIONS_SURFACE_HISTORY.rows(
+        [point for _, points in hours for point in points],
+        symbol=answer.body.symbol,
+        exchange=answer.body.exchange,
+    )
+    stamped = pd.DatetimeIndex([stamp for stamp, _ in hours], dtype=stamps.dtype)
+    return columns | {"time": stamped.repeat([len(points) for _, points in hours])}

@@ -1,0 +1,150 @@
+"""Order books: the book now, and depth near the mid price over time.
+
+No document describes these payloads. The shape that is read is the local service's: the book as pairs of
+price and size, depth as a row per instant with a field per side and distance; anything else is a
+`SchemaError` that points to `derivdata.raw`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import api, tables, times, transport
+from derivdata.fetch.windows import get_windows, pieces, rows_inside
+from derivdata.transport import Answer
+
+__all__ = ["book", "depth_history"]
+
+_DISTANCES = (10, 25, 50, 100)
+
+
+class _Book(msgspec.Struct):
+    symbol: str
+    exchange: str
+    timestamp: str
+    bids: list[tuple[float, float]]
+    asks: list[tuple[float, float]]
+
+
+class _Depth(msgspec.Struct):
+    timestamp: str
+    bid_depth_10bps_usd: float | None
+    ask_depth_10bps_usd: float | None
+    bid_depth_25bps_usd: float | None
+    ask_depth_25bps_usd: float | None
+    bid_depth_50bps_usd: float | None
+    ask_depth_50bps_usd: float | None
+    bid_depth_100bps_usd: float | None
+    ask_depth_100bps_usd: float | None
+
+
+class _Depths(msgspec.Struct):
+    symbol: str
+    exchange: str
+    data: list[_Depth]
+    notices: list[Any] = []
+
+
+def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
+    """Order book of one symbol on one venue now.
+
+    Parameters
+    ----------
+    symbol, exchange
+        ``"BTC"``, ``"binance"``.
+    limit
+        Most levels of a side; the service's default unless given.
+
+    Returns
+    -------
+    DataFrame, table ``orderbook_book``
+        One row per side (``bid``, ``ask``) and ``level`` from the best price; ``price_usd`` [USD], ``size``
+        [asset].
+
+    Raises
+    ------
+    NotFound
+        The symbol or the venue is not known.
+    FetchError, SchemaError
+        No answer, or one of another shape.
+
+    Notes
+    -----
+    ``GET /orderbook/book``, Dev and above.
+    """
+    query = {"symbol": symbol, "exchange": exchange, "limit": limit}
+    answer = transport.get(api.ORDERBOOK_BOOK, query, into=_Book)
+    return transport.tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
+
+
+def depth_history(
+    symbol: str,
+    exchange: str,
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
+
+    Parameters
+    ----------
+    symbol, exchange
+        ``"BTC"``, ``"binance"``.
+    start, end
+        Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
+    resolution
+        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+
+    Returns
+    -------
+    DataFrame, table ``orderbook_depth_history``
+        One row per instant and distance ``depth_bps``; both depths [USD], NaN where the wire has null.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        The symbol or the venue is not known.
+    FetchError, SchemaError
+        No answer, or one of another shape.
+
+    Notes
+    -----
+    ``GET /orderbook/depth-history``, Dev (30 days) and above.
+    """
+    spans = pieces(times.window(start, end), resolution, exchange)
+    each = [{"symbol": symbol, "exchange": exchange, "resolution": resolution}]
+    answers = get_windows(api.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
+    return transport.tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
+
+
+def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
+    sides = (("bid", answer.body.bids), ("ask", answer.body.asks))
+    levels = [(side, i, price, size) for side, pairs in sides for i, (price, size) in enumerate(pairs, 1)]
+    return {
+        "symbol": [answer.body.symbol] * len(levels),
+        "exchange": [answer.body.exchange] * len(levels),
+        "timestamp": pd.DatetimeIndex([times.instant(answer.body.timestamp)]).repeat(len(levels)),
+        "side": [side for side, *_ in levels],
+        "level": [level for _, level, *_ in levels],
+        "price_usd": [price for *_, price, _ in levels],
+        "size": [size for *_, size in levels],
+    }
+
+
+def _depth_columns(answer: Answer[_Depths]) -> dict[str, Any]:
+    rows, stamps = rows_inside(answer, answer.body.data)
+    size = len(rows) * len(_DISTANCES)
+    return {
+        "symbol": [answer.body.symbol] * size,
+        "exchange": [answer.body.exchange] * size,
+        "timestamp": stamps.repeat(len(_DISTANCES)),
+        "depth_bps": list(_DISTANCES) * len(rows),
+        "bid_depth_usd": [getattr(row, f"bid_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
+        "ask_depth_usd": [getattr(row, f"ask_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
+    }
