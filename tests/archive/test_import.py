@@ -292,6 +292,14 @@ def test_made_ids_are_the_same_in_every_import(tmp_path: Path) -> None:
     assert held(other, "liquidations_events")["order_id"].tolist() == ids
 
 
+def test_liquidations_of_every_quote_are_taken(tmp_path: Path) -> None:
+    result = liquidations(
+        tmp_path, _LIQUIDATIONS.replace("HYPE", "HYPE-USDC", 1).replace("HYPE,", "HYPE-USDT,")
+    )
+    assert (result.written, result.other_quotes) == (3, 0)
+    assert held(tmp_path, "liquidations_events")["symbol"].tolist() == ["HYPE"] * 3
+
+
 def test_ids_that_are_given_are_kept(tmp_path: Path) -> None:
     lines = _LIQUIDATIONS.splitlines()[:2]
     content = f"{lines[0]},oid\n{lines[1]},123456789012345678\n"

@@ -116,7 +116,8 @@ def import_files(
     Notes
     -----
     Contract names become base symbols (``BTC-USDT`` is ``BTC``); of a symbol with several quote currencies
-    on a venue only the first of USDT, USD, USDC, BUSD, UST is taken: name all files of a venue in one call.
+    on a venue only the first of USDT, USD, USDC, BUSD, UST is taken, where a table has one value per
+    symbol, venue and instant: name all files of a venue in one call. Liquidations of all are taken.
     Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
     A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
     """
@@ -156,7 +157,7 @@ def _converted(path: Path, plan: Recipe) -> Iterator[Rows]:
 def _best_ranks(paths: list[Path], plan: Recipe) -> dict[tuple[str, str], int]:
     """Highest priority among the quotes of each symbol on each venue; empty where there is no choice."""
     best: dict[tuple[str, str], int] = {}
-    if not {"symbol", "exchange"} <= set(plan.table.columns) or "symbol" in plan.constants:
+    if set(plan.table.key) != {"symbol", "exchange", "time"} or "symbol" in plan.constants:
         return best
     for path in paths:
         for chunk in chunks(path, plan.wanted):
