@@ -29,6 +29,9 @@ from derivdata.service.view import View
 
 __all__ = ["app"]
 
+_PLAIN = ("/volume-oi-ratio",)
+"""Paths whose 400 is plain text, as the hosted service has it."""
+
 _SAFE = " !#$&'()*+,/:;=?@[]~"
 
 
@@ -138,6 +141,8 @@ class _Service:
     async def refused(self, request: Request, error: Exception) -> Response:
         """A refusal of ours, or an unknown path or method."""
         if isinstance(error, Refusal):
+            if error.status == 400 and request.url.path in _PLAIN:
+                return Response(str(error), 400, self._headers, "text/plain")
             return self._error(request, error.status, error.body, error.headers)
         assert isinstance(error, HTTPException)
         text = {404: f"unknown path {request.url.path}", 405: "only GET and HEAD are allowed"}

@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["HOLD", "ends", "holds", "means", "sums"]
+__all__ = ["HOLD", "ends", "holds", "means", "overall", "sums"]
 
 HOLD = pd.Timedelta(1, "h")
 
@@ -57,14 +57,26 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
-    since = frame["time"].array.asi8
-    until = np.minimum(_until(since, series), since + holds(frame["resolution"]))
-    until = np.minimum(until, horizon.as_unit("us")._value)
+    since, until = _known(frame, series, horizon)
     row, bucket, weight = _pieces(since, until, _length(step))
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
     mean = total / np.add.reduceat(weight, opens)
     return _labelled(frame, first[series[row[opens]]], bucket[opens] * _length(step), value, mean)
+
+
+def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
+    """Time-weighted mean of one symbol's column over a window, by venue; sorted input, as for `means`."""
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return {}
+    series, first = _series(frame)
+    since, until = _known(frame, series, horizon)
+    weight = np.maximum(until - np.maximum(since, start.as_unit("us")._value), 0)
+    known = np.add.reduceat(weight, first)
+    total = np.add.reduceat(frame[value].to_numpy() * weight, first)
+    venues = frame["exchange"].iloc[first].astype(str).tolist()
+    return {v: t / k for v, t, k in zip(venues, total.tolist(), known.tolist(), strict=True) if k}
 
 
 def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
@@ -90,12 +102,14 @@ def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
 
 
-def _until(since: _Ints, series: _Ints) -> _Ints:
-    """Instant of the next sample of the same series; the end of time after the last."""
+def _known(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_Ints, _Ints]:
+    """From when until when each row's value holds."""
+    since = frame["time"].array.asi8
     until = np.full(since.size, np.iinfo(np.int64).max)
     same = series[1:] == series[:-1]
     until[:-1][same] = since[1:][same]
-    return until
+    until = np.minimum(until, since + holds(frame["resolution"]))
+    return since, np.minimum(until, horizon.as_unit("us")._value)
 
 
 def _pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:

@@ -22,6 +22,13 @@ COLUMNS = (
     "funding_bps_8h",
     "liquidation_24h_usd",
 )
+_CENTS = {
+    "volume_24h_usd": 2,
+    "volume_before_usd": 2,
+    "oi_usd": 2,
+    "oi_before_usd": 2,
+    "liquidation_24h_usd": 2,
+}
 _DAY = pd.Timedelta(1, "D")
 _KEYS = ["symbol", "exchange"]
 
@@ -29,8 +36,9 @@ _KEYS = ["symbol", "exchange"]
 def pairs(view: View) -> pd.DataFrame:
     """One row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
 
-    NaN is unknown. ``volume_before_usd`` and ``oi_before_usd`` are the same figures a day earlier. A figure
-    comes from its own history where the store holds one, else from ``markets_symbol_exchanges``.
+    NaN is unknown; a pair without liquidations has 0 where the store holds any. ``volume_before_usd`` and
+    ``oi_before_usd`` are the same figures a day earlier. A figure comes from its own history where the store
+    holds one, else from ``markets_symbol_exchanges``.
     """
     return view.once("pairs", lambda: _pairs(view))
 
@@ -121,7 +129,9 @@ def _pairs(view: View) -> pd.DataFrame:
         "funding_bps_8h": _keyed(funding_now(view), "rate_bps_8h"),
         "liquidation_24h_usd": _liquidated(view, market),
     }
-    joined = pd.concat(columns, axis=1, join="outer", sort=True)
+    joined = pd.concat(columns, axis=1, join="outer", sort=True).round(_CENTS)
+    if view.has(*fills.TABLES):
+        joined["liquidation_24h_usd"] = joined["liquidation_24h_usd"].fillna(0.0)
     present = joined[["price_usd", "volume_24h_usd", "oi_usd", "funding_bps_8h"]].notna().any(axis=1)
     return joined[present].rename_axis(_KEYS).reset_index()
 

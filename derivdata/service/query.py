@@ -124,6 +124,12 @@ def _millis(name: str, text: str) -> pd.Timestamp:
     return _EPOCH + pd.Timedelta(int(text), "ms")
 
 
+def _days(name: str, text: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,3}d", text, re.ASCII):
+        raise bad_request(f"{name}={text!r} is not a number of days such as 30d")
+    return text
+
+
 def _text(name: str, text: str) -> str:
     return text
 
@@ -135,4 +141,5 @@ _READERS: dict[api.ParamKind, Callable[[str, str], Any]] = {
     api.ParamKind.NUMBER: _number,
     api.ParamKind.INSTANT: _instant,
     api.ParamKind.MILLIS: _millis,
+    api.ParamKind.DAYS: _days,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ def totals(
     parts, used = [], resolution or ""
     for day in days(span):
         key = f"{table} {resolution} {day.start} {day.end} {span.asked} {exchanges}"
-        part, used = view.once(key, lambda day=day: _day(view, table, value, day, resolution, exchanges, added))  # type: ignore[misc]
+        part, used = view.once(key, partial(_day, view, table, value, day, resolution, exchanges, added))
         parts.append(part)
     if not parts:
         _, used = view.series(table, value, span, resolution, exchanges=exchanges, added=added)

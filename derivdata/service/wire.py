@@ -16,7 +16,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["encode", "iso_tokens", "rows", "split", "stamp", "tokens"]
+__all__ = ["array", "encode", "iso_tokens", "objects", "rows", "sparse_objects", "split", "stamp", "tokens"]
 
 _ENCODER = msgspec.json.Encoder()
 _SECOND = 1_000_000
@@ -48,6 +48,16 @@ def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
     template = b"{" + b",".join(b"%b:%%b" % encode(name) for name in columns) + b"}"
     lists = [values if isinstance(values, list) else tokens(values) for _, values in columns.items()]
     return list(map(template.__mod__, zip(*lists, strict=True)))
+
+
+def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
+    """One JSON object per row of a wide frame, after its ``timestamp``; what is missing has no field."""
+    fields = [b",%b:" % encode(name) for name in wide.columns]
+    found = []
+    for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
+        values = [field + encode(v) for field, v in zip(fields, row, strict=True) if v == v]
+        found.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
+    return found
 
 
 def array(items: list[bytes]) -> msgspec.Raw:

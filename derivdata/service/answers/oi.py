@@ -9,6 +9,7 @@ import pandas as pd
 
 from derivdata.service import market, span, wire
 from derivdata.service.answers.asking import Ask
+from derivdata.service.answers.quantity import Quantity
 from derivdata.service.refusal import not_found
 from derivdata.service.view import View
 
@@ -28,29 +29,34 @@ def exchanges_summary(ask: Ask) -> dict[str, Any]:
     return {"exchanges": wire.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
 
 
-def timeseries(ask: Ask) -> dict[str, Any]:
-    """``GET /oi/{symbol}/timeseries``: time-weighted means like every sampled series."""
+def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
+    """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
     view, asked = ask.view, ask.params
-    view.need("oi_history")
-    if asked["symbol"] not in view.store.symbols("oi_history"):
+    view.need(quantity.table)
+    if asked["symbol"] not in view.store.symbols(quantity.table):
         raise not_found(f"unknown symbol {asked['symbol']!r}")
     window = span.resolve(asked, now=view.now, tier=ask.tier)
     frame, used = view.series(
-        "oi_history",
-        "oi_usd",
+        quantity.table,
+        quantity.column,
         window,
         asked["resolution"],
         symbols=[asked["symbol"]],
         exchanges=asked["exchanges"],
+        added=quantity.added,
     )
     frame = frame.sort_values(["time", "exchange"])
-    data = {"timestamp": frame["time"], "exchange": frame["exchange"], "open_interest_usd": frame["oi_usd"]}
+    data = {
+        "timestamp": frame["time"],
+        "exchange": frame["exchange"],
+        quantity.one: frame[quantity.column],
+    }
     return {
         "symbol": asked["symbol"],
         "unit": "usd",
         "resolution": used,
         "data": wire.rows(data),
-        "notices": window.notices + ([] if len(frame) else ["no open interest in this range"]),
+        "notices": window.notices + ([] if len(frame) else ["no data in this range"]),
     }
 
 
