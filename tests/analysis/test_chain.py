@@ -212,6 +212,18 @@ class TestClean:
         expected_rows = chain.clean(frame)[names].sort_values(names[:3], ignore_index=True)
         pd.testing.assert_frame_equal(got, expected_rows, check_dtype=False)
 
+    def test_surfaces_of_many_venues_and_of_a_history(self):
+        greeks = dict.fromkeys(("delta", "gamma", "vega", "theta"), math.nan)
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [90.0, 100.0, 115.0], **greeks)
+        one = surface(frame).drop_vars("exchange")
+        venues = one.expand_dims(exchange=["derive", "okx"])
+        assert len(chain.clean(venues)) == 2 * len(frame)
+        assert chain.smiles(chain.clean(venues))["iv"].dims == ("exchange", "expiry", "strike")
+        times = [np.datetime64(t, "us") for t in ("2026-01-02", "2026-01-03")]
+        history = one.drop_vars("as_of").expand_dims(time=times)
+        later = chain.clean(history).groupby("time")["year_fraction"].min()
+        assert later.tolist() == pytest.approx([28 / 365 + 8 / 8760, 27 / 365 + 8 / 8760])
+
     def test_a_surface_without_its_dims_is_refused(self):
         with pytest.raises(ValueError, match="side"):
             chain.clean(xr.Dataset({"iv": (("expiry", "strike"), [[0.5]])}))

@@ -64,6 +64,8 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
         raise ValueError(
             f"the surface has no dim {', '.join(missing)}: it must be made by dd.options.surface"
         )
+    if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
+        surface = surface.drop_vars("year_fraction")
     frame = surface.to_dataframe().reset_index()
     there = frame["observed"] if "observed" in frame else frame["iv"].notna()
     frame = frame[there].drop(columns="observed", errors="ignore")
@@ -95,6 +97,7 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
         frame["time"] = times.instant(as_of, "as_of")
     if "time" not in frame:
         raise ValueError("the chain says no time: pass as_of, the instant of the quotes")
+    frame["time"] = pd.to_datetime(frame["time"], utc=True).dt.as_unit("us")
     expiry = pd.to_datetime(frame["expiry"], utc=True).dt.as_unit("us")
     dated = expiry == expiry.dt.normalize()
     frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
