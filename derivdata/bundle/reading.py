@@ -30,6 +30,10 @@ __all__ = ["Bundle"]
 
 T = TypeVar("T")
 
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What is unpacked in bounded steps; the standard library unpacks the others whole."""
+
+_ENCRYPTED = 1
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -150,6 +154,8 @@ def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.Zip
         name = info.orig_filename
         if name not in (MANIFEST, ANSWERS) and not BODY.fullmatch(name):
             raise BundleError(f"{path}: refused: {name!r} is not the name of anything in a bundle")
+        if info.compress_type not in _METHODS or info.flag_bits & _ENCRYPTED:
+            raise BundleError(f"{path}: refused: {name} is packed in a way that no bundle is")
         if name in members:
             raise BundleError(f"{path}: refused: {name} is there twice")
         members[name] = info

@@ -44,6 +44,7 @@ class Writer:
         self._answers: dict[Request, list[Entry]] = {}
         self._repeats: dict[Request, int] = {}
         self._members: dict[str, Member] = {}
+        self._versions = versions()
 
     def sweep(self) -> None:
         """Remove what a killed recording of this path left beside it."""
@@ -132,7 +133,7 @@ class Writer:
             answers_sha256=hashlib.sha256(text).hexdigest(),
             python=python(),
             platform=system(),
-            versions=versions(),
+            versions=self._versions,
         )
 
 

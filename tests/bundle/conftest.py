@@ -43,7 +43,8 @@ class Service:
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    monkeypatch.setattr("derivdata.transport.pace.Pace.wait", lambda *_: None)
     made = Service()
     with serving(made) as server:
         made.server = server

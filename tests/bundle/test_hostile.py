@@ -1,0 +1,290 @@
+"""A damaged, truncated or hostile bundle is refused by name; a killed recording leaves a whole one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import derivdata as dd
+from derivdata import bundle, errors, transport
+from tests.bundle.conftest import Service
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def good(service: Service, path: Path) -> Path:
+    with bundle.record(path):
+        dd.funding.history(["BTC", "ETH"], "2h")
+        transport.raw("/text", of="é€😀")
+    transport.disconnect()
+    return path
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def zipped(path: Path, contents: list[tuple[str, bytes]], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in contents:
+            file.writestr(name, data)
+    return path
+
+
+def refused(path: Path, says: str) -> None:
+    for call in (bundle.verify, bundle.info, bundle.replay):
+        with pytest.raises(errors.BundleError, match=says):
+            call(path)
+    assert not transport.replaying()
+
+
+def test_a_bundle_that_ordinary_tools_repacked_is_still_one(good: Path, tmp_path: Path) -> None:
+    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        again = zipped(tmp_path / "again.ddz", list(reversed(members(good).items())), method)
+        assert bundle.verify(again) == 3
+        assert bundle.bundle_diff(good, again).answers.empty
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil",
+        "/etc/passwd",
+        "bodies/../../evil",
+        "C:\\evil",
+        "bodies/",
+        "bodies/XYZ",
+        "__init__.py",
+        "manifest.json\0x",
+    ],
+)
+def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Path) -> None:
+    placeholder = "bodies/" + "0" * (len(name) - 7) if len(name) > 7 else "0" * len(name)
+    bad = zipped(tmp_path / "bad.ddz", [*members(good).items(), (placeholder, b"x")])
+    bad.write_bytes(bad.read_bytes().replace(placeholder.encode(), name.encode()))
+    refused(bad, "refused: .* is not the name of anything in a bundle")
+    assert {p.name for p in tmp_path.iterdir()} == {good.name, "bad.ddz"}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_member_that_is_there_twice_is_refused(good: Path, tmp_path: Path) -> None:
+    contents = members(good)
+    refused(zipped(tmp_path / "bad.ddz", [*contents.items(), *contents.items()]), "is there twice")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_ways_of_packing_are_refused(method: int, good: Path, tmp_path: Path) -> None:
+    refused(zipped(tmp_path / "bad.ddz", list(members(good).items()), method), "packed in a way")
+
+
+def test_an_encrypted_member_is_refused(good: Path) -> None:
+    data = bytearray(good.read_bytes())
+    place = data.index(b"PK\x01\x02")
+    data[place + 8] |= 1
+    good.write_bytes(data)
+    refused(good, "packed in a way")
+
+
+def with_body(path: Path, size: int) -> Path:
+    """A bundle of one answer whose body is that many zeros."""
+    body = b"0" * size
+    entry = {
+        "method": "GET", "path": "/x", "query": [], "status": 200, "headers": {}, "date": None,
+        "received": None, "sha256": hashlib.sha256(body).hexdigest(), "bytes": size, "source": "s",
+        "synthetic": False, "attribution": "",
+    }  # fmt: skip
+    answers = json.dumps([entry]).encode()
+    manifest = {
+        "format": "derivdata-bundle", "version": 1, "asof": None, "source": "s", "synthetic": False,
+        "attribution": "", "answers": 1, "answers_sha256": hashlib.sha256(answers).hexdigest(), "python": "3",
+        "platform": "p", "versions": {},
+    }  # fmt: skip
+    contents = [("manifest.json", json.dumps(manifest).encode()), ("answers.json", answers)]
+    return zipped(path, [*contents, (f"bodies/{entry['sha256']}", body)])
+
+
+def test_a_body_beyond_the_cap_is_refused_unread(path: Path) -> None:
+    """300 MiB of zeros in 300 kB."""
+    with_body(path, 300 * 2**20)
+    assert path.stat().st_size < 2**20
+    tracemalloc.start()
+    refused(path, "bodies/.* is absurdly large: 314572800 bytes")
+    assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    tracemalloc.stop()
+
+
+def test_a_body_that_says_it_is_small_is_not_unpacked_further(path: Path) -> None:
+    with_body(path, 60 * 2**20)
+    data, honest = path.read_bytes(), struct.pack("<L", 60 * 2**20)
+    path.write_bytes(data.replace(honest, struct.pack("<L", 1000)))
+    tracemalloc.start()
+    refused(path, "bodies/.* is damaged")
+    assert tracemalloc.get_traced_memory()[1] < 8 * 2**20
+    tracemalloc.stop()
+
+
+def test_an_absurd_sum_of_sizes_is_refused_before_anything_is_read(good: Path) -> None:
+    data = bytearray(good.read_bytes())
+    place = -1
+    while (place := data.find(b"PK\x01\x02", place + 1)) >= 0:
+        data[place + 24 : place + 28] = struct.pack("<L", 2**31)
+    good.write_bytes(data)
+    refused(good, "absurdly large when unpacked")
+
+
+def changed(text: bytes, **values: Any) -> bytes:
+    return json.dumps(json.loads(text) | values).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("manifest.json", lambda t: changed(t, version=2), "version 2: this library reads version 1"),
+        ("manifest.json", lambda t: changed(t, format="zip"), "format 'zip'"),
+        ("manifest.json", lambda t: b"{}", "manifest.json cannot be read: .*missing required field"),
+        ("manifest.json", lambda t: b"[" * 100_000, "manifest.json cannot be read"),
+        ("manifest.json", lambda t: b"\xff", "manifest.json cannot be read"),
+        ("manifest.json", None, "manifest.json is missing"),
+        ("answers.json", None, "answers.json is missing"),
+        ("answers.json", lambda t: t.replace(b"BTC", b"ETC"), "answers.json is damaged: its hash"),
+        ("bodies", None, r"bodies/[0-9a-f]{64} \(/.*\) is missing"),
+        ("bodies", lambda t: t + b" ", r"bodies/[0-9a-f]{64} \(/.*\) is damaged: its hash"),
+    ],
+)  # fmt: skip
+def test_contents_that_were_changed_are_refused_by_name(
+    name: str, change: Callable[[bytes], bytes] | None, says: str, good: Path, tmp_path: Path
+) -> None:
+    contents = members(good)
+    target = next(n for n in contents if n.startswith(name))
+    text = contents.pop(target)
+    if change is not None:
+        contents[target] = change(text)
+    refused(zipped(tmp_path / "bad.ddz", list(contents.items())), says)
+
+
+def test_a_body_that_nobody_asked_for_is_refused(good: Path, tmp_path: Path) -> None:
+    extra = (f"bodies/{hashlib.sha256(b'x').hexdigest()}", b"x")
+    refused(zipped(tmp_path / "bad.ddz", [*members(good).items(), extra]), "belongs to no answer")
+
+
+@pytest.mark.parametrize("kind", ["cut", "flip", "junk", "zeros"])
+def test_damage_anywhere_is_refused_or_harmless(kind: str, good: Path) -> None:
+    """100 damages of a kind: a cut is always refused; else an error of ours, or the very same contents."""
+    data, told = good.read_bytes(), bundle.info(good)
+    chance = random.Random(kind)
+    refusals = 0
+    for _ in range(100):
+        place = chance.randrange(len(data))
+        good.write_bytes(
+            {
+                "cut": data[:place],
+                "flip": data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :],
+                "junk": data[:place] + chance.randbytes(20) + data[place + 20 :],
+                "zeros": data[:place] + bytes(min(64, len(data) - place)) + data[place + 64 :],
+            }[kind]
+        )
+        try:
+            now = bundle.info(good)
+        except errors.BundleError:
+            refusals += 1
+            continue
+        assert now.requests.equals(told.requests)
+        assert now.manifest == told.manifest
+    assert refusals == 100 if kind == "cut" else refusals > 80
+
+
+def test_a_body_damaged_after_it_was_opened_is_refused(service: Service, path: Path) -> None:
+    service.extra = {"noise": random.Random(3).randbytes(200_000).hex()}
+    with bundle.record(path):
+        transport.raw("/large")
+    transport.disconnect()
+    with bundle.replay(path):
+        with path.open("r+b") as file:
+            file.seek(100_000)
+            file.write(bytes(40))
+        with pytest.raises(errors.BundleError, match=r"bodies/[0-9a-f]{64} \(/large\) is damaged"):
+            transport.raw("/large")
+
+
+KILLED = """
+    import os, random, signal, sys, time
+    from pathlib import Path
+    import pandas as pd
+    from derivdata import bundle, transport
+    from derivdata.bundle.packing import pack
+    from derivdata.transport import Served
+
+    folder, noon = Path(sys.argv[1]), pd.Timestamp("2026-06-30T12:00:00Z")
+    chance = random.Random(7)
+
+    def answer(request):
+        body = b'"' + os.urandom(3_000).hex().encode() + b'"'
+        return Served(request, 200, {}, body, noon, "made up", True)
+
+    def work(path, told):
+        recording = bundle.record(path)
+        transport.set_responder(answer)
+        recording._asof = noon
+        n = 0
+        while True:
+            transport.raw(f"/x/{n}")
+            n += 1
+            os.write(told, b".")
+
+    for kill in range(25):
+        read, write = os.pipe()
+        path = folder / f"{kill}.ddz"
+        child = os.fork()
+        if child == 0:
+            work(path, write)
+        os.close(write)
+        told = len(os.read(read, 1))
+        time.sleep(chance.uniform(0, 0.1))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        while part := os.read(read, 1000):
+            told += len(part)
+        os.close(read)
+        held = bundle.verify(path)
+        assert held in (told, told + 1), (held, told)
+        print(held)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_recording_killed_at_any_moment_is_a_whole_bundle_of_what_had_come(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    held = [int(line) for line in done.stdout.split()]
+    assert len(held) == 25
+    assert len(set(held)) > 5, "the moments differed"
+
+
+def test_what_a_killed_recording_left_beside_it_is_swept(service: Service, path: Path) -> None:
+    stray = path.with_name(f".{path.name}.99999.tmp")
+    stray.write_text("half")
+    other = path.with_name(".other.ddz.99999.tmp")
+    other.write_text("another's")
+    with bundle.record(path):
+        dd.funding.history("BTC", "2h")
+    assert not stray.exists()
+    assert other.exists()
