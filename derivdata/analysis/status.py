@@ -43,7 +43,7 @@ class Status(IntFlag):
     FORWARD_IS_SPOT = 1 << 11
     """No forward was found; spot stands in (zero carry)."""
     FORWARD_SUSPECT = 1 << 12
-    """The forward is over 5 % away from the venue's underlying price, or its estimates disagree."""
+    """The forward is over 5 % away from the venue's underlying price."""
     DELTA_UNREACHABLE = 1 << 13
     """No strike has the delta asked for."""
     EXTRAPOLATED = 1 << 14

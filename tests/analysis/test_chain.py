@@ -251,6 +251,7 @@ class TestForwardOfOneOption:
     @pytest.mark.parametrize(("side", "delta"), [("call", -0.2), ("call", 1.0), ("put", 0.3), ("put", -1.0)])
     def test_impossible_delta_gives_nan(self, side: str, delta: float):
         assert math.isnan(chain.forward_from_delta(110.0, 0.1, 0.6, side, delta))
+        assert math.isnan(chain.forward_from_delta(110.0, -0.1, 0.6, "call", 0.3))
 
     def test_unknown_premium_raises(self):
         with pytest.raises(ValueError, match="premium"):
@@ -461,6 +462,17 @@ class TestSmiles:
         assert smile["log_moneyness"].to_numpy()[0] == pytest.approx([math.log(0.9), 0.0, math.log(1.1)])
         assert smile["forward"].item() == 100.0
         assert smile["year_fraction"].item() == pytest.approx(28 / 365 + 8 / 8760)
+
+    def test_order_of_rows_and_rows_without_volatility_change_nothing(self):
+        frame = market({MONTH: 100.0, SPRING: 102.0}, [80.0, 90.0, 110.0, 120.0])
+        frame["iv"] += 1e-3 * np.arange(len(frame))
+        smile = chain.smiles(chain.clean(frame))
+        shuffled = chain.clean(frame.sample(frac=1.0, random_state=3))
+        xr.testing.assert_identical(chain.smiles(shuffled), smile)
+        holed = frame.assign(iv=frame["iv"].where(frame["strike"] != 90.0))
+        dropped = frame[frame["strike"] != 90.0]
+        with_holes, without = (chain.smiles(chain.clean(each)) for each in (holed, dropped))
+        xr.testing.assert_identical(with_holes.drop_attrs(), without.drop_attrs())
 
     def test_both_sides_on_demand(self):
         cleaned = chain.clean(market({MONTH: 100.0, SPRING: 102.0}, [90.0, 110.0]))

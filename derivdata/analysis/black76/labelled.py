@@ -27,7 +27,7 @@ def sign(side: Any) -> Any:
     """
     if isinstance(side, xr.DataArray):
         return xr.apply_ufunc(_signs, side, dask="parallelized", output_dtypes=[np.float64])
-    if hasattr(side, "map_blocks"):
+    if _is_dask(side):
         return side.map_blocks(_signs, dtype=np.float64)
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         categories = pd.Categorical(side)
@@ -62,9 +62,13 @@ def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes:
     if labelled:
         order = max(labelled, key=lambda each: each.ndim).dims
         return [each.transpose(*order, ...) for each in _under_labels(kernel, arrays, dtypes)]
-    if any(hasattr(each, "map_blocks") for each in arrays):
+    if any(_is_dask(each) for each in arrays):
         return [each.data for each in _under_labels(kernel, _wrapped(arrays), dtypes)]
     return [each[()] for each in _blocked(kernel, dtypes, *arrays)]
+
+
+def _is_dask(array: Any) -> bool:
+    return hasattr(array, "__dask_graph__")
 
 
 def _under_labels(
@@ -89,7 +93,7 @@ def _wrapped(arrays: Sequence[Any]) -> list[xr.DataArray]:
     """Bare dask arrays under names for their axes, counted from the last as broadcasting does."""
     shape = np.broadcast_shapes(*(np.shape(each) for each in arrays))
     dims = [f"axis_{i}" for i in range(len(shape))]
-    full = [each if hasattr(each, "map_blocks") else np.asarray(each) for each in arrays]
+    full = [each if _is_dask(each) else np.asarray(each) for each in arrays]
     return [xr.DataArray(np.broadcast_to(each, shape), dims=dims) for each in full]
 
 

@@ -69,7 +69,8 @@ def forward_from_delta(strike: Any, year_fraction: Any, iv: Any, side: Any, delt
     """
     probability = np.where(np.asarray(side) == "put", 1.0, 0.0) + np.asarray(delta)
     probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
-    s = np.asarray(iv) * np.sqrt(year_fraction)
+    with np.errstate(invalid="ignore"):
+        s = np.asarray(iv) * np.sqrt(year_fraction)
     return strike * np.exp(s * special.ndtri(probability) - 0.5 * s * s)
 
 
