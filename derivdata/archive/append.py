@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ __all__ = ["Appended", "add_rows"]
 _MONTH_ROWS = 4_000_000
 _MERGE_COUNT = 8
 _BATCH_ROWS = 1_000_000
+_WRITERS = 4
 
 
 class Appended(NamedTuple):
@@ -87,25 +89,34 @@ def _settle(folder: Path, new: set[Part]) -> None:
 
 
 def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) -> tuple[list[Part], Appended]:
-    added: list[Part] = []
+    waiting: list[Future[Part]] = []
     differing = 0
-    for month, rows in _by_calendar(frame, "M"):
-        fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
-        differing += unequal
-        for partition, chunk in _partitions(table, month, fresh, held):
-            added.append(parts.write(folder, partition, table, [parts.to_arrow(table, chunk)]))
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        for month, rows in _by_calendar(frame, "M"):
+            fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
+            differing += unequal
+            for partition, chunk in _partitions(table, month, fresh, held):
+                waiting.append(pool.submit(_write, folder, partition, table, chunk))
+        added = [part.result() for part in waiting]
     written = sum(part.rows for part in added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
 
+def _write(folder: Path, partition: str, table: Table, rows: pd.DataFrame) -> Part:
+    return parts.write(folder, partition, table, [parts.to_arrow(table, rows)])
+
+
 def _by_calendar(frame: pd.DataFrame, unit: str) -> Iterator[tuple[str, pd.DataFrame]]:
     """Rows by calendar month or day, in order."""
-    stamps = frame["time"].array.asi8.view("datetime64[us]").astype(f"datetime64[{unit}]").view(np.int64)
-    first = int(stamps.min(initial=np.iinfo(np.int64).max))
-    counts = np.bincount(stamps - first) if len(stamps) else np.zeros(0, dtype=np.int64)
-    for offset in np.flatnonzero(counts):
-        rows = frame if counts[offset] == len(frame) else frame[stamps == first + offset]
-        yield str((first + offset).astype(f"datetime64[{unit}]")), rows
+    if frame.empty:
+        return
+    stamps = frame["time"].array.asi8
+    ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
+    calendar = np.arange(ends[0], ends[1] + 1)
+    codes = np.searchsorted(calendar[1:].astype("datetime64[us]").view(np.int64), stamps, side="right")
+    counts = np.bincount(codes)
+    for code in np.flatnonzero(counts):
+        yield str(calendar[code]), frame if counts[code] == len(frame) else frame[codes == code]
 
 
 def _partitions(
@@ -133,6 +144,8 @@ def _unseen(table: Table, rows: pd.DataFrame, existing: pd.DataFrame) -> tuple[p
     """Rows whose key is not among the existing, and how many others have other values there."""
     if existing.empty:
         return rows, 0
+    if existing.equals(rows.reset_index(drop=True)):
+        return rows.iloc[:0], 0
     both = pd.DataFrame({name: _stacked(existing[name], rows[name]) for name in table.columns})
     seen = both.duplicated(list(table.key)).to_numpy()[len(existing) :]
     equal = both.duplicated().to_numpy()[len(existing) :]
