@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,33 @@ from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedReq
 
 import derivdata as dd
 from derivdata.errors import DataNotice, SchemaError
-from derivdata.fetch import funding, liquidations, markets, oi, options
+from derivdata.fetch import (
+    builders,
+    funding,
+    hip3,
+    hip4,
+    liquidations,
+    markets,
+    oi,
+    options,
+    orderbook,
+    rwa,
+    volume,
+)
 from tests.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 
 FAMILIES = {
+    "builders": builders,
     "funding": funding,
+    "hip3": hip3,
+    "hip4": hip4,
     "liquidations": liquidations,
     "markets": markets,
     "oi": oi,
     "options": options,
+    "orderbook": orderbook,
+    "rwa": rwa,
+    "volume": volume,
 }
 DAY = ("2026-06-01", "2026-06-02")
 NOON = pd.Timestamp("2026-06-30T12:00:00", tz="UTC")
@@ -38,8 +57,47 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("oi", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
     ("liquidations", "events", (), {"limit": 2}, 2),
     ("options", "snapshot", ("BTC", "deribit"), {}, 3),
+    ("volume", "history", ("BTC", *DAY), {"resolution": "12h"}, 2),
+    ("oi", "exchange_totals", DAY, {"resolution": "12h"}, 3),
+    ("volume", "exchange_totals", DAY, {"resolution": "12h"}, 1),
+    ("volume", "oi_ratio", DAY, {"resolution": "12h", "window_days": 1}, 2),
+    ("oi", "top_symbols", ("binance", *DAY), {"limit": 2}, 3),
+    ("volume", "top_symbols", ("binance", *DAY), {}, 1),
+    ("orderbook", "book", ("BTC", "binance"), {"limit": 2}, 3),
+    ("orderbook", "depth_history", ("BTC", "binance", *DAY), {"resolution": "12h"}, 4),
+    ("options", "metrics", ("BTC", "deribit"), {}, 2),
+    ("options", "atm_history", ("BTC", "deribit", "6h"), {}, 2),
+    ("options", "overview_history", ("6h",), {}, 1),
+    ("liquidations", "history", DAY, {"resolution": "12h"}, 2),
+    ("liquidations", "aggregates", ("4h",), {"group_by": "exchange"}, 2),
+    ("markets", "price_buckets", (), {}, 3),
+    ("markets", "exchanges", (), {}, 2),
+    ("markets", "exchange_symbols", ("binance",), {}, 2),
+    ("markets", "symbol_exchanges", ("BTC",), {}, 2),
+    ("markets", "symbol_stats", ("BTC",), {}, 1),
+    ("markets", "exchange_history", ("binance", *DAY), {}, 2),
+    ("rwa", "market_hours", ("XNYS",), {}, 3),
 ]
-SURFACES = [("options", "surface", ("BTC", "deribit"), {})]
+SURFACES = [("options", "surface"), ("options", "surface_history")]
+GENERATORS = [("liquidations", "poll")]
+OPEN: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows with the one of the answer's top
+    ("hip3", "dashboard", ("7d",), {}, 4),
+    ("hip3", "dex_detail", ("xyz", "7d"), {}, 4),
+    ("hip3", "by_dex", ("7d",), {}, 2),
+    ("hip3", "by_symbol", ("7d",), {"dex": "xyz", "limit": 1}, 2),
+    ("hip3", "timeseries_symbol", ("all",), {"symbol": "xyz:TSLA"}, 3),
+    ("hip3", "timeseries_dex_breakdown", ("7d",), {"dex": "xyz"}, 2),
+    ("hip3", "leaderboard", ("7d",), {"limit": 1}, 2),
+    ("hip3", "oi_trends_total", ("7d",), {}, 4),
+    ("hip3", "oi_trends_dex", ("xyz", "7d"), {}, 3),
+    ("hip3", "candles", ("xyz:TSLA", *DAY), {}, 2),
+    ("hip4", "dashboard", ("7d",), {"venue": "out"}, 4),
+    ("hip4", "outcome", (7, "7d"), {}, 3),
+    ("hip4", "oi_eod", ("2026-06-28",), {"venue": "skew"}, 3),
+    ("hip4", "leaderboard", ("7d",), {"limit": 1}, 2),
+    ("builders", "dashboard", ("7d",), {}, 3),
+]
+TABLES_OF = {("volume", "oi_ratio"): "volume_oi_ratio"}
 
 
 def fetched(family: str, name: str, *args: Any, cassette: str = "", **kwargs: Any) -> Any:
@@ -49,12 +107,12 @@ def fetched(family: str, name: str, *args: Any, cassette: str = "", **kwargs: An
 
 def test_every_fetcher_has_a_case() -> None:
     public = {(family, name) for family, module in FAMILIES.items() for name in module.__all__}
-    assert public == {case[:2] for case in CASES} | {case[:2] for case in SURFACES}
+    assert public == {case[:2] for case in CASES + OPEN} | {*SURFACES, *GENERATORS}
 
 
 def test_every_cassette_says_its_origin_and_holds_no_key() -> None:
     cassettes = sorted(FOLDER.glob("*.yaml"))
-    assert {f"{family}_{name}" for family, name, *_ in CASES} <= {path.stem for path in cassettes}
+    assert {f"{family}_{name}" for family, name, *_ in CASES + OPEN} <= {path.stem for path in cassettes}
     for path in cassettes:
         assert origin(path) in ORIGINS, path
         assert KEY not in path.read_text(encoding="utf-8"), path
@@ -67,7 +125,7 @@ def test_fetcher_returns_its_table(
     family: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int
 ) -> None:
     frame = fetched(family, name, *args, **kwargs)
-    table = dd.tables.TABLES[f"{family}_{name}"]
+    table = dd.tables.TABLES[TABLES_OF.get((family, name), f"{family}_{name}")]
     pd.testing.assert_frame_equal(frame, table.conform(frame))
     assert len(frame) == rows
     said = dd.provenance(frame)
@@ -75,6 +133,29 @@ def test_fetcher_returns_its_table(
     assert said["synthetic"] is False
     assert len(said["requests"]) == 1
     assert len(said["requests"][0]["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "args", "kwargs", "rows"), OPEN, ids=[f"{c[0]}.{c[1]}" for c in OPEN]
+)
+def test_open_fetcher_keeps_every_field(
+    family: str, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], rows: int
+) -> None:
+    with playing(f"{family}_{name}") as cassette:
+        frame = getattr(getattr(dd, family), name)(*args, **kwargs)
+        body = json.loads(cassette.responses[0]["body"]["string"])
+    assert len(frame) == rows
+    assert frame.columns[0] == "part"
+    assert _fields(body) <= set(frame.columns) | set(frame["part"]) | set(frame.get("key", []))
+    assert f"{family}_{name}" in dd.tables.OPEN_TABLES
+    assert len(dd.provenance(frame)["requests"]) == 1
+
+
+def _fields(body: Any) -> set[str]:
+    """Every name of a field anywhere in the answer."""
+    if isinstance(body, dict):
+        return set(body) | {name for value in body.values() for name in _fields(value)}
+    return {name for item in body for name in _fields(item)} if isinstance(body, list) else set()
 
 
 def test_funding_snapshot_reads_the_wire() -> None:

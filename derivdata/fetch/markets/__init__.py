@@ -15,4 +15,14 @@ from derivdata.fetch.markets.rankings import (
 )
 from derivdata.fetch.markets.states import exchange_history, exchange_symbols, exchanges, symbol_exchanges
 
-__all__ = []
+__all__ = [
+    "exchange_history",
+    "exchange_symbols",
+    "exchanges",
+    "funding_leaders",
+    "price_buckets",
+    "price_movers",
+    "symbol_exchanges",
+    "symbol_stats",
+    "symbols",
+]

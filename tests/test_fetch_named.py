@@ -1,0 +1,190 @@
+"""Values that stand on the wire of the endpoints that the document names without describing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.errors import SchemaError
+from tests.cassettes import playing
+from tests.test_fetch import ANSWERED, DAY, NOON, fetched
+
+FIRST, NOON_OF_FIRST = pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-01T12:00", tz="UTC")
+
+
+def test_volume_history_reads_the_wire() -> None:
+    frame = fetched("volume", "history", "BTC", *DAY, resolution="12h")
+    assert frame["volume_usd"].tolist() == [6.5e9, 7e9], "no null, none at the open end"
+    assert frame["time"].tolist() == [FIRST, NOON_OF_FIRST], "t where timestamp is absent"
+    assert dd.panel(frame, "volume_usd").attrs["units"] == "USD"
+
+
+def test_totals_of_venues_read_the_wire() -> None:
+    held = fetched("oi", "exchange_totals", *DAY, resolution="12h").set_index(["exchange", "time"])
+    assert held.loc[("okx", NOON_OF_FIRST), "total_oi_usd"] == 1.1e10
+    assert held.loc[("binance", FIRST), "symbol_count"] == 420
+    assert pd.isna(held.loc[("okx", NOON_OF_FIRST), "symbol_count"])
+    traded = fetched("volume", "exchange_totals", *DAY, resolution="12h")
+    assert traded["total_volume_usd"].tolist() == [5.5e10]
+
+
+def test_volume_oi_ratio_reads_the_wire() -> None:
+    frame = fetched("volume", "oi_ratio", *DAY, resolution="12h", window_days=1).set_index("exchange")
+    assert frame.loc["binance", "volume_oi_ratio"] == 1.75
+    assert frame.loc["binance", "volume_usd"] / frame.loc["binance", "oi_usd"] == 1.75
+    assert frame.loc["okx", "time"] == NOON_OF_FIRST
+
+
+def test_top_symbols_turn_wide_rows_into_long_ones() -> None:
+    frame = fetched("oi", "top_symbols", "binance", *DAY, limit=2).set_index(["symbol", "time"])["oi_usd"]
+    assert frame[("ETH", FIRST)] == 6e9
+    assert frame[("BTC", NOON_OF_FIRST)] == 1.3e10
+    assert ("ETH", NOON_OF_FIRST) not in frame.index
+    assert fetched("volume", "top_symbols", "binance", *DAY)["volume_usd"].tolist() == [2.5e9]
+
+
+def test_orderbook_reads_the_wire() -> None:
+    frame = fetched("orderbook", "book", "BTC", "binance", limit=2).set_index(["side", "level"])
+    assert frame.loc[("bid", 1), "price_usd"] == 101250.0
+    assert frame.loc[("bid", 2), "size"] == 1.0
+    assert frame.loc[("ask", 1), "price_usd"] == 101250.5
+    assert set(frame["time"]) == {NOON}
+    depth = fetched("orderbook", "depth_history", "BTC", "binance", *DAY, resolution="12h")
+    depth = depth.set_index("depth_bps")
+    assert depth.loc[25, "bid_depth_usd"] == 4e6
+    assert depth.loc[25, "ask_depth_usd"] == 4.5e6
+    assert np.isnan(depth.loc[100, "ask_depth_usd"])
+
+
+def test_options_histories_read_the_wire() -> None:
+    metrics = fetched("options", "metrics", "BTC", "deribit")
+    assert metrics["atm_iv"].tolist() == [0.45, 0.475]
+    assert metrics["atm_iv_change_24h"].iloc[0] == 0.0125
+    assert np.isnan(metrics["atm_iv_24h_ago"].iloc[1])
+    assert set(metrics["time"]) == {ANSWERED}
+    atm = fetched("options", "atm_history", "BTC", "deribit", "6h")
+    assert atm["iv"].tolist() == [0.4625, 0.45], "the hour before the window is cut off here"
+    assert atm["underlying_price"].iloc[1] == 101275.25
+    overview = fetched("options", "overview_history", "6h")
+    assert overview[["notional_oi_usd", "notional_volume_24h_usd"]].to_numpy().tolist() == [[3.5e10, 2.25e9]]
+
+
+def test_surface_history_is_by_time_expiry_strike_and_side() -> None:
+    history = fetched("options", "surface_history", "BTC", "deribit", "6h")
+    assert history.sizes == {"time": 2, "expiry": 1, "strike": 1, "side": 2}
+    place = {"time": "2026-06-30T10:00", "side": "put"}
+    assert history["iv"].sel(place).item() == 0.465
+    assert np.isnan(history["iv"].sel(time="2026-06-30T11:00", side="put").item())
+    assert history["underlying_price"].sel(time="2026-06-30T11:00").item() == 101275.25
+    assert int(history["observed"].sum()) == 3
+    assert history["year_fraction"].values[1, 0] == pytest.approx((2 + 21 / 24) / 365, rel=1e-14)
+    assert dd.provenance(history)["source"] == "api.derivdata.example"
+
+
+def test_liquidations_history_and_aggregates_read_the_wire() -> None:
+    frame = fetched("liquidations", "history", *DAY, resolution="12h").set_index("exchange")
+    assert frame.loc["binance", ["long_usd", "short_usd"]].tolist() == [2.5e6, 1e6]
+    assert frame.loc["okx", "long_usd"] == 0.0
+    assert np.isnan(frame.loc["okx", "short_usd"]), "a null is unknown and not zero"
+    sums = fetched("liquidations", "aggregates", "4h", group_by="exchange").set_index("name")
+    assert sums.loc["binance", "total_usd"] == 100000.5
+    assert sums.loc["binance", ["long_count", "short_count", "total_count"]].tolist() == [3, 1, 4]
+    assert set(sums["group_by"]) == {"exchange"}
+
+
+def test_market_states_read_the_wire() -> None:
+    buckets = fetched("markets", "price_buckets")
+    assert buckets["symbols"].tolist() == ["DOGE,PEPE", "", "ZEC"]
+    assert buckets["symbol_count"].tolist() == [2, 0, 1]
+    assert np.isnan(buckets["upper_pct"].iloc[0])
+    assert buckets["lower_pct"].iloc[1] == 5
+    venues = fetched("markets", "exchanges").set_index("exchange")
+    assert venues.loc["binance", "oi_usd"] == 3e10
+    assert np.isnan(venues.loc["zo", "volume_24h_usd"])
+    there = fetched("markets", "exchange_symbols", "binance").set_index("symbol")
+    assert there.loc["ETH", "oi_usd"] == 6e9
+    assert np.isnan(there.loc["ETH", "funding_avg_7d_bps_8h"])
+    on = fetched("markets", "symbol_exchanges", "BTC").set_index("exchange")
+    assert on.loc["okx", "oi_usd"] == 4.5e9
+    assert on.loc["binance", "funding_current_bps_8h"] == 0.94
+    stats = fetched("markets", "symbol_stats", "BTC").iloc[0]
+    assert (stats["oi_usd"], stats["top_funding_exchange"]) == (4.1e10, "vest")
+    assert pd.isna(stats["rank"])
+    history = fetched("markets", "exchange_history", "binance", *DAY)
+    assert history["oi_usd"].tolist() == [3e10, 3.1e10]
+    assert np.isnan(history["volume_usd"].iloc[1])
+
+
+def test_market_hours_are_intervals() -> None:
+    frame = fetched("rwa", "market_hours", "XNYS").set_index("session")
+    assert frame.loc["regular", "start"] == pd.Timestamp("2026-06-30T13:30", tz="UTC")
+    assert frame.loc["post", "end"] == pd.Timestamp("2026-07-01", tz="UTC")
+    assert frame["is_tradable"].to_dict() == {"regular": True, "post": True, "holiday": False}
+    assert not frame["is_tradable_now"].any()
+    assert set(frame["next_session_start"]) == {pd.Timestamp("2026-06-30T13:30", tz="UTC")}
+    assert set(frame["mic"]) == {"XNYS"}
+
+
+def test_open_tables_type_what_arrives() -> None:
+    traders = fetched("hip3", "leaderboard", "7d", limit=1).set_index("part")
+    row = traders.loc["data"]
+    assert row["volume"] == 500000.25, "a numeral in text is a number"
+    assert row["address"] == "0x00000000000000000000000000000000000000aa"
+    assert row["symbols_traded"] == '["xyz:TSLA", "xyz:NVDA"]', "a list stays as its text"
+    assert traders.loc["answer", "total_traders"] == 310
+    trends = fetched("hip3", "oi_trends_total", "7d")
+    assert trends["day"].dropna().unique().tolist() == [pd.Timestamp("2026-06-29", tz="UTC")]
+    assert trends.set_index("key").loc["flx", "oi_usd"] == 1e6
+    dashboard = fetched("hip4", "dashboard", "7d", venue="out").set_index("part")
+    assert dashboard.loc["answer", "range"] == "7d", "period stands in where range is absent"
+    assert dashboard.loc["answer", "success"]
+    assert dashboard.loc["by_outcome", "volume"] == 60000.0
+    candle = fetched("hip3", "candles", "xyz:TSLA", *DAY).set_index("part").loc["data"]
+    assert candle[["open", "high", "low", "close"]].tolist() == [250.5, 252.0, 250.25, 251.75]
+    assert candle["timestamp"] == FIRST
+
+
+def test_open_table_rule() -> None:
+    rows = [
+        {"part": "a", "flag": True, "id": "12345678901234567890", "mixed": 1, "time": "soon", "n": None},
+        {"part": "a", "flag": None, "id": "2", "mixed": "x", "time": None, "n": "1e3"},
+    ]
+    frame = dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)
+    assert frame["flag"].tolist() == [True, pd.NA]
+    assert frame["id"].tolist() == ["12345678901234567890", "2"], "an id that a float would change stays text"
+    assert frame["mixed"].tolist() == ["1", "x"]
+    assert frame["time"].iloc[0] == "soon"
+    assert frame["n"].iloc[1] == 1000.0
+    with pytest.raises(SchemaError, match="no object"):
+        dd.tables.OPEN_TABLES["hip3_by_dex"].build([3])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "args", "message"),
+    [
+        ("hip3", "by_dex", ("8d",), "range='8d' is not one of 1d, 7d, 30d, 90d"),
+        ("hip4", "dashboard", ("7d",), "venue='both' is not one of out, skew"),
+        ("liquidations", "aggregates", ("2h",), "range='2h' is not one of 1h, 4h, 12h, 24h"),
+        ("options", "atm_history", ("BTC", "deribit", "2026-07-02"), "is not before end"),
+    ],
+)
+def test_bad_windows_are_refused_before_anything_is_sent(
+    family: str, name: str, args: tuple[str, ...], message: str
+) -> None:
+    options = {"venue": "both"} if name == "dashboard" else {}
+    with playing("hip3_by_dex") as cassette:
+        with pytest.raises(ValueError, match=message):
+            getattr(getattr(dd, family), name)(*args, **options)
+        assert cassette.play_count <= 1, "at most the clock was asked"
+
+
+def test_an_answer_that_says_it_failed_is_no_table() -> None:
+    with pytest.raises(SchemaError, match="success is false: no such dex"):
+        fetched("hip3", "by_dex", "1d", cassette="failed_by_dex")
+
+
+def test_an_undescribed_shape_points_to_the_raw_answer() -> None:
+    with pytest.raises(SchemaError, match=r"/orderbook/book.*bids.*dd\.raw"):
+        fetched("orderbook", "book", "BTC", "binance", cassette="broken_book")
