@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.smile.descent import Index, Local
+from derivdata.analysis.smile.descent import Index, Local, diagonal
 from derivdata.analysis.smile.forms import Floats
 
 __all__ = ["Curve", "DenseProblem"]
@@ -40,8 +40,8 @@ class DenseProblem(NamedTuple):
         value, slope = self.curve(x[..., None], self.constants[..., None], self.k)
         error = self.target - value
         weighted = self.weight * slope
-        gram = np.einsum("pnk,qnk->pqn", weighted, slope)
+        gram = np.vecdot(weighted[:, None], slope)
         size = np.vecdot(self.weight, np.square(self.target))
         loss = np.vecdot(self.weight * error, error)
-        grad = np.einsum("pnk,nk->pn", weighted, error)
-        return Local(x, loss, 1e-28 * size, gram, grad, np.einsum("ppn->pn", gram) + 1e-300)
+        grad = np.vecdot(weighted, error)
+        return Local(x, loss, 1e-28 * size, gram, grad, diagonal(gram) + 1e-300)

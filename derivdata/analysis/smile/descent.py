@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.smile.forms import Floats
 
-__all__ = ["Index", "Local", "Minimum", "Problem", "gain", "minimise"]
+__all__ = ["Index", "Local", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
 
 _TOLERANCE = 1e-9
 _STILL = 1e-7
@@ -66,36 +66,43 @@ class Minimum(NamedTuple):
 
 
 def minimise(problem: Problem, start: Floats, *, steps: int = 60) -> Minimum:
-    """The nearest minimum of each problem from `start`."""
+    """The nearest minimum of each problem from `start`; no problem's result depends on the others."""
     count = start.shape[1]
-    found = Minimum(
-        start.copy(), np.empty(count), np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
-    )
+    met, nfev = np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
+    found = Minimum(start.copy(), np.empty(count), met, nfev)
     here, live, damping = problem.evaluate(start), np.arange(count), _Damping(count)
+    over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
         move, lowers = _move(problem, here, damping.factor)
-        done = _arrived(here, move, lowers, damping.factor)
-        over = done | (damping.factor > 1e10) | (step == steps)
+        done = ~over & _arrived(here, move, lowers, damping.factor)
+        met[live[done]] = True
+        over |= done | (damping.factor > 1e10) | (step == steps)
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
             gone, stay = live[over], ~over
-            found.x[:, gone], found.loss[gone], found.converged[gone] = (
-                here.x[:, over],
-                here.loss[over],
-                done[over],
-            )
-            problem, live, move = problem.rows(stay), live[stay], move[:, stay]
+            found.x[:, gone], found.loss[gone] = here.x[:, over], here.loss[over]
+            problem, live, over, move = problem.rows(stay), live[stay], over[stay], move[:, stay]
             here = Local(*(part[..., stay] for part in here))
             damping.keep(stay)
         if not live.size:
             break
-        here = _advance(problem, here, move, damping)
-        found.nfev[live] += 1
+        here = _advance(problem, here, move, damping, ~over)
+        nfev[live[~over]] += 1
     return found
 
 
 def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
     """By how much `step` lowers the loss in the quadratic model."""
-    return np.asarray((step * (2.0 * grad - np.einsum("ijn,jn->in", gram, step))).sum(axis=0))
+    return np.asarray((step * (2.0 * grad - times(gram, step))).sum(axis=0))
+
+
+def times(gram: Floats, step: Floats) -> Floats:
+    """Each matrix times its vector, added up in one order whatever the number of problems."""
+    return np.asarray((gram * step).sum(axis=1))
+
+
+def diagonal(gram: Floats) -> Floats:
+    """Each matrix's diagonal, ``(P, N)``."""
+    return np.asarray(gram[np.arange(len(gram)), np.arange(len(gram))])
 
 
 class _Damping:
@@ -133,12 +140,15 @@ def _move(problem: Problem, here: Local, factor: Floats) -> tuple[Floats, Floats
     return move, gain(here.gram, here.grad, move)
 
 
-def _advance(problem: Problem, here: Local, move: Floats, damping: _Damping) -> Local:
+def _advance(
+    problem: Problem, here: Local, move: Floats, damping: _Damping, going: NDArray[np.bool_]
+) -> Local:
     move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
     new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
     predicted = gain(here.gram, here.grad, move)
     actual = here.loss - new.loss
-    better = damping.update(np.divide(actual, predicted, out=np.sign(actual), where=predicted > 0.0))
+    ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > 0.0)
+    better = going & damping.update(ratio)
     return Local(*(np.where(better, after, before) for after, before in zip(new, here, strict=True)))
 
 
@@ -180,10 +190,10 @@ def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], held: Floats) ->
     if free.all():
         matrix, right = gram.copy(), grad.copy()
     else:
-        right = np.where(free, grad - np.einsum("ijn,jn->in", gram, np.where(free, 0.0, held)), held)
+        right = np.where(free, grad - times(gram, np.where(free, 0.0, held)), held)
         matrix = gram * (free[:, None] & free[None])
         matrix[np.arange(len(grad)), np.arange(len(grad))] += ~free
-    least = _SINGULAR * np.einsum("iin->in", gram)
+    least = _SINGULAR * diagonal(gram)
     for j in range(len(grad)):
         matrix[j, j, matrix[j, j] <= least[j]] = np.inf
         factor = matrix[j + 1 :, j] / matrix[j, j]

@@ -35,7 +35,7 @@ class Scaled(NamedTuple):
     s2: Floats
     cap: Floats
 
-    def rows(self, index: Index) -> Scaled:
+    def rows(self, index: Index | slice) -> Scaled:
         """These slices only."""
         return Scaled(*(part[index] for part in self))
 
@@ -54,32 +54,43 @@ def moments(slices: Scaled, x: Floats) -> Moments:
     loss, e1, ek, er, eq, ekq, r1, rk, q1, qk, qq1, qqk = _sums(slices, x)
     s0, x1 = slices.s0, slices.s1 - m * slices.s0
     xx = slices.s2 - m * (slices.s1 + x1)
-    xr, p1, pq = rk - m * r1, qk - m * q1, qqk - m * qq1
-    xp = r1 - square * q1
+    p1, pq, xp = qk - m * q1, qqk - m * qq1, r1 - square * q1
+    (one_p, one_q), (pp, pq_wings, qq) = _wing_sums(x1, r1, xx, rk - m * r1, xx + square * s0)
     gram = np.array(
         [
-            [s0, x1, r1, p1, q1],
-            [x1, xx, xr, xp, p1],
-            [r1, xr, xx + square * s0, x1, s0],
-            [p1, xp, x1, s0 - square * qq1, pq],
-            [q1, p1, s0, pq, qq1],
+            [s0, one_p, one_q, p1, q1],
+            [one_p, pp, pq_wings, (x1 + xp) / 2.0, (s0 + p1) / 2.0],
+            [one_q, pq_wings, qq, (x1 - xp) / 2.0, (s0 - p1) / 2.0],
+            [p1, (x1 + xp) / 2.0, (x1 - xp) / 2.0, s0 - square * qq1, pq],
+            [q1, (s0 + p1) / 2.0, (s0 - p1) / 2.0, pq, qq1],
         ]
     )
-    return Moments(_wing_basis(gram), _rotate(np.stack([e1, ek - m * e1, er, ekq - m * eq, eq])), loss)
+    ex = ek - m * e1
+    residual = np.array([e1, (er + ex) / 2.0, (er - ex) / 2.0, ekq - m * eq, eq])
+    return Moments(gram, residual, loss)
 
 
 def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
     """The least loss of every slice at each of several vertices and widths, ``(places, slices)``."""
-    r1, rk, wr = _radius_sums(slices, m, sigma)
+    losses = np.empty((len(m), len(slices.k)))
+    for start in range(0, len(slices.k), _ROWS):
+        rows = slice(start, start + _ROWS)
+        losses[:, rows] = _block_loss(slices.rows(rows), m, sigma)
+    return losses
+
+
+def _block_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
+    weighted = slices.weight * slices.w
+    w1, wk, ww = weighted.sum(axis=1), np.vecdot(weighted, slices.k), np.vecdot(weighted, slices.w)
+    r1, rk, wr = _radius_sums((slices.weight, slices.weighted_k, weighted), slices.k, m, sigma)
     m, square = m[:, None], np.square(sigma)[:, None]
     x1 = slices.s1 - m * slices.s0
     xx = slices.s2 - m * (slices.s1 + x1)
     s0, xr = np.broadcast_to(slices.s0, r1.shape), rk - m * r1
-    weighted = slices.weight * slices.w
-    w1, wk, ww = weighted.sum(axis=1), np.vecdot(weighted, slices.k), np.vecdot(weighted, slices.w)
-    gram = np.array([[s0, x1, r1], [x1, xx, xr], [r1, xr, xx + square * s0]]).reshape(3, 3, -1)
-    residual = np.array([np.broadcast_to(w1, r1.shape), wk - m * w1, wr]).reshape(3, -1)
-    gram, residual = _wing_basis(gram), _rotate(residual)
+    (one_p, one_q), (pp, pq, qq) = _wing_sums(x1, r1, xx, xr, xx + square * s0)
+    gram = np.array([[s0, one_p, one_q], [one_p, pp, pq], [one_q, pq, qq]]).reshape(3, 3, -1)
+    wx = wk - m * w1
+    residual = np.array([np.broadcast_to(w1, r1.shape), (wr + wx) / 2.0, (wr - wx) / 2.0]).reshape(3, -1)
     nowhere, cap = np.zeros_like(residual), np.broadcast_to(slices.cap, r1.shape).ravel()
     best = best_linear(gram, residual, nowhere, cap)
     return np.asarray(ww - gain(gram, residual, best).reshape(r1.shape))
@@ -126,14 +137,12 @@ def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Float
     return best
 
 
-def _rotate(part: Floats) -> Floats:
-    """From ``1, x, R, …`` to ``1, P, Q, …`` along the first axis."""
-    return np.concatenate([part[:1], (part[2:3] + part[1:2]) / 2.0, (part[2:3] - part[1:2]) / 2.0, part[3:]])
-
-
-def _wing_basis(gram: Floats) -> Floats:
-    turned: Floats = _rotate(gram).swapaxes(0, 1)
-    return _rotate(turned)
+def _wing_sums(
+    x1: Floats, r1: Floats, xx: Floats, xr: Floats, rr: Floats
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]]:
+    """Sums of P and Q and of their products from those of x and R."""
+    even, odd = (rr + xx) / 4.0, xr / 2.0
+    return ((r1 + x1) / 2.0, (r1 - x1) / 2.0), (even + odd, (rr - xx) / 4.0, even - odd)
 
 
 def _sums(slices: Scaled, x: Floats) -> Floats:
@@ -162,17 +171,13 @@ def _sums(slices: Scaled, x: Floats) -> Floats:
     return out
 
 
-def _radius_sums(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
-    out = np.empty((3, len(m), len(slices.k)))
-    for start in range(0, len(slices.k), _ROWS):
-        rows = slice(start, start + _ROWS)
-        weighted_w = slices.weight[rows] * slices.w[rows]
-        for place in range(len(m)):
-            radius = np.square(slices.k[rows] - m[place])
-            radius += sigma[place] ** 2
-            np.sqrt(radius, out=radius)
-            for total, factor in zip(
-                out[:, place], (slices.weight[rows], slices.weighted_k[rows], weighted_w), strict=True
-            ):
-                np.vecdot(factor, radius, out=total[rows])
+def _radius_sums(factors: tuple[Floats, ...], k: Floats, m: Floats, sigma: Floats) -> Floats:
+    out, radius = np.empty((len(factors), len(m), len(k))), np.empty_like(k)
+    for place, (centre, width) in enumerate(zip(m, sigma, strict=True)):
+        np.subtract(k, centre, out=radius)
+        np.square(radius, out=radius)
+        radius += width * width
+        np.sqrt(radius, out=radius)
+        for factor, total in zip(factors, out, strict=True):
+            np.vecdot(factor, radius, out=total[place])
     return out

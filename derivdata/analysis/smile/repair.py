@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.smile.curves import Curves, check_curves
 from derivdata.analysis.smile.dense import DenseProblem
-from derivdata.analysis.smile.descent import Index, Local, minimise
+from derivdata.analysis.smile.descent import Index, Local, diagonal, minimise
 from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw, jet
 from derivdata.analysis.smile.forms import (
     Floats,
@@ -24,10 +24,11 @@ from derivdata.analysis.smile.forms import (
     svi_raw_to_jump_wings,
 )
 from derivdata.analysis.smile.quotes import Quotes
+from derivdata.analysis.smile.ssvi import fit_ssvi
 
 __all__ = ["GjRepair", "gj_repair", "penalty_repair"]
 
-_GRID, _FARTHEST = 401, 6.0
+_GRID, _FARTHEST = 401, 600.0
 _MARGIN, _FIRST_WEIGHT, _ROUNDS = 1e-3, 1e-2, 9
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 
@@ -72,8 +73,20 @@ def gj_repair(raw: Raw, year_fraction: Any) -> GjRepair:
 def penalty_repair(quotes: Quotes, curves: Curves) -> tuple[Raw, NDArray[np.bool_], NDArray[np.int64]]:
     """Refits with a penalty on ``g < 0.001``, ten times heavier each round until no butterfly is left.
 
-    Returns the slices, whether that was reached, and the evaluations spent.
+    The search begins at the slices themselves, and where that fails at the best SSVI slices, which are
+    free. Returns the slices, whether they are free now, and the evaluations spent.
     """
+    x, free, nfev = _rounds(quotes, curves)
+    stuck = np.flatnonzero(~free)
+    if stuck.size:
+        part = quotes.rows(stuck)
+        raw, ended = fit_ssvi(part)
+        x[:, stuck], free[stuck], more = _rounds(part, curves.rows(stuck)._replace(raw=raw))
+        nfev[stuck] += ended.nfev + more
+    return floor_to_raw(x), free, nfev
+
+
+def _rounds(quotes: Quotes, curves: Curves) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
     x = floor_from_raw(curves.raw)
     free, nfev = np.zeros(x.shape[1], dtype=bool), np.zeros(x.shape[1], dtype=np.int64)
     problem = _problem(quotes, curves.raw)
@@ -86,7 +99,7 @@ def penalty_repair(quotes: Quotes, curves: Curves) -> tuple[Raw, NDArray[np.bool
         x[:, rows] = found.x
         nfev[rows] += found.nfev
         free[rows] = check_curves(curves.rows(rows)._replace(raw=floor_to_raw(found.x))).ok
-    return floor_to_raw(x), free, nfev
+    return x, free, nfev
 
 
 class _Penalised(NamedTuple):
@@ -114,9 +127,9 @@ class _Penalised(NamedTuple):
         g, slope = _density_jet(x[..., None], self.grid)
         lack = np.sqrt(self.heaviness) * np.maximum(_MARGIN - g, 0.0)
         slope = np.sqrt(self.heaviness) * np.where(lack > 0.0, slope, 0.0)
-        gram = fit.gram + np.einsum("pnk,qnk->pqn", slope, slope)
-        grad = fit.grad + np.einsum("pnk,nk->pn", slope, lack)
-        scale = np.einsum("ppn->pn", gram) + 1e-300
+        gram = fit.gram + np.vecdot(slope[:, None], slope)
+        grad = fit.grad + np.vecdot(slope, lack)
+        scale = diagonal(gram) + 1e-300
         return Local(x, fit.loss + np.vecdot(lack, lack), fit.nothing, gram, grad, scale)
 
 

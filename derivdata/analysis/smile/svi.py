@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.smile.dense import DenseProblem
-from derivdata.analysis.smile.descent import Index, Local, Minimum, gain, minimise
+from derivdata.analysis.smile.descent import Index, Local, Minimum, gain, minimise, times
 from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw
 from derivdata.analysis.smile.forms import Floats, Raw
 from derivdata.analysis.smile.moments import Scaled, best_linear, linear_loss, moments
@@ -26,8 +26,8 @@ __all__ = ["BOX", "SviProblem", "fit_svi"]
 _LEE = 2.0 * (1.0 - 1e-9)
 _FLOOR = 1e-14
 _REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
-_SCAN_M = np.array([-0.75, -0.25, 0.25, 0.75])
-_SCAN_SIGMA = np.array([0.1, 0.3, 0.9])
+_SCAN_M = np.linspace(-0.9, 0.9, 8)
+_SCAN_SIGMA = np.array([0.03, 0.15, 0.8])
 
 BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
 """Bounds of m and ln σ in scaled units: two ranges beyond the quotes; 0.001 to 5 ranges."""
@@ -60,20 +60,14 @@ class SviProblem(NamedTuple):
         gram, residual, loss = moments(self.slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
         loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
-        residual = residual - np.einsum("ijn,jn->in", gram[:, :3], step)
+        residual = residual - times(gram[:, :3], step)
         x = np.concatenate([x[:3] + step, x[3:]])
         tilt, bend = (x[1] - x[2]) / 2.0, (x[1] + x[2]) / 2.0
-        width = bend * np.exp(2.0 * x[4])
-        gram, grad = (
-            _outer(_outer(gram, tilt, bend, width).swapaxes(0, 1), tilt, bend, width),
-            _outer(residual, tilt, bend, width),
-        )
-        return Local(x, loss, _FLOOR**2 * self.slices.s0, gram, grad, _projected(gram))
-
-
-def _outer(part: Floats, tilt: Floats, bend: Floats, width: Floats) -> Floats:
-    """From ``1, P, Q, x/R, 1/R`` to the derivatives of the model, along the first axis."""
-    return np.concatenate([part[:3], [-tilt * part[0] - bend * part[3]], [width * part[4]]])
+        for part in (gram, gram.swapaxes(0, 1), residual):
+            part[3] *= -bend
+            part[3] -= tilt * part[0]
+            part[4] *= bend * np.exp(2.0 * x[4])
+        return Local(x, loss, _FLOOR**2 * self.slices.s0, gram, residual, _projected(gram))
 
 
 def _projected(gram: Floats) -> Floats:
