@@ -1,0 +1,133 @@
+"""The sample recorded, replayed, saved: frames, surfaces and panels come back equal, units and times too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata import bundle
+from derivdata.tables import TABLES
+
+TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidations_events", "options_snapshot"]
+
+
+def fetched() -> dict[str, Any]:
+    surface = dd.options.surface("BTC", "deribit")
+    history = dd.funding.history(["BTC", "ETH"], "1d", exchanges=["binance", "okx", "hyperliquid"])
+    return {
+        "funding_history": history,
+        "funding_snapshot": dd.funding.snapshot(),
+        "oi_history": dd.oi.history("BTC", "6h"),
+        "liquidations_events": dd.liquidations.events(limit=50),
+        "options_snapshot": dd.options.snapshot("BTC", "deribit"),
+        "surface": surface,
+        "panel": dd.panel(history, "rate_bps_8h"),
+    }
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A recording of the sample, and what was fetched while it was made."""
+    folder = tmp_path_factory.mktemp("market")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        dd.connect("sample")
+        with bundle.record(folder / "market.ddz"):
+            live = fetched()
+        dd.disconnect()
+    return folder / "market.ddz", live
+
+
+@pytest.mark.usefixtures("no_sockets")
+def test_a_replay_gives_identical_frames_surfaces_and_panels(market: tuple[Path, dict[str, Any]]) -> None:
+    path, live = market
+    with bundle.replay(path) as replay:
+        again = fetched()
+    assert (replay.source, replay.synthetic) == ("sample", True)
+    assert replay.asof == pd.Timestamp("2026-06-30T12:00:00Z")
+    for name in TABLE_NAMES:
+        pd.testing.assert_frame_equal(again[name], live[name], check_exact=True)
+        assert again[name].attrs == live[name].attrs
+        assert len(live[name]) > 0
+    for name in ("surface", "panel"):
+        assert again[name].identical(live[name])
+
+
+def test_two_recordings_of_the_sample_are_the_same_bytes(
+    market: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    """Another service on another port, another folder, no cache."""
+    dd.connect("sample", cache="off")
+    with bundle.record(tmp_path / "again.ddz"):
+        fetched()
+    assert (tmp_path / "again.ddz").read_bytes() == market[0].read_bytes()
+
+
+@pytest.mark.parametrize("name", ["surface", "panel"])
+def test_netcdf_brings_back_a_surface_and_a_panel(
+    name: str, market: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    saved = market[1][name]
+    saved.to_netcdf(tmp_path / "x.nc")
+    opener = xr.load_dataset if name == "surface" else xr.load_dataarray
+    back = opener(tmp_path / "x.nc")
+    xr.testing.assert_equal(back, saved)
+    assert dd.provenance(back) == dd.provenance(saved)
+    assert dict(back.attrs) == dict(saved.attrs)
+    for label, values in saved.coords.items():
+        if values.dtype.kind == "M":
+            assert np.array_equal(back[label].values, values.values), label
+    if name == "surface":
+        assert back["observed"].dtype == bool
+        assert {v: back[v].attrs for v in back} == {v: saved[v].attrs for v in saved}
+        assert int(back["observed"].sum()) >= 400
+    else:
+        assert (back.attrs["units"], back.attrs["kind"]) == ("bps/8h", "sampled")
+
+
+@pytest.mark.parametrize("name", TABLE_NAMES)
+def test_parquet_brings_back_a_table_as_it_was(
+    name: str, market: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    frame = market[1][name]
+    frame.to_parquet(tmp_path / "x.parquet")
+    back = pd.read_parquet(tmp_path / "x.parquet")
+    pd.testing.assert_frame_equal(TABLES[name].conform(back), frame, check_exact=True)
+    assert dd.provenance(back) == dd.provenance(frame)
+
+
+@pytest.mark.parametrize("name", TABLE_NAMES)
+def test_csv_brings_back_a_table_through_its_schema(
+    name: str, market: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    frame = market[1][name]
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    back = TABLES[name].conform(pd.read_csv(tmp_path / "x.csv"))
+    pd.testing.assert_frame_equal(back, frame, check_exact=True)
+
+
+def test_the_differences_of_two_days_of_the_sample_are_named(
+    market: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    dd.connect("sample", now="2026-06-30T18:00")
+    with bundle.record(tmp_path / "later.ddz"):
+        fetched()
+    difference = bundle.bundle_diff(market[0], tmp_path / "later.ddz")
+    changes = dict(zip(difference.answers["table"], difference.answers["change"], strict=True))
+    assert changes == {
+        "funding_snapshot": "changed",
+        "funding_history": "moved",
+        "liquidations_events": "changed",
+        "oi_history": "moved",
+        "options_snapshot": "changed",
+    }
+    assert set(difference.rows) == set(changes)
+    history = difference.rows["funding_history"]
+    assert set(history["change"]) == {"only in a", "only in b"}, "what both windows hold has not changed"
+    assert "changed" in set(difference.rows["options_snapshot"]["change"])

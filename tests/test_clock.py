@@ -1,0 +1,85 @@
+"""Nothing in the package asks the machine what time it is: `derivdata.asof` is the one clock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "derivdata"
+
+METHODS = {"now", "today", "utcnow"}
+OF_TIME = {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime"}
+OF_CLOCKS = {"clock_gettime", "clock_gettime_ns"}
+PARSERS = {"Timestamp", "datetime64", "to_datetime", "DatetimeIndex", "Period"}
+
+
+def asked(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every place that reads a wall clock."""
+    aliases = {
+        alias.asname or alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and reads_clock(node, aliases):
+            yield node.lineno, ast.unparse(node)
+
+
+def reads_clock(call: ast.Call, aliases: dict[str, str | None]) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        name, owner = call.func.attr, ast.unparse(call.func.value)
+        if name in METHODS or name in OF_CLOCKS or (owner == "time" and name in OF_TIME):
+            return True
+    elif isinstance(call.func, ast.Name):
+        name = call.func.id
+        if aliases.get(name) == "time" and name in OF_TIME | OF_CLOCKS:
+            return True
+    else:
+        return False
+    words = [a.value for a in call.args if isinstance(a, ast.Constant)]
+    return name in PARSERS and any(w in METHODS for w in words)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "datetime.datetime.now(tz)",
+        "dt.date.today()",
+        "datetime.utcnow()",
+        "pd.Timestamp.now('UTC')",
+        "pd.Timestamp.utcnow()",
+        "pd.Timestamp('now')",
+        "np.datetime64('today')",
+        "pd.to_datetime('now', utc=True)",
+        "time.time()",
+        "time.time_ns()",
+        "time.gmtime()",
+        "time.clock_gettime(0)",
+        "from time import time\ntime()",
+    ],
+)
+def test_every_way_to_ask_is_seen(code: str) -> None:
+    assert list(asked(ast.parse(code)))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["time.monotonic()", "local.now", "times.asof()", "time.sleep(1)", "frame['time'].max()", "now + 1"],
+)
+def test_nothing_else_is(code: str) -> None:
+    assert not list(asked(ast.parse(code)))
+
+
+def test_nothing_in_the_package_asks_the_machine_for_the_time() -> None:
+    files = sorted(PACKAGE.rglob("*.py"))
+    assert len(files) > 50
+    found = [
+        f"{path.relative_to(PACKAGE.parent)}:{line}: {code}"
+        for path in files
+        for line, code in asked(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, "\n".join(found)
