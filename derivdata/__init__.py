@@ -8,12 +8,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from derivdata.service import Local
+import sys
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -33,6 +29,8 @@ _FAMILIES = (
 _MODULES = ("analysis", "errors", "tables", "units")
 _NAMES = {
     "asof": "transport",
+    "bundle_diff": "bundle",
+    "bundle_diff": "bundle",
     "cache_clear": "transport",
     "cache_info": "transport",
     "connect": "transport",
@@ -40,7 +38,12 @@ _NAMES = {
     "open_archive": "archive",
     "panel": "tables",
     "provenance": "tables",
+    "quality": "analysis.quality",
     "raw": "transport",
+    "record": "bundle",
+    "replay": "bundle",
+    "record": "bundle",
+    "replay": "bundle",
     "report": "reports",
     "serve": "service",
 }
@@ -54,12 +57,11 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         found = importlib.import_module(f"derivdata.{name}")
     elif name in _NAMES:
-        module = importlib.import_module(f"derivdata.{_NAMES[name]}")
-        if _NAMES[name] == "transport":
-            module.set_starter(_start_service)
-        found = getattr(module, name)
+        found = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
     else:
         raise AttributeError(f"module 'derivdata' has no attribute {name!r}")
+    if transport := sys.modules.get("derivdata.transport"):
+        transport.set_starter(_start_service)
     globals()[name] = found
     return found
 
@@ -68,7 +70,6 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def _start_service(source: str, now: pd.Timestamp | None) -> Local:
-    from derivdata import service
-
-    return service.start(source, now=now)
+def _start_service(source: str, now: Any) -> Any:
+    """The local service, started when a connection first needs it: no import points up from transport."""
+    return importlib.import_module("derivdata.service").start(source, now=now)

@@ -41,7 +41,8 @@ RESOLUTIONS = {
 }
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 
-_LOOKBACK = re.compile(r"(\d{1,6})(m|h|d|w)")
+_LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
+_ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
 _clock: Callable[[], pd.Timestamp] | None = None
 
 
@@ -83,7 +84,7 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
     if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
         raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
     try:
-        stamp = pd.Timestamp(value)
+        stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
     except (ValueError, OverflowError):
         raise ValueError(f"{name}={value!r} is not an instant: write it like '2026-01-31T08:00'") from None
     if stamp is pd.NaT:
@@ -96,7 +97,7 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
 
 
 def lookback(text: str) -> pd.Timedelta | None:
-    """Length of a lookback such as ``"30d"``, ``"12h"``, ``"90m"``, ``"2w"``; None for other text."""
+    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text."""
     match = _LOOKBACK.fullmatch(text.strip())
     if match is None:
         return None

@@ -43,7 +43,9 @@ def test_instant_is_utc_whatever_it_came_as(value: times.Instant) -> None:
     assert stamp.unit == "us"
 
 
-@pytest.mark.parametrize("value", ["yesterday-ish", "2026-13-01", "", "NaT", pd.NaT])
+@pytest.mark.parametrize(
+    "value", ["yesterday-ish", "2026-13-01", "", "NaT", "10s", "12:00", "2026", "1/2/2026", pd.NaT]
+)
 def test_what_is_no_instant_is_a_value_error_that_names_the_argument(value: str) -> None:
     with pytest.raises((ValueError, TypeError), match="start"):
         times.instant(value, "start")
@@ -59,6 +61,7 @@ def test_numbers_are_no_instants(value: object) -> None:
 def test_lookback_reaches_back_from_the_end_or_from_the_clock() -> None:
     assert times.window("30d") == (pd.Timestamp("2026-05-31T12:00", tz="UTC"), NOON)
     assert times.window("12h", "2026-01-02").start == pd.Timestamp("2026-01-01T12:00", tz="UTC")
+    assert times.window("45s", "2026-01-01").start == pd.Timestamp("2025-12-31T23:59:15", tz="UTC")
     assert times.window("2w", "2026-01-15").start == pd.Timestamp("2026-01-01", tz="UTC")
 
 

@@ -1,1 +1,30 @@
-"""Pure functions on panels, surfaces and tables: one module per question."""
+"""Pure functions on panels, surfaces and tables: one module per question, loaded when first used."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+__all__ = [
+    "align",
+    "black76",
+    "chain",
+    "exposure",
+    "funding",
+    "liquidations",
+    "oi",
+    "quality",
+    "smile",
+    "surface",
+    "variance",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(f"module 'derivdata.analysis' has no attribute {name!r}")
+    return importlib.import_module(f"derivdata.analysis.{name}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance"]
+from derivdata.tables import provenance
+
+__all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 
 Array = np.ndarray[Any, Any]
 
@@ -156,6 +158,34 @@ def cascades(
     earlier = ordered["value_usd"].expanding(min_periods=history).quantile(quantile).shift(1)
     bar = np.maximum(earlier.fillna(-np.inf), min_usd)
     return ordered[(ordered["count"] >= min_count) & (ordered["value_usd"] >= bar)].reset_index(drop=True)
+
+
+def observed(*frames: pd.DataFrame) -> pd.DataFrame:
+    """Spans that a live feed covers, as `bucket` takes them.
+
+    Parameters
+    ----------
+    *frames
+        What ``dd.liquidations.poll`` yielded.
+
+    Returns
+    -------
+    DataFrame
+        ``start`` and ``end`` (UTC) of each span, in order; empty spans are left out.
+
+    Raises
+    ------
+    ValueError
+        A frame says nothing of its coverage.
+    """
+    spans: list[list[str]] = []
+    for frame in frames:
+        said = provenance(frame).get("coverage")
+        if said is None:
+            raise ValueError("a frame says nothing of its coverage: only those of dd.liquidations.poll do")
+        spans += said["observed"]
+    found = pd.DataFrame(spans, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
+    return found[found["end"] > found["start"]].sort_values("start").reset_index(drop=True)
 
 
 def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
