@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sample import events, histories, options
+from derivdata.sample import books, events, histories, onchain, options, sessions
 from derivdata.sample.grid import NOW, START, micros
 from derivdata.sample.noise import SEED
+from derivdata.sample.options.overview import overview
 from derivdata.sample.universe import exchange_names, select
 from derivdata.sample.universe import symbols as every_symbol
 from derivdata.tables import TABLES
@@ -23,7 +24,27 @@ _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "liquidations_fills": events.fills,
     "options_snapshot": events.chains,
+    "options_overview_history": overview,
+    "orderbook_depth_history": books.depths,
+    "hip3_traders": onchain.hip3_traders,
+    "hip3_candles": onchain.hip3_candles,
+    "hip4_traders": onchain.hip4_traders,
+    "hip4_oi": onchain.hip4_oi,
+    "builders_history": onchain.builders_history,
+    "orderbook_book": books.newest,
+    "rwa_market_hours": sessions.newest,
 }
+_NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
+    "options_snapshot": events.newest_chains,
+    "orderbook_book": books.newest,
+    "rwa_market_hours": sessions.newest,
+}
+_OPTIONS = ("options_snapshot", "options_overview_history")
+_UNLISTED = frozenset(
+    "hip3_traders hip3_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
+)
+"""Tables whose rows belong to no pair of symbol and venue."""
+
 _TABLES = frozenset((*histories.HISTORIES, *_EVENTS))
 
 
@@ -49,12 +70,16 @@ class Sample:
     def symbols(self, table: str) -> tuple[str, ...]:
         """Symbols of a base table, sorted."""
         _check(table)
-        return options.SYMBOLS if table == "options_snapshot" else every_symbol().name
+        if table in _UNLISTED:
+            return ()
+        return options.SYMBOLS if table in _OPTIONS else every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a base table, sorted."""
         _check(table)
-        return options.EXCHANGES if table == "options_snapshot" else exchange_names()
+        if table in _UNLISTED:
+            return ()
+        return options.EXCHANGES if table in _OPTIONS else exchange_names()
 
     def read(
         self,
@@ -92,10 +117,10 @@ class Sample:
         first, last = max(micros(at - within), micros(START)), micros(at)
         if first > last:
             return TABLES[table].empty()
-        if table == "options_snapshot":
-            return _built(table, events.newest_chains(first, last, symbols, exchanges))
+        if table in _NEWEST:
+            return _built(table, _NEWEST[table](first, last, symbols, exchanges))
         if table in _EVENTS:
-            return _built(table, _EVENTS[table](first, last + 1, symbols, exchanges))
+            return _newest(table, _built(table, _EVENTS[table](first, last + 1, symbols, exchanges)))
         return _built(table, histories.latest(table, first, last, select(symbols, exchanges)))
 
 
@@ -104,6 +129,13 @@ def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
     if not columns or not len(columns["time"]):
         return table.empty()
     return table.build({table.wire.get(name, name): values for name, values in columns.items()})
+
+
+def _newest(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The newest row of each key without its time."""
+    key = [column for column in TABLES[name].key if column != "time"]
+    newest = frame.groupby(key, observed=True)["time"].transform("max")
+    return TABLES[name].conform(frame[frame["time"] == newest])
 
 
 def _check(table: str) -> None:

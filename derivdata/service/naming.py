@@ -1,56 +1,28 @@
 """Native contract names as base symbols, where an archive holds them as the venues write them.
 
-Separators and quotes are removed (``BTC-USDT-SWAP``, ``BTC/USDT:USDT`` and ``BTCUSDT`` are BTC). Of several
-contracts of one symbol on one venue the first by quote is shown: USDT, USD, USDC, BUSD, UST, after a name
-that has no quote. Liquidations of all of them are shown.
+Of several contracts of one symbol on one venue the first by quote is shown (`derivdata.tables.contract` has
+their order); liquidations of all of them are shown.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
 
-from derivdata import api, tables
+from derivdata import tables
 from derivdata.service.store import Store
 
 __all__ = ["BaseSymbols", "bases"]
 
-_QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
-_JOINED = re.compile(rf"(.+?)({'|'.join(sorted(_QUOTES, key=len, reverse=True))})", re.ASCII)
-_CONTRACT = ("SWAP", "PERP", "PERPETUAL")
-_DOUBTFUL = ("USD", "UST")
 _ALL_SHOWN = ("liquidations_fills", "liquidations_events")
 
 
 def bases(names: Collection[str]) -> dict[str, tuple[str, int]]:
-    """Base symbol and place of the quote (0 without one) of each name that is not a base symbol itself.
-
-    ``PYUSD`` or ``TRUST`` may be symbols of their own: names that end in USD or UST without a separator are
-    taken apart only if what is left is a symbol elsewhere among `names`, or one with options.
-    """
-    found = {name: _apart(name) for name in names}
-    sure = {base for base, quote, doubtful in found.values() if not doubtful} | set(api.OPTIONS_MATRIX)
-    return {
-        name: (base, _QUOTES.index(quote) + 1 if quote else 0)
-        for name, (base, quote, doubtful) in found.items()
-        if base != name and (not doubtful or base in sure)
-    }
-
-
-def _apart(name: str) -> tuple[str, str, bool]:
-    """Base, quote (or nothing), and whether the quote may be a part of the base."""
-    words = re.split(r"[-_/:]", name)
-    kept = words[: next((i for i, word in enumerate(words) if i and word in _CONTRACT), len(words))]
-    if len(kept) > 1:
-        quoted = kept[0] and all(word in _QUOTES for word in kept[1:])
-        return (kept[0], kept[1], False) if quoted else (name, "", False)
-    joined = _JOINED.fullmatch(kept[0])
-    if joined is None:
-        return (kept[0] or name, "", False)
-    return (joined[1], joined[2], len(words) == 1 and joined[2] in _DOUBTFUL)
+    """Base symbol and rank of the quote of each name that is not a base symbol itself."""
+    found = {name: tables.contract(name) for name in names}
+    return {name: (c.symbol, c.rank) for name, c in found.items() if c.symbol != name}
 
 
 class BaseSymbols:
@@ -131,9 +103,7 @@ class BaseSymbols:
     def _bases(self, table: str) -> dict[str, tuple[str, int]]:
         key = (self.identity, table, "")
         if key not in self._memo:
-            everywhere = {n for name in self.tables() for n in self._store.symbols(name)}
-            own = set(self._store.symbols(table))
-            self._memo[key] = {n: base for n, base in bases(everywhere).items() if n in own}
+            self._memo[key] = bases(self._store.symbols(table))
         return self._memo[key]  # type: ignore[no-any-return]
 
     def _natives(self, table: str, symbols: Sequence[str] | None) -> Sequence[str] | None:

@@ -43,6 +43,7 @@ from derivdata.tables.named import (
     VOLUME_OI_RATIO,
     VOLUME_TOP_SYMBOLS,
 )
+from derivdata.tables.onchain import BUILDERS_HISTORY, HIP3_CANDLES, HIP3_TRADERS, HIP4_OI, HIP4_TRADERS
 from derivdata.tables.open import OPEN_TABLES
 from derivdata.tables.panel import panel, provenance
 from derivdata.tables.surface import surface, surface_history
@@ -85,16 +86,26 @@ TABLES: dict[str, Table] = {
         VOLUME_EXCHANGE_TOTALS,
         VOLUME_OI_RATIO,
         VOLUME_TOP_SYMBOLS,
+        HIP3_TRADERS,
+        HIP3_CANDLES,
+        HIP4_TRADERS,
+        HIP4_OI,
+        BUILDERS_HISTORY,
     )
 }
 """Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
 
 __all__ = [
+    "BUILDERS_HISTORY",
     "COLUMNS",
     "FUNDING_HISTORY",
     "FUNDING_METADATA",
     "FUNDING_SETTLEMENTS",
     "FUNDING_SNAPSHOT",
+    "HIP3_CANDLES",
+    "HIP3_TRADERS",
+    "HIP4_OI",
+    "HIP4_TRADERS",
     "LIQUIDATIONS_AGGREGATES",
     "LIQUIDATIONS_EVENTS",
     "LIQUIDATIONS_FILLS",

@@ -104,4 +104,18 @@ COLUMNS: dict[str, Column] = {
     "underlying_price": Column(
         _NUMBER, "USD", "Price of the underlying that the venue quotes the option on."
     ),
+    "dex": Column(_TEXT, "", "Dex of HIP-3: xyz."),
+    "venue": Column(_TEXT, "", "Part of HIP-4: out or skew."),
+    "outcome_id": Column(_TEXT, "", "Number of an outcome of HIP-4."),
+    "address": Column(_TEXT, "", "Trader's address."),
+    "builder": Column(_TEXT, "", "Builder's name."),
+    "trade_count": Column(_COUNT, "", "Trades."),
+    "fees_usd": Column(_NUMBER, "USD", "Fees that were paid."),
+    "deployer_fees_usd": Column(_NUMBER, "USD", "The deployer's part of them."),
+    "liquidation_value_usd": Column(_NUMBER, "USD", "Value liquidated, by the liquidated user's fill."),
+    "liquidation_count": Column(_COUNT, "", "Fills of liquidated users."),
+    "open_usd": Column(_NUMBER, "USD", "First price."),
+    "high_usd": Column(_NUMBER, "USD", "Highest price."),
+    "low_usd": Column(_NUMBER, "USD", "Lowest price."),
+    "close_usd": Column(_NUMBER, "USD", "Last price."),
 }

@@ -7,49 +7,21 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata import service
+from derivdata import sample, service
 from derivdata.service.naming import bases
 from tests.service.conftest import KEYS, Caller
 from tests.service.market import NOW, at, series
 from tests.service.memory_store import MemoryStore
 
 
-@pytest.mark.parametrize(
-    ("name", "base"),
-    [
-        ("BTCUSDT", "BTC"),
-        ("BTC-USDT", "BTC"),
-        ("BTC_USDC", "BTC"),
-        ("BTC/USDT:USDT", "BTC"),
-        ("BTC-USDT-SWAP", "BTC"),
-        ("BTCUSD_PERP", "BTC"),
-        ("BTC-PERPETUAL", "BTC"),
-        ("BTCUSD", "BTC"),
-        ("1000PEPEUSDT", "1000PEPE"),
-        ("USDCUSDT", "USDC"),
-        ("币安人生USDT", "币安人生"),
-    ],
-)
-def test_quotes_and_separators_are_removed(name: str, base: str) -> None:
-    assert bases([name])[name][0] == base
+def test_only_contract_names_are_renamed() -> None:
+    found = bases(["BTCUSDT", "BTC-PERP", "ETH_USDC", "ETH", "TRUST", "PYUSD", "xyz:TSLA"])
+    assert found == {"BTCUSDT": ("BTC", 1), "BTC-PERP": ("BTC", 0), "ETH_USDC": ("ETH", 3)}
 
 
-@pytest.mark.parametrize(
-    "name", ["BTC", "TRUST", "PYUSD", "USDT", "USD", "xyz:TSLA", "BTC-260731", "kPEPE", "-", "PERP", "USDT-"]
-)
-def test_base_symbols_stay(name: str) -> None:
-    assert bases([name, "ETH"]) == {}
-
-
-def test_a_name_in_usd_needs_its_base_elsewhere() -> None:
-    assert bases(["AVAXUSD"]) == {}
-    assert bases(["AVAXUSD", "AVAXUSDT"]) == {"AVAXUSD": ("AVAX", 2), "AVAXUSDT": ("AVAX", 1)}
-
-
-def test_quotes_have_their_order() -> None:
-    names = ["BTCUST", "BTCBUSD", "BTCUSDC", "BTCUSD", "BTCUSDT", "BTC-PERP"]
-    found = bases(names)
-    assert sorted(names, key=lambda n: found[n][1]) == names[::-1]
+def test_the_samples_symbols_are_base_symbols() -> None:
+    store = sample.open()
+    assert {name for table in store.tables() for name in bases(store.symbols(table))} == set()
 
 
 @pytest.fixture(scope="module")

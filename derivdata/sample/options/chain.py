@@ -16,7 +16,7 @@ from derivdata.sample.options.listing import EXPIRY_US, Listing, listing
 from derivdata.sample.options.surface import Slices, slices, total_variance
 from derivdata.sample.universe import symbols
 
-__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets"]
+__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets", "open_interest"]
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
 EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))
@@ -61,7 +61,7 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 6)),
         "underlying_price": np.round(forward, 6),
-        "open_interest": _open_interest(symbol, exchange, trading_day, time),
+        "open_interest": open_interest(symbol, exchange, trading_day, time),
         **_greeks(exchange, listed, s, k, w),
     }
     count = len(time)
@@ -95,7 +95,7 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
     }
 
 
-def _open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
+def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
     """Contracts: more near the money at the day's opening, growing since the expiry was listed."""
     own = symbols().name.index(symbol)
     size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]

@@ -1,0 +1,34 @@
+"""Builders: front ends that route orders and charge a fee of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from derivdata.sample import noise
+from derivdata.sample.grid import instants
+from derivdata.sample.histories import text
+from derivdata.sample.onchain.activity import trades
+
+__all__ = ["BUILDERS", "builders_history"]
+
+BUILDERS = tuple(sorted("axiom basedapp dexari hyperdash insilico okto phantom pvp rabby supurr".split()))
+"""Names of the builders."""
+
+_COINS = tuple("BTC ETH HYPE SOL XRP".split())
+
+
+def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
+    """Columns of ``builders_history`` with ``first <= time < last`` [µs]."""
+    scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _COINS), 0))
+    found = trades(BUILDERS, _COINS, scale, first, last, chance=(0.6, 0.4))
+    fee = 2e-4 + 5e-4 * noise.uniform(noise.keys("builder fee", BUILDERS), 0)
+    return {
+        "builder": text(found.actor, BUILDERS),
+        "symbol": text(found.market, _COINS),
+        "time": instants(found.time),
+        "volume_usd": found.volume,
+        "trade_count": found.number * 40,
+        "fees_usd": np.round(found.volume * fee[found.actor], 2),
+    }

@@ -1,0 +1,65 @@
+"""Notional open interest and volume of every chain by the hour: sums over the chains themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from derivdata.sample import noise
+from derivdata.sample.grid import HOUR_US, Ints, instants
+from derivdata.sample.histories import text
+from derivdata.sample.noise import Floats
+from derivdata.sample.options.chain import EXCHANGES, SYMBOLS, markets, open_interest
+from derivdata.sample.options.listing import listing, session
+from derivdata.sample.options.surface import slices
+
+__all__ = ["overview"]
+
+TURNOVER = 0.02
+"""Volume of a typical hour as a part of open interest."""
+
+_VOLUME = noise.key("options volume")
+_DAY = 24
+
+
+def overview(
+    first: int, last: int, names: Sequence[str] | None, exchanges: Sequence[str] | None
+) -> dict[str, Any]:
+    """Columns of the hourly overview with ``first <= time < last`` [µs].
+
+    Open interest is that of the chain of the hour times its underlying; volume is the sum of 24 hours, the
+    last of which ends then.
+    """
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
+    found = markets(names, exchanges)
+    if not hours.size or not found:
+        return {}
+    longer = np.arange(hours[0] - _DAY, hours[-1] + 1)
+    parts = [_market(symbol, exchange, longer) for symbol, exchange in found]
+    count = np.full(len(found), hours.size)
+    return {
+        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in found], count), SYMBOLS),
+        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in found], count), EXCHANGES),
+        "time": instants(np.tile(hours * HOUR_US, len(found))),
+        "notional_oi_usd": np.concatenate([oi for oi, _ in parts]),
+        "notional_volume_24h_usd": np.concatenate([volume for _, volume in parts]),
+    }
+
+
+def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
+    """Open interest of each hour after the first 24, and volume of the 24 hours before it [USD]."""
+    days = session(hours * HOUR_US)
+    oi = np.concatenate([_held(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()])
+    shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
+    running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
+    volume = running[_DAY:-1] - running[: -_DAY - 1]
+    return oi[_DAY:], np.round(volume, 2)
+
+
+def _held(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
+    listed = listing(symbol, exchange, trading_day)
+    forward = slices(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
+    contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)
+    return np.asarray(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))
