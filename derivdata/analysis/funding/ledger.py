@@ -104,63 +104,75 @@ def earned_between(
         The spans take the place of the rows. NaN amount where something in the span is missing.
     """
     if settled:
-        first, last = (_at_row(ledger, since, instants) for instants in (starts, ends))
+        first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
         whole = _settled_whole(ledger, since, starts, ends)
-    else:
-        first, last = (_within_row(ledger, since, instants) for instants in (starts, ends))
-        whole = last.covered - first.covered >= ends - starts - _ROUNDING
-    amount = np.where(whole, last.amount - first.amount, np.nan)
-    return amount, last.filled - first.filled
+        return np.where(whole, _added(ledger.amount, first, last), np.nan), np.zeros(whole.shape)
+    amount, covered, filled = (
+        _integral(part, ledger.covered, since, starts, ends)
+        for part in (ledger.amount, ledger.covered, ledger.filled)
+    )
+    return np.where(covered >= ends - starts - _ROUNDING, amount, np.nan), filled
 
 
-class _Totals(NamedTuple):
-    amount: Floats
-    covered: Floats
-    filled: Floats
+def _added(part: Floats, first: NDArray[np.intp], last: NDArray[np.intp]) -> Floats:
+    # Not as a difference of running sums: equal payments must stay equal to the last bit.
+    padded = np.concatenate([part, np.zeros((*part.shape[:-1], 1))], axis=-1)
+    bounds = np.stack([first, last], axis=-1).ravel()
+    return np.where(last > first, np.add.reduceat(padded, bounds, axis=-1)[..., ::2], 0.0)
 
 
-def _totals(ledger: Ledger) -> tuple[Floats, Floats, Floats]:
-    return ledger.amount, ledger.covered, ledger.filled
+def _integral(part: Floats, covered: Floats, since: Floats, starts: Floats, ends: Floats) -> Floats:
+    first, last = (np.maximum(np.searchsorted(since, at, side="right") - 1, 0) for at in (starts, ends))
+    head, tail = (
+        part[..., row] * _share(covered[..., row], at - since[row])
+        for row, at in ((first, starts), (last, ends))
+    )
+    return _added(part, first, last) - head + tail
 
 
-def _at_row(ledger: Ledger, since: Floats, instants: Floats) -> _Totals:
-    rows = np.searchsorted(since, instants, side="right")
-    return _Totals(*(_running(part)[..., rows] for part in _totals(ledger)))
+def _share(covered: Floats, into: Floats) -> Floats:
+    return np.clip(into, 0.0, covered) / np.where(covered > 0.0, covered, 1.0)
 
 
-def _within_row(ledger: Ledger, since: Floats, instants: Floats) -> _Totals:
-    rows = np.maximum(np.searchsorted(since, instants, side="right") - 1, 0)
-    into = np.maximum(instants - since[rows], 0.0)
-    covered = ledger.covered[..., rows]
-    share = np.minimum(into, covered) / np.where(covered > 0.0, covered, 1.0)
-    return _Totals(*(_running(part)[..., rows] + share * part[..., rows] for part in _totals(ledger)))
+class _Place(NamedTuple):
+    """Where an instant falls among the settlements of every series."""
+
+    before: NDArray[np.intp]
+    """The last settlement at or before it, −1 for none."""
+    after: NDArray[np.intp]
+    """The first settlement after it, the number of rows for none."""
+    missing: Floats
+    """Hours missing by then, with those of a hole that ended before the next settlement's interval."""
+    reached: Floats
+    """Hours missing by the next settlement."""
+
+
+def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
+    index, size = np.searchsorted(since, instants, side="right"), since.size
+    paid, missing = ledger.covered > 0.0, _running(ledger.missing)
+    before = np.where(index > 0, last_known(paid)[..., np.maximum(index - 1, 0)], -1)
+    later = np.where(paid, np.arange(size), size)
+    following = np.minimum.accumulate(later[..., ::-1], axis=-1)[..., ::-1]
+    none = np.full((*following.shape[:-1], 1), size)
+    after = np.concatenate([following, none], axis=-1)[..., index]
+    at = np.minimum(after, size - 1)
+    opens = since[at] - np.take_along_axis(ledger.covered, at, axis=-1)
+    reached = np.take_along_axis(missing, np.minimum(after + 1, size), axis=-1)
+    past = (after < size) & (instants >= opens - _ROUNDING)
+    return _Place(before, after, np.where(past, reached, missing[..., index]), reached)
 
 
 def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> NDArray[np.bool_]:
-    first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
-    missing = _running(ledger.missing)
-    paid = ledger.covered > 0.0
-    opening = np.argmax(paid, axis=-1)[..., None]
+    """Whether no settlement is missing in ``(start, end]``, nor due by the end and not there."""
+    opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
-    inside = (starts >= begins - _ROUNDING) & (missing[..., first] == missing[..., last])
-    return np.asarray(inside & _nothing_due(ledger, since, ends, last, missing))
-
-
-def _nothing_due(
-    ledger: Ledger, since: Floats, ends: Floats, last: NDArray[np.intp], missing: Floats
-) -> NDArray[np.bool_]:
-    """Whether no settlement is due between the last one before each end and that end."""
-    paid = ledger.covered > 0.0
-    row = np.where(last > 0, last_known(paid)[..., np.maximum(last - 1, 0)], -1)
-    at = np.maximum(row, 0)
+    start, end = (_place(ledger, since, instants) for instants in (starts, ends))
+    at = np.maximum(end.before, 0)
     due = since[at] + np.take_along_axis(ledger.covered, at, axis=-1)
-    later = np.where(paid, np.arange(since.size), since.size)
-    following = np.minimum.accumulate(later[..., ::-1], axis=-1)[..., ::-1]
-    end = np.full((*following.shape[:-1], 1), since.size)
-    after = np.concatenate([following, end], axis=-1)[..., last]
-    reached = np.take_along_axis(missing, np.minimum(after + 1, since.size), axis=-1)
-    unbroken = (after < since.size) & (reached == missing[..., last])
-    return np.asarray((row >= 0) & (unbroken | (ends < due - _PUNCTUAL)))
+    waiting = (end.before >= 0) & (ends < due - _PUNCTUAL)
+    unbroken = (end.after < since.size) & (end.reached == end.missing)
+    inside = (starts >= begins - _ROUNDING) & (start.missing == end.missing)
+    return np.asarray(inside & (waiting | unbroken))
 
 
 def _running(part: NDArray[Any]) -> Floats:

@@ -1,0 +1,130 @@
+"""Break-even times and slippage, by hand and against numerical integration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from derivdata.analysis import funding
+
+INF = float("inf")
+
+
+def _integral(spread, mean, half_life, hours):
+    """Carry [bps] of the expected path, integrated numerically."""
+    return quad(lambda t: (mean + (spread - mean) * 0.5 ** (t / half_life)) / 8.0, 0.0, hours, limit=200)[0]
+
+
+@pytest.mark.parametrize(
+    ("spread", "mean", "half_life", "cost", "upper"),
+    [(5.0, 1.0, 24.0, 20.0, 200.0), (-5.0, 1.0, 24.0, 20.0, 1e3), (3.0, 4.0, 100.0, 2.0, 100.0)],
+)
+def test_the_carry_until_break_even_is_the_cost(spread, mean, half_life, cost, upper):
+    found = funding.breakeven_hours(spread, cost, mean_bps_8h=mean, half_life_hours=half_life)
+    expected = brentq(lambda h: _integral(spread, mean, half_life, h) - cost, 1e-6, upper, xtol=1e-10)
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_spread_that_turns_negative_pays_first_or_never():
+    """5 → −1 with a half-life of a day peaks at 9.16 bps, where 6 × 2^(−t/24) = 1: after 62.04 h."""
+    at_peak = _integral(5.0, -1.0, 24.0, 24.0 * np.log2(6.0))
+    assert funding.breakeven_hours(5.0, at_peak + 0.01, mean_bps_8h=-1.0, half_life_hours=24.0) == INF
+    just = funding.breakeven_hours(5.0, at_peak - 1e-9, mean_bps_8h=-1.0, half_life_hours=24.0)
+    assert just == pytest.approx(62.04, abs=0.05)
+    assert just < 24.0 * np.log2(6.0)
+
+
+@settings(max_examples=40)
+@given(st.floats(-20, 20), st.floats(0.1, 100), st.floats(-20, 20), st.floats(1.0, 500.0))
+def test_break_even_earns_the_cost_or_nothing_would(spread, cost, mean, half_life):
+    found = funding.breakeven_hours(spread, cost, mean_bps_8h=mean, half_life_hours=half_life)
+    if np.isfinite(found) and found < 1e5:
+        assert _integral(spread, mean, half_life, found) == pytest.approx(cost, rel=1e-6)
+        before = _integral(spread, mean, half_life, 0.9 * found)
+        assert before < cost
+    elif mean > 1e-6:
+        assert found > 1e4
+    else:
+        assert max(_integral(spread, mean, half_life, h) for h in (1, 10, 100, 1_000, 1e4)) < cost
+
+
+@pytest.mark.parametrize(
+    ("spread", "cost", "expected"),
+    [(5.0, 20.0, 32.0), (-5.0, 20.0, INF), (0.0, 20.0, INF), (0.0, 0.0, 0.0), (5.0, -1.0, 0.0)],
+)
+def test_a_spread_that_stays(spread, cost, expected):
+    assert funding.breakeven_hours(spread, cost) == expected
+
+
+def test_limits_of_the_half_life():
+    """At once: only the mean pays, 20 bps at 1 bps/8h. Never: only the spread, at 5."""
+    assert funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0, half_life_hours=0.0) == pytest.approx(160.0)
+    assert funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0, half_life_hours=INF) == pytest.approx(32.0)
+    assert funding.breakeven_hours(1.0, 20.0, mean_bps_8h=1.0, half_life_hours=24.0) == pytest.approx(160.0)
+
+
+def test_arrays_of_break_evens_keep_nan_and_labels():
+    spread = xr.DataArray([5.0, np.nan, -1.0], dims="symbol", coords={"symbol": ["A", "B", "C"]})
+    found = funding.breakeven_hours(spread, 20.0)
+    np.testing.assert_array_equal(found, [32.0, np.nan, INF])
+    assert found.attrs["units"] == "h"
+    assert isinstance(funding.breakeven_hours(np.array([5.0, 10.0]), 20.0), np.ndarray)
+    assert np.isnan(funding.breakeven_hours(np.nan, 0.0))
+
+
+def test_a_mean_without_a_half_life_is_refused():
+    with pytest.raises(ValueError, match="go together"):
+        funding.breakeven_hours(5.0, 20.0, mean_bps_8h=1.0)
+
+
+def _depth(values):
+    return xr.DataArray(
+        values,
+        dims=(*(["side"] if np.ndim(values) == 2 else []), "band_bps"),
+        coords={"band_bps": [10.0, 25.0, 50.0, 100.0]},
+        attrs={"units": "USD"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (50.0, 2.5),  # half of the first band, evenly from 0: mean distance 2.5
+        (100.0, 5.0),
+        (150.0, (100 * 5.0 + 50 * 13.75) / 150),  # half of the band 10 to 25: its mean is 13.75
+        (200.0, (100 * 5.0 + 100 * 17.5) / 200),
+        (400.0, (100 * 5.0 + 100 * 17.5 + 200 * 75.0) / 400),  # nothing between 25 and 50
+        (400.1, np.nan),
+    ],
+)
+def test_slippage_through_the_bands(size, expected):
+    cost = funding.slippage_bps(_depth([100.0, 200.0, 200.0, 400.0]), size)
+    np.testing.assert_allclose(float(cost), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("depth", [[100.0, 90.0, 200.0, 400.0], [100.0, np.nan, 200.0, 400.0]])
+def test_a_depth_that_falls_or_is_missing_gives_no_slippage(depth):
+    assert np.isnan(funding.slippage_bps(_depth(depth), 50.0))
+
+
+def test_slippage_of_several_books_and_lazily():
+    depth = _depth([[100.0, 200.0, 300.0, 400.0], [50.0, 60.0, 70.0, 80.0]])
+    cost = funding.slippage_bps(depth, 100.0)
+    assert cost.dims == ("side",)
+    assert float(cost[0]) == 5.0
+    assert np.isnan(cost[1])
+    lazy = funding.slippage_bps(depth.chunk({"band_bps": 2}), 100.0)
+    assert lazy.chunks
+    xr.testing.assert_identical(lazy.compute(), cost)
+
+
+def test_books_must_be_in_dollars_with_ascending_distances():
+    with pytest.raises(ValueError, match="not stated"):
+        funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
+    with pytest.raises(ValueError, match="ascend"):
+        funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0])[::-1], 1.0)

@@ -1,0 +1,234 @@
+"""Half-lives: recovery of known ones, refusals, and the coverage of the interval (measured in docs)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.signal import lfilter
+
+from derivdata.analysis import funding
+from derivdata.analysis.funding import FundingStatus
+from tests.analysis.funding_made import market, series, times
+
+NAN = np.nan
+
+
+def _decaying(half_life, rows, seed, *, count=1):
+    """Stationary Gaussian autoregressions, one per row of the result."""
+    rng = np.random.default_rng(seed)
+    phi = 0.5 ** (1.0 / half_life)
+    noise = rng.standard_normal((count, rows))
+    noise[:, 0] /= np.sqrt(1.0 - phi**2)
+    return lfilter([1.0], [1.0, -phi], noise)
+
+
+@pytest.mark.parametrize("half_life", [1.0, 3.0, 10.0])
+def test_a_long_series_gives_its_half_life_back(half_life):
+    found = funding.half_life(series(_decaying(half_life, 20_000, 1)[0]), level=None)
+    assert float(found["half_life_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
+    assert float(found["half_life_corrected_hours"]) == pytest.approx(8.0 * half_life, rel=0.1)
+    assert int(found["status"]) == 0
+
+
+@pytest.mark.parametrize(("half_life", "rows"), [(2.0, 90), (18.0, 90), (30.0, 150)])
+def test_the_interval_covers_about_as_often_as_it_says(half_life, rows):
+    """Nominal 90 %; of 150 series a right interval misses 15, and 26 or 4 in one of two hundred trials."""
+    panel = market(_decaying(half_life, rows, 11, count=150)[:, None, :])
+    found = funding.half_life(panel, resamples=199).squeeze()
+    truth = 8.0 * half_life
+    inside = (found["half_life_low_hours"] <= truth) & (truth <= found["half_life_high_hours"])
+    assert 4 <= int((~inside).sum()) <= 26
+
+
+def test_the_interval_lies_around_the_estimate_and_narrows_with_data():
+    short, long = (
+        funding.half_life(series(_decaying(3.0, rows, 5)[0]), resamples=199) for rows in (120, 2_000)
+    )
+    for found in (short, long):
+        assert found["half_life_low_hours"] < found["half_life_hours"] < found["half_life_high_hours"]
+    widths = [float(found["half_life_high_hours"] - found["half_life_low_hours"]) for found in (short, long)]
+    assert widths[1] < 0.5 * widths[0]
+    assert float(long["half_life_low_hours"]) < 24.0 < float(long["half_life_high_hours"])
+
+
+def test_the_correction_lengthens_the_half_life():
+    """(nφ + 1)/(n − 3) with 89 pairs."""
+    found = funding.half_life(series(_decaying(5.0, 90, 3)[0]), level=None)
+    assert float(found["phi_corrected"]) == pytest.approx((89 * float(found["phi"]) + 1) / 86)
+    assert found["half_life_corrected_hours"] > found["half_life_hours"]
+
+
+def test_gaps_are_not_bridged():
+    """Alternating rates with every other row missing: neighbours that are known do not exist."""
+    values = np.where(np.arange(200) % 2 == 0, 1.0, NAN)
+    found = funding.half_life(series(values), interval_hours=8.0)
+    assert int(found["pairs"]) == 0
+    assert int(found["status"]) == FundingStatus.TOO_FEW
+    assert np.isnan(found["half_life_hours"])
+
+
+def test_two_stretches_with_a_hole_give_the_pairs_within_them():
+    values = _decaying(4.0, 300, 8)[0]
+    values[100:140] = NAN
+    found = funding.half_life(series(values), level=None)
+    x, y = values[:-1], values[1:]
+    both = np.isfinite(x) & np.isfinite(y)
+    slope = np.polyfit(x[both], y[both], 1)[0]
+    assert int(found["pairs"]) == 99 + 159
+    assert float(found["phi"]) == pytest.approx(slope, rel=1e-10)
+
+
+def test_likelihood_uses_what_lies_across_gaps():
+    """Every other value of an autoregression with φ = 0.9 is one with φ = 0.81 per two steps."""
+    values = _decaying(np.log(2) / -np.log(0.9), 4_000, 21)[0]
+    values[2_000::2] = NAN
+    panel = series(values)
+    by_likelihood = funding.half_life(panel, interval_hours=8.0, method="ml", level=None)
+    assert float(by_likelihood["phi"]) == pytest.approx(0.9, abs=0.015)
+    complete = funding.half_life(series(values[:2_000]), method="ml", level=None)
+    least_squares = funding.half_life(series(values[:2_000]), level=None)
+    assert float(complete["phi"]) == pytest.approx(float(least_squares["phi"]), abs=2e-3)
+
+
+def test_fewer_than_thirty_pairs_say_nothing():
+    found = funding.half_life(series(_decaying(3.0, 30, 2)[0]))
+    assert int(found["pairs"]) == 29
+    assert np.isnan(found["phi"])
+    assert int(found["status"]) == FundingStatus.TOO_FEW
+
+
+def test_a_series_that_flips_is_anti_persistent():
+    rng = np.random.default_rng(4)
+    values = np.where(np.arange(100) % 2 == 0, 1.0, -1.0) + 0.1 * rng.standard_normal(100)
+    found = funding.half_life(series(values), resamples=99)
+    assert float(found["phi"]) < -0.9
+    assert np.isnan(found["half_life_hours"])
+    assert float(found["half_life_high_hours"]) == pytest.approx(0.0, abs=1.5)
+    assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT
+
+
+def test_a_trend_has_no_half_life_but_an_infinite_one():
+    found = funding.half_life(series(np.exp(0.01 * np.arange(100.0))), level=None)
+    assert float(found["phi"]) > 1.0
+    assert float(found["half_life_hours"]) == np.inf
+    assert int(found["status"]) == FundingStatus.UNIT_ROOT
+
+
+def test_a_rate_that_does_not_move_is_said_to_be_constant():
+    found = funding.half_life(series(np.ones(100)))
+    assert np.isnan(found["half_life_hours"])
+    assert int(found["status"]) == FundingStatus.CONSTANT
+    assert int(found["pairs"]) == 99
+
+
+def test_a_random_walk_keeps_infinity_in_its_interval():
+    walk = np.random.default_rng(0).standard_normal(120).cumsum()
+    found = funding.half_life(series(walk), resamples=199)
+    assert float(found["half_life_high_hours"]) == np.inf
+
+
+def test_a_running_average_is_persistent_by_construction_and_is_not_asked():
+    """White noise per 8 h, sampled hourly as the running mean of its interval, as venues show it."""
+    rng = np.random.default_rng(6)
+    premium = rng.standard_normal((400, 8))
+    running = np.cumsum(premium, axis=1) / np.arange(1.0, 9.0)
+    panel = series(running.ravel(), hours=np.arange(1, 3_201), kind="sampled")
+    within = funding.half_life(panel, interval_hours=1.0, level=None)
+    at_settlement = funding.half_life(panel, interval_hours=8.0, level=None)
+    assert float(within["phi"]) > 0.5
+    assert abs(float(at_settlement["phi"])) < 0.15
+
+
+def test_samples_need_the_interval():
+    with pytest.raises(ValueError, match="give interval_hours"):
+        funding.half_life(series(np.zeros(100), kind="sampled"))
+
+
+def test_samples_are_taken_at_settlements_even_when_stamps_are_not_on_the_hour():
+    values = _decaying(3.0, 200, 9)[0]
+    hours = np.arange(200) * 8.0
+    on_time = series(values[:199], hours=hours[:199], kind="sampled")
+    early = series(np.repeat(values, 2), hours=np.sort(np.append(hours - 0.01, hours - 3.0)), kind="sampled")
+    found, expected = (funding.half_life(panel, interval_hours=8.0, level=None) for panel in (early, on_time))
+    assert float(found["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-12)
+
+
+@pytest.mark.parametrize("half_life", [1.0, 3.0, 12.0])
+def test_means_over_steps_are_corrected(half_life):
+    """Fine steps averaged fifty by fifty: uncorrected, three steps would be taken for 4.6."""
+    fine = _decaying(50.0 * half_life, 50 * 6_000, 17)[0]
+    panel = series(fine.reshape(6_000, 50).mean(axis=1))
+    corrected = funding.half_life(panel, sampling="mean", level=None)
+    plain = funding.half_life(panel, level=None)
+    assert float(corrected["half_life_hours"]) == pytest.approx(8.0 * half_life, rel=0.12)
+    assert plain["half_life_hours"] > corrected["half_life_hours"]
+    assert bool(int(corrected["status"]) & FundingStatus.COARSE) == (corrected["half_life_hours"] < 24.0)
+
+
+def test_the_bias_of_means_is_that_of_the_formula():
+    """κ = ln 2 / 3: (1 − e^−κ)² / (2 (κ − 1 + e^−κ)) = 0.85980171, a half-life of 4.589 steps, not 3."""
+    fine = _decaying(300.0, 100 * 20_000, 2)[0]
+    panel = series(fine.reshape(20_000, 100).mean(axis=1))
+    assert float(funding.half_life(panel, level=None)["phi"]) == pytest.approx(0.85980171, abs=0.01)
+
+
+def test_finer_rows_are_averaged_into_steps_for_means():
+    fine = _decaying(24.0, 8 * 500, 3)[0]
+    hourly = series(fine, step=1.0, kind="sampled")
+    by_hand = series(fine.reshape(500, 8).mean(axis=1), hours=np.arange(500) * 8.0, kind="sampled")
+    found, expected = (
+        funding.half_life(panel, interval_hours=8.0, sampling="mean", level=None)
+        for panel in (hourly, by_hand)
+    )
+    assert float(found["phi"]) == pytest.approx(float(expected["phi"]), rel=1e-9)
+
+
+def test_each_venue_has_its_own_step():
+    hourly = _decaying(6.0, 320, 1)[0]
+    eight = np.where(np.arange(1, 321) % 8 == 0, np.repeat(_decaying(2.0, 40, 2)[0], 8), NAN)
+    panel = market(np.stack([hourly, eight])[None], step=1.0)
+    found = funding.half_life(panel, level=None).squeeze()
+    assert found["step_hours"].values.tolist() == [1.0, 8.0]
+    assert found["pairs"].values.tolist() == [319.0, 39.0]
+
+
+def test_a_spread_has_a_half_life_too():
+    panel = market(_decaying(3.0, 200, 4, count=2)[None])
+    found = funding.half_life(funding.spread(panel, "v00", "v01"), level=None)
+    assert found["half_life_hours"].dims == ("symbol",)
+    assert np.isfinite(found["half_life_hours"]).all()
+
+
+def test_results_do_not_depend_on_neighbours():
+    values = _decaying(3.0, 60, 7, count=3)[:, None, :]
+    together = funding.half_life(market(values), resamples=99)
+    alone = funding.half_life(market(values).isel(symbol=[2]), resamples=99)
+    xr.testing.assert_identical(together.isel(symbol=[2]), alone)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampling": "bucket"}, "'point' or 'mean'"),
+        ({"method": "yule-walker"}, "'ols' or 'ml'"),
+        ({"level": 90}, "probability"),
+        ({"resamples": 10}, "99 at least"),
+        (
+            {"interval_hours": xr.DataArray(np.ones(40), dims="time", attrs={"units": "h"})},
+            "'time' that the panel lacks",
+        ),
+    ],
+)
+def test_options_that_do_not_exist(options, message):
+    with pytest.raises(ValueError, match=message):
+        funding.half_life(series(np.zeros(40)), **options)
+
+
+def test_settlements_off_their_grid_are_left_out():
+    values = _decaying(3.0, 80, 6)[0]
+    hours = np.arange(80) * 8.0
+    extra = series(np.append(values, 99.0), hours=np.append(hours, 27.0)).sortby("time")
+    found = funding.half_life(extra, level=None)
+    assert float(found["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
+    assert extra["time"].values[4] == times(27.0)

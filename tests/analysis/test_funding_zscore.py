@@ -1,0 +1,138 @@
+"""Rolling z-scores against exact arithmetic, window by window."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from derivdata.analysis import funding
+from tests.analysis.funding_made import market, series
+
+NAN = np.nan
+
+
+def _exact(values, window, *, lag=1, least=None):
+    """The definition in rational arithmetic: no rounding but the square root and the last division."""
+    least = max(2, window // 2) if least is None else least
+    scores = np.full(len(values), NAN)
+    for t, value in enumerate(values):
+        end = t - lag
+        past = [Fraction(v) for v in values[max(0, end - window + 1) : max(0, end + 1)] if not math.isnan(v)]
+        if len(past) < least or math.isnan(value):
+            continue
+        mean = sum(past) / len(past)
+        variance = sum((v - mean) ** 2 for v in past) / (len(past) - 1)
+        if variance > Fraction(1, 10**18):
+            scores[t] = float(Fraction(value) - mean) / math.sqrt(variance)
+    return scores
+
+
+def _rough(rng, rows):
+    """What real funding looks like to a running sum: pinned at 1, jitter of 1e-4, jumps, −2048 outliers."""
+    values = np.concatenate(
+        [
+            rng.normal(size=rows // 4),
+            np.ones(rows // 4),
+            1.0 + 1e-4 * rng.normal(size=rows // 4),
+            10.0 + 0.5 * rng.normal(size=rows - 3 * (rows // 4)),
+        ]
+    )
+    values[rng.random(rows) < 0.1] = NAN
+    values[[rows // 8, rows // 2 + 3]] = -2048.0
+    return values
+
+
+@pytest.mark.parametrize("window", [2, 3, 5, 8, 24, 37])
+def test_scores_are_those_of_exact_arithmetic_on_rough_data(window):
+    values = _rough(np.random.default_rng(window), 240)
+    scores = funding.zscore(series(values), window)
+    np.testing.assert_allclose(scores, _exact(values, window), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("lag", "least"), [(0, None), (1, 2), (3, None), (50, 7)])
+def test_lags_and_shares_of_the_window(lag, least):
+    values = _rough(np.random.default_rng(5), 120)
+    scores = funding.zscore(series(values), 12, lag=lag, min_periods=least)
+    np.testing.assert_allclose(scores, _exact(values, 12, lag=lag, least=least), rtol=1e-9, atol=1e-9)
+
+
+def test_a_window_longer_than_one_block_of_memory():
+    values = np.random.default_rng(1).normal(size=30_000)
+    scores = funding.zscore(series(values, step=1.0), 500)
+    for t in (499, 500, 10_239, 10_240, 10_739, 29_999):
+        past = values[t - 500 : t] if t >= 500 else values[:t]
+        assert float(scores[t]) == pytest.approx((values[t] - past.mean()) / past.std(ddof=1), rel=1e-10)
+
+
+def test_a_small_movement_after_a_huge_one_is_not_drowned():
+    """A running sum of squares would hold 2048² for good and lose the 1e-4 after it."""
+    rng = np.random.default_rng(2)
+    values = 1.0 + 1e-4 * rng.normal(size=200)
+    values[10] = -2048.0
+    scores = funding.zscore(series(values), 20)
+    np.testing.assert_allclose(scores[40:], _exact(values, 20)[40:], rtol=1e-9)
+    assert np.isfinite(scores[40:]).all()
+
+
+def test_a_rate_that_does_not_move_has_no_score_even_after_an_outlier():
+    values = np.ones(100)
+    values[5] = -2048.0
+    scores = funding.zscore(series(values), 10)
+    assert np.isnan(scores[16:]).all()
+
+
+def test_the_value_itself_is_not_in_its_window():
+    """Window −1, 0, 1: mean 0, deviation 1, so that 5 scores 5; with itself included it would soften."""
+    values = [-1.0, 0.0, 1.0, 5.0]
+    assert float(funding.zscore(series(values), 3)[-1]) == pytest.approx(5.0)
+    assert float(funding.zscore(series(values), 3, lag=0)[-1]) == pytest.approx(3.0 / math.sqrt(7.0))
+
+
+def test_the_robust_score_by_hand():
+    """Window 1 2 3 4 100: median 3, absolute deviations 2 1 0 1 97, so 1.4826 × 1."""
+    scores = funding.zscore(series([1.0, 2.0, 3.0, 4.0, 100.0, 6.0]), 5, robust=True, min_periods=5)
+    assert float(scores[-1]) == pytest.approx(3.0 / 1.482602218505602)
+    assert np.isnan(scores[:-1]).all()
+
+
+def test_robust_scores_leave_missing_values_out():
+    rng = np.random.default_rng(4)
+    values = rng.normal(size=700)
+    values[rng.random(700) < 0.3] = NAN
+    scores = funding.zscore(series(values), 25, robust=True)
+    for t in range(700):
+        past = values[max(0, t - 25) : t]
+        past = past[np.isfinite(past)]
+        expected = NAN
+        if past.size >= 12 and np.isfinite(values[t]):
+            median = np.median(past)
+            expected = (values[t] - median) / (1.482602218505602 * np.median(np.abs(past - median)))
+        np.testing.assert_allclose(scores[t], expected, rtol=1e-12)
+
+
+def test_half_a_window_is_needed():
+    scores = funding.zscore(series([1.0, 2.0, 4.0, NAN, 3.0, NAN, NAN, NAN, 1.0]), 6)
+    assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
+
+
+def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
+    rng = np.random.default_rng(9)
+    panel = market(rng.normal(size=(2, 3, 60)))
+    scores = funding.zscore(panel.transpose("time", "exchange", "symbol"), 10)
+    assert scores.dims == ("time", "exchange", "symbol")
+    assert scores.attrs == {"units": "1"}
+    for symbol in range(2):
+        for venue in range(3):
+            alone = funding.zscore(panel.isel(symbol=symbol, exchange=venue), 10)
+            np.testing.assert_array_equal(scores.isel(symbol=symbol, exchange=venue), alone)
+
+
+@pytest.mark.parametrize(
+    "options", [{"window": 1}, {"window": 5, "lag": -1}, {"window": 5, "min_periods": 6}]
+)
+def test_windows_that_make_no_sense(options):
+    with pytest.raises(ValueError, match="need 2 <= min_periods <= window and lag >= 0"):
+        funding.zscore(series(np.ones(9)), **options)
