@@ -9,6 +9,7 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.surface.cut import slices_at, take
+from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.surface.parameters import NATURAL
 from derivdata.analysis.surface.solver import Floats
 
@@ -50,7 +51,8 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
     if all(name in surface for name in NATURAL):
         for name, holds in pair_conditions(earlier, later).items():
             checked[name] = usable & (~paired | holds)
-    checked = checked.rename(later="expiry").transpose(*surface["method"].dims)
+    units = {"min_gap": "1", "argmin_k": "log-moneyness"}
+    checked = with_units(checked.rename(later="expiry"), units).transpose(*surface["method"].dims)
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
 
 

@@ -64,7 +64,6 @@ def from_chain(
     surface["status"] = status.assign_attrs(surface["status"].attrs)
     if quoted:
         model = smile.iv(surface, k, extrapolate=True)
-        below, above = (quotes["iv_bid"] - model).max("strike"), (model - quotes["iv_ask"]).max("strike")
-        outside = below.fillna(0.0).where(below > above, above.fillna(0.0)).clip(0.0)
-        surface["breach_vol"] = outside.where(surface["method"] > 0).assign_attrs(units="1/sqrt(year)")
+        outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
+        surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
     return surface

@@ -49,8 +49,8 @@ def at_maturity(
     _check(t, extrapolate)
     place = _bracket(surface, t, flat_beyond=extrapolate is not None)
     before, after = (slices_at(surface, place[name]) for name in ("at_before", "at_after"))
-    k_min, k_max = (_mixed(before[name], after[name], place) for name in ("k_min", "k_max"))
     shares = place["share_before"], place["share_after"]
+    k_min, k_max = (_mixed(before[name], after[name], *shares) for name in ("k_min", "k_max"))
     if chosen == "essvi":
         before = _natural_slice(before, after, *shares)
     return Maturity(before, after, *shares, t, k_min, k_max, place["status"], chosen)
@@ -130,10 +130,19 @@ def _take(values: Any, at: Any) -> Any:
     return np.take_along_axis(full, np.broadcast_to(at, shape)[..., None], -1)[..., 0]
 
 
-def _mixed(first: xr.DataArray, second: xr.DataArray, place: xr.Dataset) -> xr.DataArray:
-    """Linear in T between two expiries, the nearest beyond them; NaN where the cut is."""
-    share = place["share_after"].where(place["share_before"].notnull())
-    return ((1.0 - share) * first + share * second).where(share != 0.0, first).where(share.notnull())
+def _mixed(first: xr.DataArray, second: xr.DataArray, *shares: xr.DataArray) -> xr.DataArray:
+    mixed: xr.DataArray = xr.apply_ufunc(
+        _mix, first, second, *shares, dask="parallelized", output_dtypes=[np.float64]
+    )
+    return mixed
+
+
+def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Floats) -> Floats:
+    """Linear in T between two expiries, the nearest beyond them; NaN where the cut is. Infinity may be."""
+    with np.errstate(invalid="ignore"):
+        between = (1.0 - share_after) * first + share_after * second
+    held = np.where(share_after == 0.0, first, between)
+    return np.where(np.isnan(share_before), np.nan, held)
 
 
 def _natural_slice(

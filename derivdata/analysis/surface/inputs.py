@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-__all__ = ["bare", "labelled", "labelled_expiry", "where"]
+from derivdata.analysis.status import flag_attrs
+
+__all__ = ["bare", "labelled", "labelled_expiry", "where", "with_units"]
 
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
@@ -98,3 +101,13 @@ def bare(value: Any, name: str) -> xr.DataArray:
     if array.ndim > 1:
         raise TypeError(f"{name} is a bare array of {array.ndim} dimensions; wrap it in a DataArray")
     return xr.DataArray(array, {name: array} if array.ndim else {}, [name][: array.ndim])
+
+
+def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
+    """A result whose variables have these units as their only attributes; its status explains itself."""
+    out = result.copy()
+    for name, part in out.data_vars.items():
+        part.attrs = {"units": units[str(name)]} if name in units else {}
+    if "status" in out:
+        out["status"].attrs = flag_attrs()
+    return out

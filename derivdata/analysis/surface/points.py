@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import black76
-from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.status import Status
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.analysis.surface.evaluate import variance_at, volatility
-from derivdata.analysis.surface.inputs import bare, where
+from derivdata.analysis.surface.inputs import bare, where, with_units
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of"]
 
@@ -119,7 +119,9 @@ def delta_moneyness(
     """
     _check("delta", delta, DeltaKind)
     cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
-    return _at_delta(cut, bare(target, "target"), _Convention(delta, rate)).rename("log_moneyness")
+    k = _at_delta(cut, bare(target, "target"), _Convention(delta, rate)).rename("log_moneyness")
+    k.attrs = {"units": "log-moneyness"}
+    return k
 
 
 def points_of(
@@ -143,7 +145,8 @@ def points_of(
         for point, (kind, size) in asked.items()
     }
     out["status"] = _status(cut, places)
-    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
+    result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
+    return with_units(result, dict.fromkeys(set(out) - {"status"}, "1/sqrt(year)"))
 
 
 def _value(kind: str, size: int, vols: dict[str, xr.DataArray], centre: str) -> xr.DataArray:
@@ -190,7 +193,7 @@ def _falling_root(
 
     values = f(grid)
     falls = (values >= 0.0) & (values.shift(scan=-1) < 0.0)
-    at = (abs(grid) + where(falls, 0.0, np.inf)).argmin("scan")
+    at = abs(grid).where(falls, np.inf).argmin("scan")
     low, high = (take(grid, at + i, dim="scan") for i in (0, 1))
     f_low, f_high = (take(values, at + i, dim="scan") for i in (0, 1))
     return _refined(f, low.where(falls.any("scan")), high, f_low, f_high)
@@ -225,12 +228,12 @@ def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
         outside = ((k < cut.k_min) | (k > cut.k_max)) & known
         status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
         status = status | where(known & k.isnull(), np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
-    return status.astype(np.int32).assign_attrs(flag_attrs())
+    return status.astype(np.int32)
 
 
 def _parsed(point: str) -> tuple[str, int]:
     match = _NAME.fullmatch(point)
-    if point != "atm" and (match is None or match[2] == "0"):
+    if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
             f"point {point!r} is not atm, or rr, bf, call or put with a whole delta such as rr25"
         )

@@ -8,11 +8,11 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar import previous
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, at_maturity
 from derivdata.analysis.surface.evaluate import variance_at
-from derivdata.analysis.surface.inputs import bare, where
+from derivdata.analysis.surface.inputs import bare, where, with_units
 from derivdata.analysis.surface.points import AtTheMoney, DeltaKind, constant_maturity, points_of
 from derivdata.analysis.surface.solver import Floats
 
@@ -57,7 +57,8 @@ def forward_variance(
     k = bare(log_moneyness, "log_moneyness")
     near, far = (variance_at(cut, k) for cut in cuts)
     result = _between(near, far, *times)
-    return result.assign(status=_flagged(cuts[0].status | cuts[1].status | result["status"]))
+    status = (cuts[0].status | cuts[1].status | result["status"]).astype(np.int32)
+    return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/sqrt(year)"})
 
 
 def term_structure(
@@ -108,8 +109,10 @@ def term_structure(
         interpolation=interpolation,
     )[name]
     week, month, quarter = (fixed.isel(tenor=i, drop=True) for i in range(3))
-    out = out.assign(status=_flagged(status), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
-    return out.assign_coords({each: surface.coords[each] for each in surface.coords})
+    out = out.assign(status=status.astype(np.int32), slope_90d_30d=quarter - month, ratio_7d_30d=week / month)
+    per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/sqrt(year)")
+    units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
+    return with_units(out, units).assign_coords({each: surface.coords[each] for each in surface.coords})
 
 
 def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:
@@ -141,10 +144,6 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
     at = previous(t, np.isfinite(w))
     last = [np.where(at < 0, 0.0, np.take_along_axis(part, np.maximum(at, 0), -1)) for part in (t, w)]
     return last[0], last[1]
-
-
-def _flagged(status: xr.DataArray) -> xr.DataArray:
-    return status.astype(np.int32).assign_attrs(flag_attrs())
 
 
 def _plain(value: Any) -> xr.DataArray:

@@ -8,13 +8,19 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Floats
 
 __all__ = ["volatility_index"]
 
 _YEAR = 365.0
 _OUT = ("index_pct", "lower_pct", "upper_pct", "near_days", "next_days", "near_share", "status")
+_UNITS = (
+    dict.fromkeys(("index_pct", "lower_pct", "upper_pct"), "percent/sqrt(year)")
+    | dict.fromkeys(("near_days", "next_days"), "days")
+    | {"near_share": "1"}
+)
 
 
 def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
@@ -68,8 +74,8 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
         output_dtypes=[np.float64] * 6 + [np.int32],
     )
     index = xr.Dataset(dict(zip(_OUT, found, strict=True)), attrs=variance.attrs | {"days": days})
-    index["status"].attrs = flag_attrs()
-    return index.drop_vars([f"{name}_pct" for name in ("lower", "upper") if name not in bounds])
+    index = index.drop_vars([f"{name}_pct" for name in ("lower", "upper") if name not in bounds])
+    return with_units(index, _UNITS)
 
 
 def _whole(part: xr.DataArray) -> xr.DataArray:

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
 
 __all__ = ["cboe", "replication"]
 
 _OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribution", "used")
+_UNITS = {"total_variance": "1", "variance": "1/year"}
 
 
 def cboe(
@@ -72,8 +74,7 @@ def cboe(
         output_dtypes=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
     )
     result = xr.Dataset(dict(zip(_OUT, found, strict=True)))
-    result["status"].attrs = flag_attrs()
-    return result.assign_coords(year_fraction=year_fraction)
+    return with_units(result, _UNITS).assign_coords(year_fraction=year_fraction)
 
 
 def _sorted(quotes: xr.DataArray) -> xr.DataArray:
@@ -179,7 +180,7 @@ def replication(
         output_dtypes=[np.float64] * 5,
     )
     names = ("cost", "variance", "total_variance", "call_weight", "put_weight")
-    return xr.Dataset(dict(zip(names, found, strict=True)))
+    return with_units(xr.Dataset(dict(zip(names, found, strict=True))), _UNITS)
 
 
 def _replicate(

@@ -8,7 +8,8 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
-from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
 from derivdata.analysis.variance.quoted import strip
 
@@ -17,6 +18,11 @@ __all__ = ["VarianceMethod", "model_free"]
 VarianceMethod = Literal["strip", "smile", "fukasawa"]
 
 _OUT = ("total_variance", "inside", "lower", "upper", "k_low", "k_high", "status")
+_UNITS = (
+    dict.fromkeys(("total_variance", "inside", "lower", "upper", "wing_share"), "1")
+    | dict.fromkeys(("k_low", "k_high"), "log-moneyness")
+    | {"vol": "1/sqrt(year)"}
+)
 _MUCH = 0.1
 _NARROW = 1e-3
 
@@ -85,8 +91,7 @@ def model_free(
     result["vol"] = (w / t).where((w >= 0.0) & (t > 0.0)) ** 0.5
     wide = result["wing_share"] > _MUCH
     result["status"] = (result["status"] | wide * np.int32(Status.EXTRAPOLATED)).astype(np.int32)
-    result["status"].attrs = flag_attrs()
-    return result.assign_attrs(method=method, floor=floor)
+    return with_units(result, _UNITS).assign_attrs(method=method, floor=floor)
 
 
 def _require(source: xr.Dataset, names: tuple[str, ...]) -> None:
@@ -137,7 +142,8 @@ def _of_fit(fit: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, meth
         dask="parallelized",
         output_dtypes=[np.float64, np.float64, np.int32],
     )
-    ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in (low, high)]
+    finite = [end.where(np.isfinite(end), 0.0) for end in (low, high)]
+    ends = [smile.total_variance(fit, end, extrapolate=True) ** 0.5 for end in finite]
     beyond = xr.apply_ufunc(
         tails, low, high, *ends, floor, dask="parallelized", output_dtypes=[np.float64]
     ).where(whole.notnull())

@@ -1,0 +1,347 @@
+"""Surfaces between their expiries: interpolation, calendar, standard points, forward variance."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import QuantLib as ql
+import xarray as xr
+
+from derivdata.analysis import black76, smile, surface
+from derivdata.analysis.status import Status
+from tests.analysis import mingone
+from tests.shared import shared_path
+
+
+def known(name):
+    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def flat(vols, years):
+    """Expiries without a smile."""
+    return surface.from_essvi(np.square(vols) * years, np.zeros(len(vols)), np.zeros(len(vols)), years)
+
+
+@pytest.fixture
+def three():
+    """Three expiries that keep every condition, from Mingone's map."""
+    slices = mingone.mingone([-0.4, -0.2, -0.25], np.log(0.01), np.log([0.02, 0.05]), [0.5, 0.4, 0.7])
+    return surface.from_essvi(*slices, [0.05, 0.2, 0.6])
+
+
+@pytest.fixture
+def crypto():
+    """The slice `crypto30d` of the known answers, at 30 days."""
+    raw = {r["name"]: float(r["value"]) for r in known("svi_parameters") if r["set"] == "crypto30d"}
+    parts = (xr.DataArray([raw[name]], dims="expiry") for name in smile.Raw._fields)
+    return smile.from_raw(smile.Raw(*parts), xr.DataArray([30 / 365], dims="expiry"))
+
+
+def term_structure_answers():
+    return {r["quantity"]: r["expected"] for r in known("term_structure_forward_expected")}
+
+
+def test_total_variance_at_the_money_is_linear_in_time():
+    made, answers = flat([0.6, 0.5], np.array([0.05, 0.15])), term_structure_answers()
+    w = float(surface.total_variance(made, 0.0, 30 / 365))
+    assert w == pytest.approx(float(answers["cm_total_variance"]), abs=1e-12)
+    assert float(surface.iv(made, 0.0, 30 / 365)) == pytest.approx(float(answers["cm_vol"]), abs=1e-12)
+
+
+def test_forward_variance_and_a_calendar_that_has_none():
+    answers = term_structure_answers()
+    found = surface.forward_variance(flat([0.6, 0.5], np.array([0.05, 0.15])), 0.05, 0.15)
+    assert float(found["variance"]) == pytest.approx(float(answers["forward_variance"]), abs=1e-12)
+    assert float(found["vol"]) == pytest.approx(float(answers["forward_vol"]), abs=1e-12)
+    crossed = surface.forward_variance(flat([0.8, 0.7], np.array([0.05, 0.06])), 0.05, 0.06)
+    assert np.isnan(crossed["variance"])
+    assert np.isnan(crossed["vol"])
+    assert int(crossed["status"]) == Status.CALENDAR
+    with pytest.raises(ValueError, match="start is not before end"):
+        surface.forward_variance(flat([0.6], np.array([0.05])), 0.1, 0.1)
+
+
+@pytest.mark.parametrize("interpolation", ["essvi", "linear_w", "gj_price"])
+def test_at_an_expiry_every_interpolation_is_the_slice_itself(three, interpolation):
+    k = xr.DataArray(np.linspace(-1, 1, 9), dims="k")
+    w = surface.total_variance(three, k, [0.05, 0.2, 0.6], interpolation=interpolation)
+    itself = smile.total_variance(three, k)
+    np.testing.assert_allclose(w.to_numpy(), itself.to_numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("interpolation", ["essvi", "linear_w", "gj_price"])
+def test_between_expiries_total_variance_does_not_fall(three, interpolation):
+    t = np.linspace(0.01, 0.6, 60)
+    w = surface.total_variance(three, np.linspace(-3, 3, 61), t, interpolation=interpolation)
+    assert float(w.diff("maturity").min()) > -1e-12
+
+
+@pytest.mark.parametrize("interpolation", ["essvi", "gj_price"])
+def test_between_expiries_call_prices_are_convex(three, interpolation):
+    strike = np.linspace(0.3, 2.5, 441)
+    vol = surface.iv(three, np.log(strike), [0.1, 0.15, 0.4], interpolation=interpolation)
+    price = black76.price(1.0, xr.DataArray(strike, dims="log_moneyness"), vol["maturity"], vol, "call")
+    assert float(price.diff("log_moneyness", 2).min()) > -1e-13
+    assert float(price.diff("log_moneyness").max()) < 0
+
+
+def test_mixed_prices_are_lemma_5_1():
+    """C/K at equal k, mixed by √θ, of Gatheral and Jacquier (2014)."""
+    made = surface.from_essvi([0.02, 0.06], [-0.3, -0.3], [0.15, 0.3], [0.1, 0.3])
+    k, t = 0.25, 0.2
+    w1, w2 = smile.total_variance(made, k).to_numpy()
+    share = (np.sqrt(0.06) - np.sqrt(0.04)) / (np.sqrt(0.06) - np.sqrt(0.02))
+    prices = [black76.price(1.0, np.exp(k), 1.0, np.sqrt(w), "call") for w in (w1, w2)]
+    mixed = share * prices[0] + (1 - share) * prices[1]
+    vol = black76.implied_vol(mixed, 1.0, np.exp(k), t, "call").iv
+    got = surface.iv(made, k, t, interpolation="gj_price")
+    assert float(got) == pytest.approx(float(vol), rel=1e-12)
+
+
+def test_outside_the_expiries_volatility_is_held_or_missing(three):
+    k = [-0.2, 0.0, 0.3]
+    early = surface.iv(three, k, 0.01)
+    np.testing.assert_allclose(early, smile.iv(three, k)[0], rtol=1e-12)
+    assert np.isnan(surface.iv(three, k, 0.7)).all()
+    late = surface.iv(three, k, 0.7, extrapolate="flat_vol")
+    np.testing.assert_allclose(late, smile.iv(three, k)[2], rtol=1e-12)
+    assert np.isnan(surface.iv(three, k, [0.0, -0.1, np.nan])).all()
+
+
+def test_wings_are_missing_unless_asked_for(three):
+    quoted = three.assign(k_min=("expiry", [-0.1, -0.2, -0.4]), k_max=("expiry", [0.1, 0.2, 0.4]))
+    inside = surface.total_variance(quoted, [-0.31, -0.29, 0.29, 0.31], 0.4)
+    assert np.isnan(inside).to_numpy().tolist() == [True, False, False, True]
+    assert not np.isnan(surface.total_variance(quoted, [-0.31, 0.31], 0.4, wings=True)).any()
+
+
+def test_expiries_without_a_slice_are_passed_over(three):
+    holed = three.where(xr.DataArray([True, False, True], dims="expiry"))
+    holed = holed.assign(method=three["method"] * [1, 0, 1], status=three["status"])
+    only = three.isel(expiry=[0, 2])
+    for interpolation in ("essvi", "linear_w"):
+        w = [surface.total_variance(each, 0.1, 0.3, interpolation=interpolation) for each in (holed, only)]
+        assert float(w[0]) == pytest.approx(float(w[1]), rel=1e-14)
+
+
+def test_a_cut_asks_for_what_can_be_given(three):
+    with pytest.raises(ValueError, match="'cubic' is not one of essvi"):
+        surface.total_variance(three, 0.0, 0.1, interpolation="cubic")
+    with pytest.raises(ValueError, match="has dim expiry"):
+        surface.total_variance(three, 0.0, three["year_fraction"])
+    with pytest.raises(ValueError, match="'linear' is not one of None"):
+        surface.iv(three, 0.0, 0.1, extrapolate="linear")
+    with pytest.raises(ValueError, match="needs theta"):
+        surface.iv(three.drop_vars("psi"), 0.0, 0.1, interpolation="essvi")
+    with pytest.raises(TypeError, match="2 dimensions"):
+        surface.iv(three, 0.0, [[0.1]])
+
+
+@pytest.mark.parametrize("row", known("essvi_calendar_pairs"), ids=lambda r: r["case"])
+def test_pairs_of_the_known_answers(row):
+    names = ("theta", "rho", "psi")
+    made = surface.from_essvi(*([float(row[f"{name}{i}"]) for i in (1, 2)] for name in names), [0.1, 0.2])
+    found = surface.calendar_check(made).isel(expiry=1)
+    flags = {
+        "necessary": "necessary_slopes_and_theta",
+        "s1": "phi_nonincreasing",
+        "free": "closed_form_free",
+        "ok": "numerically_free",
+    }
+    assert {name: bool(found[name]) for name in flags} == {n: row[c] == "true" for n, c in flags.items()}
+    # The printed minimum is that of a grid: ours may only be lower, and by little.
+    printed = float(row["min_w2_minus_w1"])
+    assert printed - 2e-6 * abs(printed) <= float(found["min_gap"]) <= printed + 1e-6 * abs(printed)
+    assert float(found["argmin_k"]) == pytest.approx(float(row["argmin_k"]), abs=5e-4)
+
+
+def test_a_crossing_is_found_whatever_the_order_of_expiries():
+    made = surface.from_essvi([0.05, 0.04, 0.06], [-0.3] * 3, [0.2, 0.2, 0.3], [0.1, 0.2, 0.3])
+    expected = [True, False, True]
+    assert surface.calendar_check(made)["ok"].to_numpy().tolist() == expected
+    turned = made.isel(expiry=[2, 0, 1])
+    assert surface.calendar_check(turned)["ok"].to_numpy().tolist() == [True, True, False]
+    assert np.isnan(surface.calendar_check(turned)["min_gap"][1])
+
+
+def test_delta_strikes_of_the_known_answers(crypto):
+    rows = {r["point"]: r for r in known("delta_strikes_crypto30d")}
+    for delta in ("forward", "pa"):
+        for size in ("0.25", "0.10"):
+            for side, sign in (("call", 1), ("put", -1)):
+                row = rows[f"{size}_{side}_{delta}"]
+                k = surface.delta_moneyness(crypto, sign * float(size), 30 / 365, delta=delta)
+                assert float(k) == pytest.approx(float(row["k"]), abs=1e-10)
+                assert float(np.exp(k)) == pytest.approx(float(row["strike_over_forward"]), abs=1e-10)
+
+
+@pytest.mark.parametrize("delta", ["forward", "pa"])
+def test_constant_maturity_points_of_the_known_answers(crypto, delta):
+    rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
+    names = ("atm", "rr25", "bf25", "rr10", "bf10", "call25", "put10")
+    found = surface.constant_maturity(crypto, days=[30], points=names, delta=delta).isel(tenor=0)
+    expected = {
+        "atmf": rows["atmf"],
+        f"rr25_{delta}": rows[f"RR0.25_{delta}"],
+        f"bf25_{delta}": rows[f"BF0.25_{delta}"],
+        f"rr10_{delta}": rows[f"RR0.10_{delta}"],
+        f"bf10_{delta}": rows[f"BF0.10_{delta}"],
+        f"call25_{delta}": rows[f"0.25_call_{delta}"],
+        f"put10_{delta}": rows[f"0.10_put_{delta}"],
+    }
+    assert set(found.data_vars) == {*expected, "status"}
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(value, abs=1e-10)
+    assert int(found["status"]) == 0
+
+
+def test_delta_neutral_straddles_of_the_known_answers(crypto):
+    rows = {r["point"]: float(r["iv_or_value"]) for r in known("delta_strikes_crypto30d")}
+    for delta, name in (("forward", "dns_forward_delta (d1=0)"), ("pa", "dns_premium_adjusted (d2=0)")):
+        found = surface.constant_maturity(crypto, days=[30], points=["atm"], delta=delta, atm="dns")
+        assert float(found[f"dns_{delta}"][0]) == pytest.approx(rows[name], abs=1e-10)
+
+
+@pytest.mark.parametrize("row", [r for r in known("delta_conventions") if r["stdev"]], ids=str)
+def test_strikes_of_published_deltas(row):
+    """QuantLib's values, from an independent implementation in R; the tolerance is one of delta."""
+    made = surface.from_essvi([float(row["stdev"]) ** 2], [0.0], [0.0], [1.0])
+    kind = {"forward": "forward", "premium_adjusted_forward": "pa"}[row["convention"]]
+    k = surface.delta_moneyness(made, float(row["expected"]), 1.0, delta=kind)
+    strike = float(row["strike"]) / float(row["forward"])
+    back = black76.greeks(
+        1.0,
+        np.exp([float(k), np.log(strike)]),
+        1.0,
+        float(row["stdev"]),
+        row["side"],
+        which=["delta"],
+        delta=kind,
+    )["delta"]
+    assert back[0] == pytest.approx(float(row["expected"]), abs=1e-12)
+    assert back[1] == pytest.approx(float(row["expected"]), abs=float(row["tolerance"]))
+    assert float(np.exp(k)) == pytest.approx(strike, rel=1e-5)
+
+
+@pytest.mark.parametrize(("target", "kind"), [(0.25, "Fwd"), (-0.1, "Fwd"), (0.25, "PaFwd"), (-0.4, "PaFwd")])
+def test_strikes_by_quantlib_on_a_flat_smile(target, kind):
+    calculator = ql.BlackDeltaCalculator(
+        ql.Option.Call if target > 0 else ql.Option.Put, getattr(ql.DeltaVolQuote, kind), 100.0, 1.0, 1.0, 0.3
+    )
+    made = surface.from_essvi([0.09], [0.0], [0.0], [1.0])
+    k = surface.delta_moneyness(made, target, 1.0, delta={"Fwd": "forward", "PaFwd": "pa"}[kind])
+    assert 100 * float(np.exp(k)) == pytest.approx(calculator.strikeFromDelta(target), rel=1e-7)
+
+
+def test_spot_deltas_are_discounted_forward_deltas(crypto):
+    rate, t = 0.08, 30 / 365
+    spot = surface.delta_moneyness(crypto, [0.25, -0.25], t, delta="spot", rate=rate)
+    forward = surface.delta_moneyness(crypto, 0.25 * np.exp(rate * t) * np.array([1, -1]), t)
+    np.testing.assert_allclose(spot.to_numpy(), forward.to_numpy(), atol=1e-12)
+
+
+def test_an_unreachable_delta_is_missing_and_says_so():
+    """At iv √T = 2 a premium-adjusted call is worth at most N(d2) K/F, well below 0.9."""
+    made = surface.from_essvi([4.0], [0.0], [0.0], [1.0])
+    assert np.isnan(surface.delta_moneyness(made, 0.9, 1.0, delta="pa"))
+    found = surface.constant_maturity(made, days=[365], points=["atm", "rr90"], delta="pa").isel(tenor=0)
+    assert np.isnan(found["rr90_pa"])
+    assert float(found["atmf"]) == pytest.approx(2.0)
+    assert int(found["status"]) & Status.DELTA_UNREACHABLE
+
+
+def test_constant_maturity_says_where_it_extrapolates(three):
+    quoted = three.assign(k_min=("expiry", [-0.1] * 3), k_max=("expiry", [0.1] * 3))
+    found = surface.constant_maturity(quoted, days=[7, 60, 300], points=["atm", "rr10"])
+    status = found["status"].to_numpy()
+    assert status[0] & Status.SHORT_EXTRAPOLATION
+    assert status[1] == Status.EXTRAPOLATED
+    assert status[2] == Status.EXTRAPOLATED
+    assert np.isfinite(found["atmf"]).to_numpy().tolist() == [True, True, False]
+    near = surface.constant_maturity(three, days=[60], points=["atm"])
+    assert int(near["status"][0]) == 0
+
+
+def test_points_are_checked(three):
+    for points in (["rr"], ["rr00"], ["skew25"], ["rr100"]):
+        with pytest.raises(ValueError, match="is not atm, or rr"):
+            surface.constant_maturity(three, points=points)
+    with pytest.raises(ValueError, match="delta='black'"):
+        surface.constant_maturity(three, delta="black")
+    with pytest.raises(ValueError, match="atm='spot'"):
+        surface.constant_maturity(three, atm="spot")
+
+
+def test_term_structure_of_flat_expiries():
+    years = np.array([7, 30, 90]) / 365
+    found = surface.term_structure(flat([0.8, 0.6, 0.5], years))
+    np.testing.assert_allclose(found["atmf"], [0.8, 0.6, 0.5], rtol=1e-12)
+    w = np.square([0.8, 0.6, 0.5]) * years
+    np.testing.assert_allclose(found["total_variance"], w, rtol=1e-12)
+    np.testing.assert_allclose(found["forward_variance"], np.diff(w, prepend=0) / np.diff(years, prepend=0))
+    np.testing.assert_allclose(found["forward_vol"], np.sqrt(found["forward_variance"]))
+    assert float(found["slope_90d_30d"]) == pytest.approx(-0.1, abs=1e-12)
+    assert float(found["ratio_7d_30d"]) == pytest.approx(0.8 / 0.6, rel=1e-12)
+
+
+def test_term_structure_has_a_hole_where_an_expiry_has_no_slice():
+    years = np.array([0.05, 0.1, 0.2])
+    made = flat([0.8, 0.7, 0.9], years)
+    holed = made.where(xr.DataArray([True, False, True], dims="expiry"))
+    holed = holed.assign(method=made["method"] * [1, 0, 1], status=("expiry", [0, 64, 0]))
+    found = surface.term_structure(holed, point="rr25")
+    assert np.isfinite(found["rr25_forward"]).to_numpy().tolist() == [True, False, True]
+    assert found["status"].to_numpy().tolist() == [0, 64, 0]
+    assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
+
+
+@pytest.mark.parametrize("row", known("ssvi_conditions"), ids=lambda r: r["case"])
+def test_families_of_the_known_answers(row):
+    theta, rho, phi = (float(row[name]) for name in ("theta", "rho", "phi"))
+    kind, *settings = row["case"].split()
+    numbers = {name: float(value) for name, value in (each.split("=") for each in settings)}
+    if kind == "power":
+        own = surface.power_phi(theta, numbers["eta"], numbers["gamma"])
+    else:
+        own = surface.heston_phi(theta, numbers["lambda"])
+    assert float(own) == pytest.approx(phi, rel=1e-13)
+    made = surface.from_essvi([theta], [rho], [theta * phi], [1.0])
+    conditions = smile.ssvi_conditions(theta, rho, phi)
+    assert conditions.slope == pytest.approx(float(row["theta_phi_1prho"]), rel=1e-12)
+    assert conditions.curvature == pytest.approx(float(row["theta_phi2_1prho"]), rel=1e-12)
+    assert [conditions.slope < 4, conditions.curvature <= 4] == [
+        row[c] == "true" for c in ("cond1_lt4", "cond2_le4")
+    ]
+    check = smile.butterfly_check(made)
+    assert float(smile.durrleman(made, 0.0)[0]) == pytest.approx(float(row["g_at_0"]), rel=1e-10)
+    assert float(check["g_left"][0]) == pytest.approx(float(row["g_minus_inf"]), abs=1e-12)
+    assert float(check["g_right"][0]) == pytest.approx(float(row["g_plus_inf"]), abs=1e-12)
+
+
+def test_phi_near_zero_is_its_series():
+    """φ_Heston = 1/2 − x/6 + x²/24 − …, where the closed form cancels."""
+    x = np.array([0.0, 1e-9, 1e-5, 1e-3])
+    np.testing.assert_allclose(surface.heston_phi(x, 1.0), 0.5 - x / 6 + x**2 / 24, rtol=1e-10)
+    across = surface.heston_phi(np.array([0.1 - 1e-13, 0.1 + 1e-13]), 1.0)
+    assert across[0] == pytest.approx(across[1], rel=1e-12)
+
+
+LAZY = {
+    "total_variance": lambda s: surface.total_variance(s, [0.0, 0.1], [0.1, 0.3]),
+    "gj_price": lambda s: surface.total_variance(s, [0.0, 0.1], [0.1, 0.3], interpolation="gj_price"),
+    "calendar_check": surface.calendar_check,
+    "constant_maturity": lambda s: surface.constant_maturity(s, days=[30, 60], points=["atm", "rr25"]),
+    "term_structure": surface.term_structure,
+    "forward_variance": lambda s: surface.forward_variance(s, 0.1, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_lazy_surfaces_give_lazy_results_of_equal_value(three, name):
+    eager = xr.concat([three, three], "time")
+    late, now = LAZY[name](eager.chunk(time=1)), LAZY[name](eager)
+    assert all(part.chunks for part in (late.data_vars.values() if isinstance(late, xr.Dataset) else [late]))
+    xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)

@@ -1,0 +1,256 @@
+"""Surfaces fitted: truths recovered, arbitrage never, batches and laziness that change nothing."""
+
+from __future__ import annotations
+
+import dask
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import smile, surface
+from derivdata.analysis.status import Status
+from tests.analysis import mingone
+
+FREE = ("essvi", "essvi_seq", "ssvi_power", "ssvi_heston")
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20260105)
+
+
+@pytest.fixture
+def noisy(rng):
+    """Five expiries with errors of half a volatility point."""
+    slices = mingone.draw(rng, 5)
+    k, iv = mingone.quotes(*slices, mingone.YEARS[:5])
+    return mingone.labelled(k, iv * np.exp(0.01 * rng.normal(size=iv.shape)), mingone.YEARS[:5])
+
+
+def garbage(rng, surfaces, expiries=6, strikes=9):
+    """Volatilities without any order, so full of arbitrage."""
+    shape = (surfaces, expiries, strikes)
+    k = np.sort(rng.normal(0, 0.3, shape), axis=-1)
+    return k, rng.uniform(0.1, 1.5, shape), np.sort(rng.uniform(0.005, 1.0, shape[:2]), axis=-1)
+
+
+def assert_free(found):
+    known = found["method"] > 0
+    calendar, butterfly = surface.calendar_check(found), smile.butterfly_check(found)
+    assert bool(known.any())
+    assert bool((calendar["ok"] & calendar["free"] & butterfly["ok"] | ~known).all())
+
+
+def test_surfaces_of_mingones_map_come_back_whatever_their_size(rng):
+    truths = [mingone.draw(rng, count) for count in (1, 2, 3, 5, 8) for _ in range(8)]
+    found = surface.fit(*mingone.ragged(truths))
+    assert (found["status"].where(found["n"] > 0, 0) == 0).all()
+    for i, truth in enumerate(truths):
+        for name, value in zip(("theta", "rho", "psi"), truth, strict=True):
+            got = found[name].isel(time=i).to_numpy()
+            np.testing.assert_allclose(got[: len(value)], value, rtol=1e-6, atol=1e-7, err_msg=f"{name} {i}")
+            assert np.isnan(got[len(value) :]).all()
+    assert found["rmse_vol"].max() < 1e-8
+
+
+def test_mingones_map_and_our_conditions_are_the_same_set(rng):
+    for count in (2, 4, 8):
+        draws = np.array([mingone.draw(rng, count) for _ in range(100)]).swapaxes(0, 1)
+        natural = (xr.DataArray(part, dims=("time", "expiry")) for part in draws)
+        made = surface.from_essvi(*natural, mingone.YEARS[:count])
+        conditions = smile.ssvi_conditions(made["theta"], made["rho"], made["psi"] / made["theta"])
+        later = surface.calendar_check(made)
+        assert bool(conditions.free.all())
+        assert bool((later["necessary"] & later["s1"] & later["ok"]).all())
+
+
+def test_a_noisy_surface_fits_no_worse_than_scipy_over_mingones_map(rng):
+    for _ in range(3):
+        slices, years = mingone.draw(rng, 4), mingone.YEARS[:4]
+        k, iv = mingone.quotes(*slices, years, strikes=9)
+        iv *= np.exp(0.02 * rng.normal(size=iv.shape))
+        found = surface.fit(k, iv, years)
+        w = iv**2 * years[:, None]
+        model = smile.total_variance(found, xr.DataArray(k, dims=("expiry", "strike")), extrapolate=True)
+        cost = float((((model - w) / (2 * np.sqrt(w * years[:, None]))) ** 2).sum())
+        assert cost <= mingone.scipy_cost(k, iv, years) * (1 + 1e-6)
+        assert_free(found)
+
+
+@pytest.mark.parametrize("method", FREE)
+def test_no_quotes_can_make_an_arbitrageable_surface(rng, method):
+    found = surface.fit(*garbage(rng, 30), method=method)
+    assert_free(found)
+
+
+def test_smiles_fitted_alone_are_flagged_where_they_cross():
+    k = np.linspace(-0.3, 0.3, 9)
+    total = np.array([[0.05], [0.03]]) * (1 + k**2)
+    years = np.array([0.1, 0.2])
+    found = surface.fit(np.tile(k, (2, 1)), np.sqrt(total / years[:, None]), years, method="slices")
+    assert (found["status"].to_numpy() & Status.CALENDAR).astype(bool).tolist() == [False, True]
+    assert found.attrs["surface"] == "slices"
+
+
+def test_sequential_slices_go_through_the_quote_nearest_the_money(noisy):
+    """The exact relation θ = w* − ρψk* − ψ²k*²(1 − ρ²)/(4w*) of an SSVI slice through (k*, w*)."""
+    k, iv, years = noisy
+    found = surface.fit(k + 0.01, iv, years, method="essvi_seq")
+    at = np.abs(k + 0.01).argmin("strike")
+    k0, w0 = (k + 0.01).isel(strike=at), (iv**2 * years).isel(strike=at)
+    rho, psi = found["rho"], found["psi"]
+    through = w0 - rho * psi * k0 - (psi * k0) ** 2 * (1 - rho**2) / (4 * w0)
+    free = surface.calendar_check(found)["s1"]
+    assert bool(free.all())
+    np.testing.assert_allclose(found["theta"], through, rtol=1e-4)
+
+
+def test_a_sequential_surface_is_not_moved_by_later_expiries(noisy, rng):
+    k, iv, years = noisy
+    broken = iv.copy()
+    broken[3:] = rng.uniform(0.1, 2, broken[3:].shape)
+    kept = [surface.fit(k, each, years, method="essvi_seq")["psi"][:3] for each in (iv, broken)]
+    np.testing.assert_allclose(kept[0], kept[1], rtol=1e-9)
+
+
+def test_ssvi_families_recover_their_parameters():
+    theta, rho = np.array([0.002, 0.01, 0.05, 0.2]), -0.3
+    years = np.array([0.02, 0.1, 0.4, 1.0])
+    k = np.linspace(-0.4, 0.4, 21)
+    for name, phi, truth in (
+        ("ssvi_power", surface.power_phi(theta, 1.1, 0.4), {"eta": 1.1, "gamma": 0.4}),
+        ("ssvi_heston", surface.heston_phi(theta, 0.9), {"lam": 0.9}),
+    ):
+        w = mingone.ssvi(k, theta[:, None], rho, (theta * phi)[:, None])
+        found = surface.fit(np.tile(k, (4, 1)), np.sqrt(w / years[:, None]), years, method=name)
+        np.testing.assert_allclose(found["theta"], theta, rtol=1e-12)
+        np.testing.assert_allclose(found["rho"], rho, atol=1e-7)
+        for parameter, value in truth.items():
+            assert found[parameter].item() == pytest.approx(value, rel=1e-6)
+
+
+def test_missing_quotes_strike_order_and_expiry_order_change_nothing(noisy, rng):
+    k, iv, years = noisy
+    found = surface.fit(k, iv, years)
+    holes = rng.random(iv.shape) < 0.3
+    masked = surface.fit(k, iv.where(~holes), years)
+    dropped = surface.fit(k.where(~holes), iv, years, weights=np.where(holes, 0.0, 1.0))
+    mixed = surface.fit(k[::-1, ::-1], iv[::-1, ::-1], years[::-1])
+    for name in ("theta", "rho", "psi"):
+        np.testing.assert_allclose(masked[name], dropped[name], rtol=1e-9)
+        np.testing.assert_allclose(mixed[name][::-1], found[name], rtol=1e-6)
+    assert (masked["n"] == (~holes).sum(axis=1)).all()
+
+
+def test_an_expiry_that_cannot_be_fitted_is_skipped_with_its_reason(noisy):
+    k, iv, years = noisy
+    whole = surface.fit(k[1:4], iv[1:4], years[1:4])
+    years = years.copy()
+    years[0], years[4] = -0.01, np.nan
+    few = iv.copy()
+    found = surface.fit(k, few, years)
+    assert found["status"].to_numpy()[[0, 4]].tolist() == [Status.EXPIRED, Status.BAD_INPUT]
+    np.testing.assert_allclose(found["theta"][1:4], whole["theta"], rtol=1e-9)
+    few[2, 2:] = np.nan
+    found = surface.fit(k, few, years)
+    assert found["status"].to_numpy()[2] == Status.TOO_FEW_STRIKES
+    assert np.isnan(found["theta"][2])
+    assert found["method"].to_numpy().tolist() == [0, 3, 0, 3, 0]
+    empty = surface.fit(k, iv * np.nan, years)
+    assert np.isnan(empty["a"]).all()
+    assert (empty["status"] != 0).all()
+
+
+def test_repeated_strikes_do_not_count_twice(noisy):
+    k, iv, years = noisy
+    same = k.copy()
+    same[1] = 0.1
+    assert surface.fit(same, iv, years)["status"].to_numpy()[1] == Status.TOO_FEW_STRIKES
+
+
+def test_many_surfaces_in_one_call_are_those_of_many_calls(rng):
+    k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 5, 5, 8)])
+    iv = iv * np.exp(0.02 * rng.normal(size=iv.shape))
+    together = surface.fit(k, iv, t)
+    for i in range(4):
+        alone = surface.fit(k[i], iv[i], t[i])
+        for name in ("theta", "rho", "psi", "rmse_vol"):
+            np.testing.assert_allclose(together[name][i], alone[name], rtol=1e-7)
+
+
+def test_venues_and_a_history_are_leading_dims(noisy):
+    k, iv, years = noisy
+    history = xr.concat([iv, 1.1 * iv], "time").expand_dims(exchange=["deribit", "okx"])
+    found = surface.fit(k, history, years)
+    assert found["theta"].dims == ("exchange", "time", "expiry")
+    np.testing.assert_allclose(found["theta"].sel(exchange="okx")[0], surface.fit(k, iv, years)["theta"])
+
+
+def test_the_past_does_not_see_the_future(rng):
+    k, iv, t = mingone.ragged([mingone.draw(rng, 4) for _ in range(6)])
+    later = iv.copy()
+    later[3:] = rng.uniform(0.1, 1.0, later[3:].shape)
+    for method in ("essvi", "ssvi_power", "slices"):
+        before, after = (surface.fit(k, each, t, method=method).isel(time=slice(3)) for each in (iv, later))
+        np.testing.assert_allclose(before["a"], after["a"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", [*FREE, "slices"])
+def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
+    k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 4, 5)])
+    eager = surface.fit(k, iv, t, method=method)
+    lazy = surface.fit(k.chunk(time=1, strike=4), iv.chunk(time=1, expiry=2), t.chunk(time=2), method=method)
+    assert dask.is_dask_collection(lazy["theta" if method != "slices" else "a"].data)
+    xr.testing.assert_allclose(lazy.compute(), eager, rtol=1e-9)
+
+
+def test_an_earlier_surface_shortens_the_search_and_does_not_move_its_end(noisy):
+    k, iv, years = noisy
+    iv = iv.assign_coords(expiry=list("abcde"))
+    cold = surface.fit(k, iv, years)
+    warm = surface.fit(k, iv, years, start=cold.isel(expiry=slice(1, None)))
+    for name in ("theta", "rho", "psi"):
+        np.testing.assert_allclose(warm[name], cold[name], rtol=1e-5)
+    same = surface.fit(k, iv, years, start=cold)
+    assert int(same["nfev"][0]) <= int(cold["nfev"][0])
+
+
+def test_weights_by_price_let_the_money_decide():
+    """A smile that no SSVI slice follows: the wings bend one way, the money another."""
+    k = np.linspace(-1.0, 1.0, 41)
+    years = np.array([0.25])
+    iv = 0.5 + 0.3 * np.abs(k) + 0.05 * np.cos(8 * k)
+    errors = {}
+    for weights in ("vega", "price"):
+        found = surface.fit(k[None], iv[None], years, weights=weights)
+        errors[weights] = abs(float(smile.iv(found, 0.0)[0]) - 0.55)
+    assert errors["price"] < errors["vega"] / 2
+
+
+def test_the_fit_says_what_was_quoted(noisy):
+    k, iv, years = noisy
+    found = surface.fit(k, iv, years, forward=years * 0 + 100.0)
+    np.testing.assert_allclose(found["k_min"], k.min("strike"))
+    np.testing.assert_allclose(found["k_max"], k.max("strike"))
+    model = smile.iv(found, k)
+    np.testing.assert_allclose(found["rmse_vol"], np.sqrt(((model - iv) ** 2).mean("strike")), rtol=1e-9)
+    assert (found["forward"] == 100.0).all()
+    assert found["status"].attrs["flag_meanings"].split()[0] == "expired"
+
+
+def test_misuse_is_refused(noisy):
+    k, iv, years = noisy
+    with pytest.raises(ValueError, match="percent"):
+        surface.fit(k, 100 * iv, years)
+    with pytest.raises(ValueError, match="'svi' is not one of essvi"):
+        surface.fit(k, iv, years, method="svi")
+    with pytest.raises(ValueError, match="expiry is missing"):
+        surface.fit(k[0], iv[0], years)
+    with pytest.raises(ValueError, match="strike is missing"):
+        surface.fit(k.rename(strike="quote"), iv.rename(strike="quote"), years)
+    with pytest.raises(ValueError, match="it needs expiry"):
+        surface.fit(k, iv, 0.1)
+    with pytest.raises(ValueError, match="'delta' is not one of vega"):
+        surface.fit(k, iv, years, weights="delta")
+    with pytest.raises(ValueError, match="no theta"):
+        surface.fit(k, iv, years, start=surface.fit(k, iv, years, method="slices"))

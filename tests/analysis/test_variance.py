@@ -1,0 +1,424 @@
+"""Model-free variance against published tables, quadrature in many digits, and itself."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import integrate
+
+from derivdata.analysis import black76, smile, surface, variance
+from derivdata.analysis.status import Status
+from tests.analysis import mingone
+from tests.shared import shared_path
+
+
+def known(name):
+    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def slice_of(case, years=1.0, **ends):
+    """A raw SVI slice of the known answers; `flat_w0.04` has the same total variance everywhere."""
+    raw = {
+        r["name"]: float(r["value"])
+        for r in known("svi_parameters")
+        if r["set"] == case and r["family"] == "raw"
+    }
+    if case == "flat_w0.04":
+        raw = {"a": 0.04, "b": 0.0, "rho": 0.0, "m": 0.0, "sigma": 1.0}
+    return smile.from_raw(smile.Raw(**raw), years, **ends)
+
+
+def listed(frame, columns):
+    """Quotes over strike and side from two columns, call and put."""
+    values = frame[list(columns)].to_numpy(dtype=float)
+    coords = {"strike": frame["strike"].to_numpy(dtype=float), "side": ["call", "put"]}
+    return xr.DataArray(values, coords, ["strike", "side"])
+
+
+@pytest.fixture
+def vix_2009():
+    """Both terms of the white paper's appendix, over dim expiry."""
+    quotes = pd.read_csv(shared_path("known_answers/vix_2009_quotes.csv"))
+    terms = [quotes[quotes["term"] == term] for term in ("near", "next")]
+    bid, ask = (
+        xr.concat([listed(t, (f"call_{kind}", f"put_{kind}")) for t in terms], "expiry", join="outer")
+        for kind in ("bid", "ask")
+    )
+    years = xr.DataArray([t["days"].iloc[0] / 365 for t in terms], dims="expiry")
+    return variance.cboe(bid, ask, years, rate=0.0038), years
+
+
+def test_the_2009_white_paper(vix_2009):
+    found, years = vix_2009
+    index = variance.volatility_index(found)
+    got = {"VIX": float(index["index_pct"])}
+    for i, name in enumerate(("1", "2")):
+        got |= {
+            f"T{name}": float(years[i]),
+            f"F{name}": float(found["forward"][i]),
+            f"K0_{name}": float(found["strike_0"][i]),
+            f"sigma2_{name}": float(found["variance"][i]),
+        }
+    rows = {r["quantity"]: r for r in known("vix_expected") if r["edition"] == "2009"}
+    assert set(rows) == set(got)
+    for name, row in rows.items():
+        assert got[name] == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), name
+        if not name.startswith("T"):
+            assert got[name] == pytest.approx(float(row["recomputed"].split()[0]), rel=1e-10), name
+    assert (found["status"] == 0).all()
+
+
+def test_two_strikes_without_a_bid_end_the_strip(vix_2009):
+    """Read by eye in the appendix: near puts 375 and 350 have no bid, nor have calls 1225 and 1230."""
+    found, _ = vix_2009
+    near = found["strike"].where(found["used"].isel(expiry=0), drop=True)
+    assert (float(near.min()), float(near.max())) == (400, 1220)
+    assert 1250 in found["strike"]  # it has a bid, beyond the end
+    assert float(found["strike"].where(found["used"].isel(expiry=1), drop=True).min()) == 200
+
+
+def quote(bids, asks, strikes, years=0.1):
+    frame = pd.DataFrame(bids, columns=["call", "put"]).assign(strike=strikes)
+    frame[["call_ask", "put_ask"]] = asks
+    return variance.cboe(listed(frame, ("call", "put")), listed(frame, ("call_ask", "put_ask")), years)
+
+
+def test_the_rules_on_a_chain_that_can_be_added_by_hand():
+    """F = 100 + 5 − 4 = 101, K₀ = 100; the call of 115 has no ask, that of 120 no bid and ends the walk."""
+    strikes = [80, 85, 90, 95, 100, 105, 110, 115, 120, 125]
+    calls = [21, 16, 11, 8, 5, 3, 2, 1, 0, 1]
+    puts = [1, 0, 0, 2, 4, 7, 11, 16, 21, 26]
+    bids = np.array([calls, puts], dtype=float).T
+    asks = bids.copy()
+    asks[7, 0] = np.nan
+    asks[8, 0] = 0.5
+    found = quote(bids, asks, strikes)
+    used = found["strike"].to_numpy()[found["used"].to_numpy()]
+    assert used.tolist() == [95, 100, 105, 110]
+    assert (float(found["forward"]), float(found["strike_0"])) == (101.0, 100.0)
+    by_hand = 5 / 95**2 * 2 + 5 / 100**2 * 4.5 + 5 / 105**2 * 3 + 5 / 110**2 * 2
+    assert float(found["contribution"].sum()) == pytest.approx(by_hand, rel=1e-14)
+    assert float(found["total_variance"]) == pytest.approx(2 * by_hand - 0.01**2, rel=1e-13)
+    assert float(found["variance"]) == pytest.approx(10 * (2 * by_hand - 0.01**2), rel=1e-13)
+
+
+def test_an_option_that_is_not_listed_does_not_end_the_walk():
+    bids = np.array([[21, 16, 11, 8, 5, 3, 2, 1, 1], [np.nan, np.nan, 1, 2, 4, 7, 11, 16, 21]], dtype=float).T
+    bids[5:7, 0] = np.nan
+    found = quote(bids, bids, [80, 85, 90, 95, 100, 105, 110, 115, 120])
+    assert found["strike"].to_numpy()[found["used"].to_numpy()].tolist() == [90, 95, 100, 115, 120]
+
+
+def test_quotes_that_hold_no_strip_give_nan_and_a_reason():
+    none = np.full((3, 2), np.nan)
+    assert int(quote(none, none, [90, 100, 110])["status"]) == Status.TOO_FEW_STRIKES
+    bids = np.array([[12.0, 1.0], [4.0, 4.0], [1.0, 12.0]])
+    late = quote(bids, bids, [90, 100, 110], years=-0.1)
+    assert int(late["status"]) == Status.EXPIRED
+    assert np.isnan(late["total_variance"])
+    side = xr.DataArray(bids, {"strike": [90, 100, 110], "side": ["C", "P"]}, ["strike", "side"])
+    with pytest.raises(ValueError, match="not call and put"):
+        variance.cboe(side, side, 0.1)
+    with pytest.raises(ValueError, match="side is missing"):
+        variance.cboe(side[:, 0], side[:, 0], 0.1)
+
+
+def test_the_published_eth_index_of_2021():
+    """Every intermediate, to the last digit that a double has (relative 1e-12)."""
+    evidence = json.loads(shared_path("data/volindex_2021/eth-mfiv-14d-2021-10-01T07-02.json").read_text())
+    context, parameters, result = evidence["context"], evidence["params"], evidence["result"]
+    between = result["intermediates"]
+    options = pd.DataFrame(parameters["options"])
+    mid = (options["bestBidPrice"] + options["bestAskPrice"]) / 2
+    fair = mid.where(mid < 1.5 * options["markPrice"], options["markPrice"])
+    options["price"] = fair * parameters["underlyingPrice"]
+    options["expiry"] = pd.to_datetime(options["expirationDate"]).dt.tz_localize(None)
+    cube = options.set_index(["expiry", "strikePrice", "optionType"]).to_xarray()
+    cube = cube.rename(strikePrice="strike", optionType="side")
+    at = pd.Timestamp(parameters["at"]).floor("min").tz_localize(None)
+    milliseconds = (cube["expiry"] - np.datetime64(at)) / np.timedelta64(1, "ms")
+    years = milliseconds / between["N365"]
+    found = variance.cboe(
+        cube["bestBidPrice"], cube["bestAskPrice"], years, rate=context["risklessRate"], price=cube["price"]
+    )
+    index = variance.volatility_index(found, days=14)
+    got = {
+        "NT1": milliseconds[0],
+        "NT2": milliseconds[1],
+        "TP": 14 * 86_400_000,
+        "N365": 365 * 86_400_000,
+        "T1": years[0],
+        "T2": years[1],
+        "FS1": found["strike_0"][0],
+        "FS2": found["strike_0"][1],
+        "F1": found["forward"][0],
+        "F2": found["forward"][1],
+        "nearForwardStrike": found["strike_0"][0],
+        "nextForwardStrike": found["strike_0"][1],
+        "nearContribution": found["contribution"].sum("strike")[0],
+        "nextContribution": found["contribution"].sum("strike")[1],
+        "nearModSigmaSquared": found["total_variance"][0],
+        "nextModSigmaSquared": found["total_variance"][1],
+        "A": index["near_share"],
+        "B": 1 - index["near_share"],
+        "C": 365 / index.attrs["days"],
+    }
+    assert set(between) == {*got, "finalNearBook", "finalNextBook"}
+    for name, value in got.items():
+        assert float(value) == pytest.approx(between[name], rel=1e-12), name
+    assert float(index["index_pct"]) == pytest.approx(result["dVol"], rel=1e-12)
+    assert float(index["index_pct"]) == pytest.approx(result["value"], rel=1e-12)
+    assert 1e4 / float(index["index_pct"]) == pytest.approx(result["invdVol"], rel=1e-12)
+    for i, book in enumerate(("finalNearBook", "finalNextBook")):
+        strikes = sorted(each["strikePrice"] for _, each in between[book])
+        used = found["used"].isel(expiry=i).to_numpy()
+        assert found["strike"].to_numpy()[used].tolist() == strikes
+        sides = cube["price"].isel(expiry=i)
+        for name, each in between[book]:
+            price = sides.sel(strike=each["strikePrice"])
+            own = price.mean() if name.endswith("AV") else price.sel(side=each["optionType"])
+            assert float(own) == pytest.approx(each["optionPrice"], rel=1e-13), name
+
+
+def test_the_portfolio_of_demeterfi_and_others():
+    legs = known("varswap_dkz1999_legs")
+    strikes = np.arange(50.0, 136.0, 5.0)
+    sides = {
+        side: xr.DataArray(
+            [
+                {float(r["strike"]): float(r["price"]) for r in legs if r["side"] == side}.get(k, np.nan)
+                for k in strikes
+            ],
+            {"strike": strikes},
+            ["strike"],
+        )
+        for side in ("call", "put")
+    }
+    years, rate = 0.246575, 0.05
+    found = variance.replication(
+        sides["call"], sides["put"], 100 * np.exp(rate * years), years, boundary=100.0, rate=rate
+    )
+    rows = {r["quantity"]: r for r in known("varswap_expected") if r["case"] == "dkz1999"}
+    got = {
+        "portfolio_cost_x1e4": float(found["cost"]) * 1e4,
+        "weight_put50_x1e4": float(found["put_weight"][0]) * 1e4,
+        "K_var": float(found["variance"]),
+        "vol_pct": 100 * float(found["variance"]) ** 0.5,
+    }
+    assert set(rows) == set(got)
+    for name, row in rows.items():
+        assert got[name] == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), name
+        assert got[name] == pytest.approx(float(row["value"]), rel=1e-9), name
+    for row in legs:
+        weight = found[f"{row['side']}_weight"].sel(strike=float(row["strike"]))
+        assert float(weight) == pytest.approx(float(row["weight"]), rel=1e-9)
+
+
+def test_a_portfolio_leaves_out_what_has_no_price():
+    strikes = np.array([80.0, 90.0, 100.0, 110.0, 120.0])
+    call = xr.DataArray([np.nan, 99.0, 4.0, np.nan, 0.5], {"strike": strikes}, ["strike"])
+    put = xr.DataArray([0.5, 1.5, 4.0, 99.0, np.nan], {"strike": strikes}, ["strike"])
+    found = variance.replication(call, put, 100.0, 0.25, boundary=100.0)
+    assert found["call_weight"].to_numpy()[[0, 1, 3]].tolist() == [0, 0, 0]
+    first = 8 * ((120 - 100) / 100 - np.log(1.2)) / 20
+    assert float(found["call_weight"][2]) == pytest.approx(first, rel=1e-12)
+    assert np.isnan(variance.replication(call, put, 100.0, 0.25, boundary=105.0)["cost"])
+
+
+CASES = ("flat_w0.04", "vogt_guaranteed", "crypto30d", "raw_free")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("method", ["smile", "fukasawa"])
+def test_integrals_of_the_known_answers(case, method):
+    """The row `raw_free, full line` is the integral over |k| ≤ 40: its wings hold another 1.03e-7."""
+    rows = {r["quantity"]: float(r["value"]) for r in known("varswap_expected") if r["case"] == case}
+    found = variance.model_free(slice_of(case, k_min=-1.0, k_max=1.0), method=method)
+    assert float(found["inside"]) == pytest.approx(rows["total_variance_k_in[-1,1]"], abs=1e-10)
+    whole = 0.5751153107152352 if case == "raw_free" else rows["total_variance_full_line"]
+    assert float(found["total_variance"]) == pytest.approx(whole, abs=1e-12)
+    if case == "raw_free":
+        cut = variance.model_free(slice_of(case), method=method, k_range=(-40.0, 40.0))
+        assert float(cut["inside"]) == pytest.approx(rows["total_variance_full_line"], abs=1e-10)
+
+
+def test_volatility_of_the_known_answers():
+    row = next(
+        r for r in known("term_structure_forward_expected") if r["quantity"] == "total_variance_to_vol"
+    )
+    found = variance.model_free(slice_of("crypto30d", 30 / 365))
+    assert float(found["vol"]) == pytest.approx(float(row["expected"]), abs=1e-9)
+
+
+def test_wings_that_hold_much_of_the_variance_are_flagged():
+    found = variance.model_free(slice_of("raw_free", k_min=-1.0, k_max=1.0))
+    assert float(found["wing_share"]) == pytest.approx(0.59, abs=0.005)
+    assert int(found["status"]) & Status.EXTRAPOLATED
+    calm = variance.model_free(slice_of("crypto30d", 30 / 365, k_min=-1.0, k_max=1.0))
+    assert int(calm["status"]) == 0
+
+
+def test_both_integrals_agree_with_slow_quadrature_on_short_and_long_slices():
+    for theta, rho, psi in ((4e-5, -0.1, 0.006), (0.002, -0.6, 0.05), (0.4, 0.3, 0.9)):
+        made = surface.from_essvi([theta], [rho], [psi], [1.0])
+
+        def integrand(k, theta=theta, rho=rho, psi=psi):
+            s, side = math.sqrt(mingone.ssvi(k, theta, rho, psi)), 1 if k > 0 else -1
+            d1 = -k / s + s / 2
+            normal = [math.erfc(-side * d / math.sqrt(2)) for d in (d1, d1 - s)]
+            return side * (math.exp(-k) * normal[0] - normal[1])
+
+        near = 4 * theta**0.5
+        edges = [-60, -near - 2, -near, 0.0, near, near + 2, 60]
+        slow = sum(
+            integrate.quad(integrand, a, b, epsabs=1e-12, epsrel=1e-9, limit=200)[0]
+            for a, b in itertools.pairwise(edges)
+        )
+        for method in ("smile", "fukasawa"):
+            assert float(variance.model_free(made, method=method)["total_variance"][0]) == pytest.approx(
+                slow, rel=2e-8
+            )
+
+
+def test_an_arbitrageable_smile_has_no_transform():
+    """A right wing so steep that d2 rises on it: the formula in volatilities does not hold."""
+    raw = smile.Raw(a=0.001, b=0.5, rho=0.99, m=0.3, sigma=0.01)
+    found = variance.model_free(smile.from_raw(raw, 1.0))
+    assert np.isnan(found["total_variance"])
+    assert int(found["status"]) & Status.BUTTERFLY
+
+
+def strip_quotes(vol=0.5, years=0.1, low=-0.8, high=0.8, step=0.01):
+    k = np.log(np.arange(np.exp(low), np.exp(high), step))
+    return xr.Dataset(
+        {"log_moneyness": ("strike", k), "iv": ("strike", np.full(k.size, vol))}, {"year_fraction": years}
+    )
+
+
+def test_a_fine_strip_of_a_flat_smile_gives_its_variance():
+    """Strikes that lie dense: the sum is the integral, of which 1e-3 of delta on each side is missing."""
+    found = variance.model_free(strip_quotes(step=0.001), method="strip")
+    assert float(found["total_variance"]) == pytest.approx(0.25 * 0.1, rel=3e-3)
+    assert float(found["lower"]) <= 0.025 <= float(found["upper"])
+    assert float(found["wing_share"]) == 0
+
+
+def test_a_strip_added_by_hand():
+    """Five strikes, two of which carry no weight: no volatility, and a delta below 0.001."""
+    vol, years = 0.4, 0.25
+    strike = np.array([0.1, 0.8, 0.9, 1.05, 1.2, 1.3])
+    iv = np.array([0.4, 0.4, 0.4, 0.4, np.nan, 0.4])
+    quotes = xr.Dataset(
+        {"log_moneyness": ("strike", np.log(strike)), "iv": ("strike", iv)}, {"year_fraction": years}
+    )
+    found = variance.model_free(quotes, method="strip")
+
+    def price(at, side):
+        return float(black76.price(1.0, at, years, vol, side))
+
+    at_start = (price(0.9, "put") + price(0.9, "call")) / 2
+    legs = (
+        (0.1 / 0.8**2 * price(0.8, "put"))
+        + (0.125 / 0.9**2 * at_start)
+        + (0.2 / 1.05**2 * price(1.05, "call"))
+        + (0.25 / 1.3**2 * price(1.3, "call"))
+    )
+    assert float(found["total_variance"]) == pytest.approx(2 * legs - (1 / 0.9 - 1) ** 2, rel=1e-12)
+    tails = 2 * price(1.3, "call") / 1.3 + 2 * price(0.8, "put") / 0.8 * np.log(0.8 / 0.01)
+    assert float(found["upper"] - found["lower"]) == pytest.approx(tails, rel=1e-12)
+    assert np.exp([float(found["k_low"]), float(found["k_high"])]).tolist() == pytest.approx([0.8, 1.3])
+
+
+def test_a_strip_does_not_mind_order_or_holes():
+    quotes = strip_quotes()
+    holed = quotes.assign(iv=quotes["iv"].where(np.arange(quotes.sizes["strike"]) % 3 > 0))
+    dropped = quotes.isel(strike=np.arange(quotes.sizes["strike"]) % 3 > 0)
+    values = [
+        float(variance.model_free(each, method="strip")["total_variance"])
+        for each in (holed, dropped, holed.isel(strike=slice(None, None, -1)))
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-14)
+    assert values[0] == pytest.approx(values[2], rel=1e-14)
+
+
+def test_quotes_on_one_side_are_no_strip():
+    for low, high in ((0.05, 0.8), (-0.8, -0.05)):
+        found = variance.model_free(strip_quotes(low=low, high=high), method="strip")
+        assert np.isnan(found["total_variance"])
+        assert np.isnan(found["k_low"])
+        assert int(found["status"]) == Status.TOO_FEW_STRIKES
+
+
+def test_a_flat_smile_lies_within_its_bounds_wherever_quotes_end():
+    ends = np.linspace(0.05, 1.0, 12)
+    made = smile.from_raw(smile.Raw(0.04, 0.0, 0.0, 0.0, 1.0), 1.0)
+    narrow = xr.DataArray(ends, dims="end")
+    found = variance.model_free(made, k_range=(-narrow, narrow))
+    assert bool((found["lower"] < 0.04).all())
+    assert bool((found["upper"] > 0.04).all())
+    assert bool((found["upper"].diff("end") < 0).all())
+    np.testing.assert_allclose(found["wing_share"], 1 - found["lower"] / 0.04, rtol=1e-9, atol=1e-14)
+
+
+def test_an_index_between_two_expiries_with_its_bounds():
+    """By hand: w = 0.02 at 20 days and 0.05 at 50 days is 0.03 at 30 days."""
+    years = xr.DataArray(np.array([5, 20, 50, 80]) / 365, dims="expiry")
+    w = xr.DataArray([0.001, 0.02, 0.05, 0.09], dims="expiry")
+    model = xr.Dataset({"total_variance": w, "lower": 0.81 * w, "upper": 1.21 * w}, {"year_fraction": years})
+    found = variance.volatility_index(model)
+    index = 100 * np.sqrt(0.03 * 365 / 30)
+    assert float(found["index_pct"]) == pytest.approx(index, rel=1e-12)
+    assert float(found["lower_pct"]) == pytest.approx(0.9 * index, rel=1e-12)
+    assert float(found["upper_pct"]) == pytest.approx(1.1 * index, rel=1e-12)
+    assert (float(found["near_days"]), float(found["next_days"])) == pytest.approx((20, 50))
+    assert float(found["near_share"]) == pytest.approx(2 / 3)
+    holed = variance.volatility_index(model.assign(total_variance=w.where(w != 0.02)))
+    assert (float(holed["near_days"]), float(holed["next_days"])) == pytest.approx((5, 50))
+    exact = variance.volatility_index(model, days=50)
+    assert float(exact["index_pct"]) == pytest.approx(100 * np.sqrt(0.05 * 365 / 50))
+    for days in (3, 90):
+        beyond = variance.volatility_index(model, days=days)
+        assert np.isnan(beyond["index_pct"])
+        assert int(beyond["status"]) == Status.EXTRAPOLATED
+    assert "lower_pct" not in variance.volatility_index(model[["total_variance"]])
+
+
+def test_misuse_is_refused():
+    made = slice_of("crypto30d")
+    with pytest.raises(ValueError, match="'vix' is not one of strip"):
+        variance.model_free(made, method="vix")
+    with pytest.raises(ValueError, match="no log_moneyness"):
+        variance.model_free(made, method="strip")
+    with pytest.raises(ValueError, match="no k_min"):
+        variance.model_free(strip_quotes())
+    with pytest.raises(ValueError, match="floor=0"):
+        variance.model_free(made, floor=0)
+    with pytest.raises(ValueError, match="dim expiry"):
+        variance.volatility_index(variance.model_free(made))
+    with pytest.raises(ValueError, match="days=0"):
+        variance.volatility_index(variance.model_free(made), days=0)
+
+
+def test_lazy_in_lazy_out_and_equal():
+    made = surface.from_essvi(
+        [0.01, 0.05], [-0.3, -0.3], [0.1, 0.3], [20 / 365, 80 / 365], k_min=-0.5, k_max=0.5
+    )
+    fits = xr.concat([made, made], "time", data_vars="all")
+    quotes = xr.concat([strip_quotes(0.4), strip_quotes(0.5)], "time", data_vars="all")
+    cases = [(fits, "smile"), (fits, "fukasawa"), (quotes, "strip")]
+    for source, method in cases:
+        now, late = (variance.model_free(each, method=method) for each in (source, source.chunk(time=1)))
+        assert late["total_variance"].chunks
+        xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)
+        if method != "strip":
+            later = variance.volatility_index(late)
+            assert later["index_pct"].chunks
+            xr.testing.assert_allclose(later.compute(), variance.volatility_index(now), rtol=1e-12)
