@@ -81,7 +81,8 @@ def net_carry(
         ``net_bps`` with ``net_low_bps`` and ``net_high_bps``, ``net_apr`` and ``net_apr_on_capital``
         (decimal, simple), ``breakeven_hours`` (inf with status ``unreachable``); what they are made of:
         ``gross_bps``, ``gross_apr``, ``cost_bps``, ``slippage_bps``, ``spread_bps_8h`` (last period),
-        ``mean_bps_8h``, ``half_life_hours``, ``periods``, ``status``. NaN below 30 pairs of neighbouring
+        ``mean_bps_8h``, ``half_life_hours``, ``periods``, ``status``; coordinates
+        ``long``, ``short``, ``horizon_hours``. NaN below 30 pairs of neighbouring
         periods, where the last period is unknown (``gap``) or the book is too thin (``too_thin``).
 
     Raises
@@ -118,7 +119,8 @@ def net_carry(
     )
     names = ("gross", "low", "high", "start", "mean", "half_life", "periods")
     expected = xr.Dataset({name: like(part, history) for name, part in zip(names, figures, strict=True)})
-    return _netted(expected, history, cost, slipped, plan, leverage).assign_coords(long=long, short=short)
+    result = _netted(expected, history, cost, slipped, plan, leverage)
+    return result.assign_coords(long=long, short=short, horizon_hours=plan.hold)
 
 
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
