@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -59,6 +60,8 @@ class Manifest(msgspec.Struct, kw_only=True):
         The recording's clock, ISO text; None where nothing asked for the time.
     source, synthetic, attribution
         Who answered, whether data was made up, and the text that the API's terms ask for.
+    about
+        What who recorded wanted to say, such as the arguments of a report.
     answers, answers_sha256
         How many entries there are, and the hash of their list.
     python, platform, versions
@@ -71,6 +74,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     source: str
     synthetic: bool
     attribution: str
+    about: dict[str, Any] = {}
     answers: int
     answers_sha256: str
     python: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 
@@ -29,9 +31,9 @@ class Recording:
         The bundle; a whole one at every moment.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
-        self._writer = Writer(path)
+        self._writer = Writer(path, about)
         self._lock = threading.Lock()
         self._asof: pd.Timestamp | None = None
         self._open = True
@@ -92,7 +94,7 @@ class Recording:
         return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
 
 
-def record(path: str | Path) -> Recording:
+def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recording:
     """Record every answer from here on into a bundle, until `Recording.close` or ``dd.disconnect()``.
 
     ::
@@ -107,11 +109,14 @@ def record(path: str | Path) -> Recording:
     ----------
     path
         The bundle, by custom ``.ddz``. A bundle that is there is replaced.
+    about
+        Anything that JSON can say, kept in the manifest and given back as `Replay.about`.
 
     Raises
     ------
-    ValueError
-        A recording or a replay is under way already, or the path holds something that is no bundle.
+    ValueError, TypeError
+        A recording or a replay is under way already, the path holds something that is no bundle, or
+        `about` holds the API key or what JSON cannot say.
     BundleError
         The file cannot be written; later, from a fetch: the same, or its answer holds the API key.
     NotCached, NetworkError
@@ -122,15 +127,23 @@ def record(path: str | Path) -> Recording:
         raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
     if transport.replaying():
         raise ValueError("a replay is under way: end it first, with dd.disconnect()")
-    target = Path(path)
+    target, said = Path(path), _plain(about or {})
     _refuse_other_files(target)
-    _current = Recording(target)
+    _current = Recording(target, said)
     try:
         _current._start()
     except BaseException:
         _current.close()
         raise
     return _current
+
+
+def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
+    """`about` as it will be read back."""
+    text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
+    if transport.holds_key(text.encode()):
+        raise ValueError("about= holds the API key")
+    return dict(json.loads(text))
 
 
 def _refuse_other_files(path: Path) -> None:

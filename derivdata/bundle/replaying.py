@@ -32,6 +32,8 @@ class Replay:
         The recorded clock; None if the recording never asked for it.
     source, synthetic
         Who answered then, and whether the data was made up.
+    about
+        What who recorded wanted to say.
     differences
         Versions and platform that are not those of the recording. Without any, results are the same to
         the bit; else to 1e-9.
@@ -43,6 +45,7 @@ class Replay:
         self.asof = None if manifest.asof is None else times.instant(manifest.asof, "asof")
         self.source = manifest.source
         self.synthetic = manifest.synthetic
+        self.about = manifest.about
         self.differences = differences(manifest)
         self._bundle = bundle
         self._answers: dict[Request, list[Entry]] = {}

@@ -38,8 +38,9 @@ class Writer:
     answers are the same bytes, in whatever order they came.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
+        self._about = about
         self.asof: str | None = None
         self._answers: dict[Request, list[Entry]] = {}
         self._repeats: dict[Request, int] = {}
@@ -129,6 +130,7 @@ class Writer:
             source=", ".join(sorted({e.source for e in listed})),
             synthetic=any(e.synthetic for e in listed),
             attribution="; ".join(sorted({e.attribution for e in listed if e.attribution})),
+            about=self._about,
             answers=len(listed),
             answers_sha256=hashlib.sha256(text).hexdigest(),
             python=python(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from html import escape
 from typing import NoReturn, Protocol
+from urllib.parse import unquote
 
 import pandas as pd
 import requests
@@ -152,7 +153,7 @@ class Connection:
             headers=dict(sorted(headers.items())),
             body=body,
             as_of=pd.NaT if date is None else date,
-            source=headers.get("X-Derivdata-Source", self.source),
+            source=unquote(headers.get("X-Derivdata-Source", "")) or self.source,
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=self._attribution(own="X-Derivdata-Source" in headers),
         )

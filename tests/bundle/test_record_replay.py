@@ -297,6 +297,19 @@ def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
     assert manifest["versions"]["numpy"] == __import__("numpy").__version__
 
 
+def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path) -> None:
+    said = {"symbols": ("BTC", "ETH"), "window": "30d"}
+    with bundle.record(path, about=said):
+        fetched()
+    with bundle.replay(path) as replay:
+        assert replay.about == {"symbols": ["BTC", "ETH"], "window": "30d"}
+    with pytest.raises(ValueError, match="holds the API key"):
+        bundle.record(path, about={"key": KEY})
+    with pytest.raises(TypeError, match="JSON"):
+        bundle.record(path, about={"now": NOON})
+    assert bundle.verify(path) == 2
+
+
 def test_ordinary_tools_read_it(service: Service, path: Path) -> None:
     with bundle.record(path):
         fetched()

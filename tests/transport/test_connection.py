@@ -156,6 +156,12 @@ def test_attribution_names_the_service_or_what_was_given(server: Server) -> None
     assert text == "Funding rate data provided by https://operator.example"
 
 
+def test_a_source_outside_ascii_is_named_as_people_know_it() -> None:
+    with serving(lambda _: Reply.json({}, headers={"X-Derivdata-Source": "M%C3%A4rkte"})) as own:
+        transport.connect(own.url)
+        assert transport.get(FUNDING, {}, into=dict[str, bool]).source == "Märkte"
+
+
 def test_data_of_ones_own_asks_for_no_attribution() -> None:
     with serving(lambda _: Reply.json({}, headers={"X-Derivdata-Source": "tape"})) as own:
         transport.connect(own.url)
