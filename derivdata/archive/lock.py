@@ -35,6 +35,7 @@ def writing(folder: Path, timeout: float) -> Iterator[bool]:
     try:
         _acquire(handle, folder, timeout)
         cut_off = bool(os.pread(handle, 20, 0))
+        os.ftruncate(handle, 0)
         os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield cut_off
         os.ftruncate(handle, 0)
