@@ -53,12 +53,12 @@ def from_chain(
     """
     quotes = chains.smiles(chains.clean(chain, as_of=as_of), given=given, spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
-    quoted = "iv_bid" in quotes and "iv_ask" in quotes
+    quoted = "iv_bid" in quotes and bool((quotes["iv_ask"] - quotes["iv_bid"]).notnull().any())
     if isinstance(weights, str) and weights == "spread":
         if not quoted:
             raise ValueError("weights='spread' needs a chain with bid and ask prices")
         spread = quotes["iv_ask"] - quotes["iv_bid"]
-        weights = (1.0 / spread**2).where(spread > 0.0)
+        weights = 1.0 / spread.where(spread > 0.0) ** 2
     surface = fit(k, iv, t, method=method, weights=weights, forward=quotes["forward"])
     status = (surface["status"] | quotes["forward_status"]).astype(np.int32)
     surface["status"] = status.assign_attrs(surface["status"].attrs)
