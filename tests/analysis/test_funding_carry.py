@@ -85,6 +85,13 @@ def test_a_span_before_the_data_is_no_figure():
     assert np.isnan(found["net_bps"])
 
 
+@pytest.mark.parametrize("after", [NAN, 1e6])
+def test_what_comes_after_the_exit_changes_nothing(after):
+    short = np.array([1.0, 2.0, 3.0, after, after])
+    found = _realised(_pair([0.0] * 5, short), "2026-01-01", "2026-01-02")
+    assert float(found["gross_bps"]) == 6.0
+
+
 def test_an_exit_between_settlements_needs_none_after_it():
     found = _realised(_pair([0.0] * 2, [1.0] * 2), "2026-01-01", "2026-01-01T23:00")
     assert float(found["gross_bps"]) == 2.0

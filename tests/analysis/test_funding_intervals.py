@@ -59,6 +59,21 @@ def test_a_gap_that_is_no_multiple_leaves_its_interval_unknown():
     assert not found["changed"].any()
 
 
+def test_a_settlement_may_be_late_by_hours():
+    """htx on 2021-04-07: 10 h and then 6 h; the payment is still one for 8 h."""
+    found = _inferred([8, 8, 8, 10, 6, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [8] * 7)
+    assert not found["missing"].any()
+    known_then = _inferred([8, 8, 8, 10, 6, 8], backdate=False)
+    np.testing.assert_array_equal(known_then["interval_hours"], [NAN, NAN, NAN, 8, 8, 8, 8])
+
+
+def test_an_extra_settlement_is_not_a_late_one():
+    """htx on 2021-10-28: 3 h and then 5 h."""
+    found = _inferred([8, 8, 8, 3, 5, 8])
+    np.testing.assert_array_equal(found["interval_hours"], [8, 8, 8, 8, NAN, NAN, 8])
+
+
 def test_stamps_may_be_late_by_minutes():
     found = _inferred([8.0, 8.05, 7.98, 8.2, 7.8])
     np.testing.assert_array_equal(found["interval_hours"], [8.0] * 6)

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.panels import Floats, beside, hours, kind_of, like, require, require_rate, whole
 from derivdata.units import BPS, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_native
 
@@ -34,7 +35,7 @@ def infer_interval(
         Intervals [h] that exist. A gap within 5 % of one is taken for it.
     confirm
         Equal gaps in a row that it takes to believe an interval; a single gap of twice the interval is a
-        missing settlement, not a change.
+        missing settlement, not a change, and one that is less than half an interval too long is a late one.
     backdate
         Date a confirmed interval back to the first of its gaps (and the first one to the start of the
         series). False dates it to the gap that confirmed it: all that was known at the time.
@@ -162,7 +163,15 @@ def _believed(
 
 
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
-    """How many intervals each gap is, 0 where it is no whole number of them."""
+    """How many intervals each gap is, 0 where it is no whole number of them.
+
+    A settlement that is late by less than half an interval ends one interval, and so does the next if its
+    gap is shorter by as much.
+    """
     ratio = np.where(np.isfinite(interval), gaps / interval, 0.0)
     count = np.rint(ratio)
-    return np.where(np.abs(ratio - count) <= _TOLERANCE, count, 0.0).astype(np.int64)
+    whole = np.where(np.abs(ratio - count) <= _TOLERANCE, count, 0.0)
+    late = (whole == 0.0) & (ratio > 1.0) & (ratio < LATE)
+    catches_up = (whole == 0.0) & np.append(False, late[:-1])
+    catches_up[1:] &= np.abs(ratio[1:] + ratio[:-1] - 2.0) <= _TOLERANCE
+    return np.where(late | catches_up, 1.0, whole).astype(np.int64)

@@ -122,17 +122,17 @@ def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
 
 
 def _dispersion(rates: Floats) -> tuple[Any, ...]:
-    known = np.isfinite(rates)
+    # Sorted and contiguous: the order of venues and of memory decides nothing, not even the last bit.
+    ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
+    known = np.isfinite(ordered)
     count = known.sum(axis=-1)
-    ordered = np.sort(np.where(known, rates, np.nan), axis=-1)
     quarter, half, three = (_quantile(ordered, count, share) for share in (0.25, 0.5, 0.75))
     last = np.maximum(count - 1, 0)[..., None]
     width = np.take_along_axis(ordered, last, axis=-1)[..., 0] - ordered[..., 0]
-    few = count < 2
-    mean = np.sum(rates, axis=-1, where=known, keepdims=True) / np.maximum(count, 1)[..., None]
-    squares = np.sum(np.square(np.where(known, rates - mean, 0.0)), axis=-1)
+    mean = np.where(known, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
+    squares = np.square(np.where(known, ordered - mean[..., None], 0.0)).sum(axis=-1)
     std = np.sqrt(squares / np.maximum(count - 1, 1))
-    blank = [np.where(few, np.nan, figure) for figure in (std, three - quarter, width)]
+    blank = [np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width)]
     return *blank, half, count.astype(np.int16)
 
 

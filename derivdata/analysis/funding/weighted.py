@@ -111,6 +111,8 @@ def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
 
 
 def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floats, Floats]:
+    # Contiguous, so that sums do not depend on how the panel lies in memory.
+    rates, weights = np.ascontiguousarray(rates), np.ascontiguousarray(weights)
     sized = np.where(weights > 0.0, weights, 0.0)
     both = np.isfinite(rates) & (sized > 0.0)
     total, held = sized.sum(axis=-1), np.where(both, sized, 0.0).sum(axis=-1)

@@ -1,0 +1,228 @@
+"""What holds for every function: any array kind, no look ahead, no meaning in the order of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import funding
+from tests.analysis.funding_made import dollars, noisy
+
+SETTLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1)
+SAMPLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1, kind="sampled")
+FREE = dict.fromkeys(funding.LEGS, 1.0)
+
+
+def _intervals(panel: xr.DataArray) -> xr.DataArray:
+    return xr.full_like(panel, 8.0).assign_attrs(units="h")
+
+
+def _raw(panel: xr.DataArray) -> xr.DataArray:
+    return (panel / 1e4).drop_attrs().assign_attrs(units="fraction per interval")
+
+
+def _oi(panel: xr.DataArray) -> xr.DataArray:
+    """Open interest made of the panel itself, so that its garbage and its chunks are the panel's."""
+    return np.exp(panel.clip(-5.0, 5.0)).drop_attrs().assign_attrs(units="USD").rename("oi_usd")
+
+
+Case = Callable[[xr.DataArray], Any]
+
+OVER_TIME: dict[str, tuple[xr.DataArray, Case]] = {
+    "spread": (SETTLED, lambda x: funding.spread(x, "v00", "v02")),
+    "pair_spreads": (SETTLED, funding.pair_spreads),
+    "best_pair": (SETTLED, funding.best_pair),
+    "best_pair, filtered": (SETTLED, lambda x: funding.best_pair(x, oi_usd=_oi(x), min_oi_usd=0.5)),
+    "dispersion": (SETTLED, funding.dispersion),
+    "cumulative, settled": (SETTLED, lambda x: funding.cumulative(x, interval_hours=8.0)),
+    "cumulative, compound": (
+        SETTLED,
+        lambda x: funding.cumulative(x, interval_hours=_intervals(x), compound=True, gaps="skip"),
+    ),
+    "cumulative, sampled": (SAMPLED, funding.cumulative),
+    "cumulative, skip": (SAMPLED, lambda x: funding.cumulative(x, gaps="skip")),
+    "infer_interval": (SETTLED, lambda x: funding.infer_interval(x, backdate=False)),
+    "zscore": (SETTLED, lambda x: funding.zscore(x, 12)),
+    "zscore, robust": (SETTLED, lambda x: funding.zscore(x, 12, robust=True)),
+    "oi_weighted": (SETTLED, lambda x: funding.oi_weighted(x, _oi(x))),
+    "universe": (SETTLED, lambda x: funding.universe(_oi(x), 1)),
+}
+WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
+    "infer_interval, dated back": (SETTLED, funding.infer_interval),
+    "check_8h_normalisation": (SETTLED, lambda x: funding.check_8h_normalisation(x, _raw(x), 8.0)),
+    "half_life": (SETTLED, lambda x: funding.half_life(x, resamples=99)),
+    "half_life, sampled": (SAMPLED, lambda x: funding.half_life(x, interval_hours=8.0, level=None)),
+    "half_life, means": (
+        SAMPLED,
+        lambda x: funding.half_life(x, interval_hours=8.0, sampling="mean", resamples=99),
+    ),
+    "half_life, ml": (SETTLED, lambda x: funding.half_life(x, method="ml", level=None)),
+    "hit_rate": (SETTLED, lambda x: funding.hit_rate(x, 24.0, interval_hours=8.0)),
+    "hit_rate, sampled": (SAMPLED, lambda x: funding.hit_rate(x, 24.0, tradable=["v00", "v02", "v03"])),
+    "net_carry": (
+        SETTLED,
+        lambda x: funding.net_carry(x, "v00", "v02", 240.0, cost_bps=FREE, interval_hours=8.0, resamples=50),
+    ),
+    "realised_carry": (
+        SETTLED,
+        lambda x: funding.realised_carry(
+            x, "v00", "v02", "2026-01-05", "2026-01-09", interval_hours=_intervals(x), fees_bps=FREE
+        ),
+    ),
+    "comovement": (SETTLED, lambda x: funding.comovement(x, interval_hours=8.0, max_lag=1)),
+    "comovement, sampled": (SAMPLED, lambda x: funding.comovement(x, method="spearman", min_periods=10)),
+    "slippage_bps": (
+        SETTLED,
+        lambda x: funding.slippage_bps(
+            _oi(x)
+            .isel(time=slice(4))
+            .cumsum("time")
+            .rename(time="band_bps")
+            .assign_coords(band_bps=[10.0, 25.0, 50.0, 100.0])
+            .assign_attrs(units="USD"),
+            1.0,
+        ),
+    ),
+}
+CASES = OVER_TIME | WHOLE
+ELEMENTWISE = {"LEGS", "FundingStatus", "breakeven_hours", "deribit_rate", "hyperliquid_rate", "payment"}
+
+
+def test_every_function_is_held_to_the_properties():
+    assert {name.partition(",")[0] for name in CASES} | ELEMENTWISE == set(funding.__all__)
+
+
+def _same(first: Any, second: Any) -> None:
+    xr.testing.assert_identical(first, second)
+
+
+def _no_work(*_: Any, **__: Any) -> None:
+    raise AssertionError("something was computed before it was asked for")
+
+
+@pytest.mark.parametrize(
+    "chunks", [{"time": 17}, {"exchange": 1, "symbol": 1}, {"symbol": 1, "time": 80}], ids=str
+)
+@pytest.mark.parametrize("name", CASES)
+def test_lazy_panels_stay_lazy_and_give_the_same_numbers(name, chunks):
+    panel, case = CASES[name]
+    with dask.config.set(scheduler=_no_work):
+        lazy = case(panel.chunk(chunks))
+    assert dask.is_dask_collection(lazy)
+    with dask.config.set(scheduler="synchronous"):
+        _same(lazy.compute(), case(panel))
+
+
+@pytest.mark.parametrize("name", ["dispersion", "oi_weighted", "best_pair"])
+def test_how_a_panel_lies_in_memory_means_nothing(name):
+    """Sums over many venues would differ in the last bit where their order does."""
+    panel = noisy(symbols=2, venues=43, rows=5)
+    case = CASES[name][1]
+    _same(case(panel.copy(data=np.asfortranarray(panel.values))), case(panel))
+
+
+@pytest.mark.parametrize("cut", [20, 55])
+@pytest.mark.parametrize("garbage", [np.nan, 1e6], ids=["blank", "garbage"])
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_the_past_does_not_change_with_the_future(name, garbage, cut):
+    panel, case = OVER_TIME[name]
+    future = xr.DataArray(np.arange(panel.sizes["time"]) >= cut, dims="time")
+    replaced = (
+        xr.where(future, garbage, panel, keep_attrs=False).assign_attrs(panel.attrs).transpose(*panel.dims)
+    )
+    _same(case(replaced).isel(time=slice(cut)), case(panel).isel(time=slice(cut)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_order_of_dims_and_labels_means_nothing(name):
+    panel, case = CASES[name]
+    expected = case(panel)
+    turned = case(panel.transpose("time", "symbol", "exchange").isel(exchange=[3, 1, 0, 2], symbol=[1, 0]))
+    labels = {
+        dim: expected[dim]
+        for dim in expected.dims
+        if dim in ("symbol", "exchange", "long", "short", "first", "second") and dim in turned.dims
+    }
+    back = turned.sel(labels).transpose(*expected.dims)
+    xr.testing.assert_allclose(back, expected, rtol=1e-9, atol=1e-12)
+    for figure in turned.data_vars.values() if isinstance(turned, xr.Dataset) else [turned]:
+        kept = [dim for dim in ("time", "symbol", "exchange") if dim in figure.dims]
+        assert [dim for dim in figure.dims if dim in kept] == kept
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_inputs_are_left_as_they_were(name):
+    panel, case = CASES[name]
+    before = panel.copy(deep=True)
+    case(panel)
+    xr.testing.assert_identical(panel, before)
+
+
+NEEDS_SYMBOLS = {"universe"}
+VENUE_BY_VENUE = [
+    name
+    for name in CASES
+    if name.partition(",")[0] in ("cumulative", "zscore", "half_life", "infer_interval")
+]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in NEEDS_SYMBOLS])
+def test_one_symbol_without_its_dim_is_enough(name):
+    panel, case = CASES[name]
+    alone = case(panel.isel(symbol=0, drop=True))
+    xr.testing.assert_allclose(alone, case(panel).isel(symbol=0, drop=True), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", VENUE_BY_VENUE)
+def test_a_single_series_is_enough(name):
+    panel, case = CASES[name]
+    alone = case(panel.isel(symbol=1, exchange=2, drop=True))
+    xr.testing.assert_allclose(alone, case(panel).isel(symbol=1, exchange=2, drop=True), rtol=1e-12)
+
+
+ACROSS_VENUES = ["best_pair", "dispersion", "oi_weighted", "hit_rate", "universe"]
+
+
+@pytest.mark.parametrize("name", ACROSS_VENUES)
+def test_masking_a_venue_is_dropping_it(name):
+    panel, case = CASES[name]
+    masked = case(panel.where(panel["exchange"] != "v01"))
+    _same(masked, case(panel.drop_sel(exchange="v01")))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.partition(",")[0] != "slippage_bps"])
+def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
+    panel, case = CASES[name]
+    found = case(xr.full_like(panel, np.nan))
+    for figure_name, figure in found.items() if isinstance(found, xr.Dataset) else [(name, found)]:
+        if figure.dtype.kind == "f" and figure_name not in (
+            "fees_bps",
+            "cost_bps",
+            "slippage_bps",
+            "step_hours",
+            "pairs",
+        ):
+            assert figure.isnull().all(), figure_name
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if not name.startswith(("universe", "slippage", "zscore"))]
+)
+def test_an_unlabelled_rate_is_refused(name):
+    panel, case = CASES[name]
+    with pytest.raises(ValueError, match="unit of panel is not stated"):
+        case(panel.drop_attrs().assign_attrs(kind=panel.attrs["kind"]))
+    with pytest.raises(ValueError, match="'percent' where 'bps/8h' is needed"):
+        case(panel.assign_attrs(units="percent"))
+
+
+def test_open_interest_is_read_by_its_own_label():
+    oi = dollars(SETTLED)
+    assert funding.oi_weighted(SETTLED, oi.drop_attrs())["rate_bps_8h"].notnull().any()
+    with pytest.raises(ValueError, match="oi_usd is not stated"):
+        funding.oi_weighted(SETTLED, oi.drop_attrs().rename("oi"))

@@ -1,0 +1,232 @@
+"""Recorded funding of real venues: zones, holes and outliers; values read by eye in the files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata import units
+from derivdata.analysis import funding
+from tests.shared import shared_path
+
+MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files are UTC+3, of the others UTC
+VENUES = ("binance", "bybit", "dydx", "gate", "htx", "kucoin", "mexc")
+
+
+def _venue(venue: str, *, zone: bool = True) -> xr.DataArray:
+    folder = shared_path("data/funding_2020_2023")
+    (file,) = Path(folder).glob(f"BTC-USDT_{venue}_*.csv")
+    frame = pd.read_csv(file)
+    times = pd.to_datetime(frame["Date"], format="ISO8601").astype("datetime64[us]")
+    if zone and venue in MOSCOW:
+        times = times - pd.Timedelta(hours=3)
+    rates = units.bps_8h_from_native(frame["Funding Rate"].to_numpy(), 1.0 if venue == "dydx" else 8.0)
+    return xr.DataArray(
+        rates, dims="time", coords={"time": times.to_numpy()}, attrs={"units": "bps/8h", "kind": "settled"}
+    )
+
+
+def _settled(*venues: str, start: str, end: str, zone: bool = True) -> xr.DataArray:
+    series = [_venue(venue, zone=zone).sel(time=slice(start, end)) for venue in venues]
+    return xr.concat(series, xr.DataArray(list(venues), dims="exchange", name="exchange"), join="outer")
+
+
+def _interval(panel: xr.DataArray) -> xr.DataArray:
+    hours = [1.0 if venue == "dydx" else 8.0 for venue in panel["exchange"].values]
+    return xr.DataArray(hours, dims="exchange", coords={"exchange": panel["exchange"]}, attrs={"units": "h"})
+
+
+@pytest.mark.parametrize("venue", VENUES)
+def test_every_venue_keeps_one_interval_through_holes_and_late_settlements(venue):
+    found = funding.infer_interval(_venue(venue))
+    known = found["interval_hours"].dropna("time")
+    assert np.unique(known).tolist() == [1.0 if venue == "dydx" else 8.0]
+    assert not found["changed"].any()
+    # htx settled once more than its schedule on 2021-10-28 (3 h and 5 h apart): those two are not explained
+    assert found["interval_hours"].isnull().sum() == (2 if venue == "htx" else 0)
+
+
+def test_the_december_hole_of_gate_and_the_missing_day_of_htx():
+    gate, htx = (funding.infer_interval(_venue(venue))["missing"] for venue in ("gate", "htx"))
+    assert int(gate.sum()) == int(gate.sel(time="2021-01-01T00:00")) == 93  # 752 h after 2020-11-30 16:00
+    assert int(htx.sum()) == int(htx.sel(time="2021-02-20T08:00")) == 2  # 24 h after 2021-02-19 08:00
+
+
+def test_a_hole_is_not_zero_funding():
+    gate = _venue("gate").sel(time=slice("2020-11-01", "2021-01-02"))
+    accrued = funding.cumulative(gate, interval_hours=8.0)["funding_bps"]
+    assert np.isfinite(accrued.sel(time="2020-11-30T16:00"))
+    assert accrued.sel(time=slice("2021-01-01", None)).isnull().all()
+    skipping = funding.cumulative(gate, interval_hours=8.0, gaps="skip")
+    assert float(skipping["missing_hours"][-1]) == 744.0
+
+
+def test_a_held_pair_on_the_first_of_january_2021():
+    """binance 2.2753, 2.6336, 3.4457 (some milliseconds late); bybit 3.4729, 1, 1."""
+    panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
+    held = funding.realised_carry(
+        panel,
+        "bybit",
+        "binance",
+        "2020-12-31T23:59:59Z",
+        "2021-01-01T16:01:00Z",
+        interval_hours=8.0,
+        fees_bps=dict.fromkeys(funding.LEGS, 0.5),
+    )
+    assert float(held["long_bps"]) == pytest.approx(-5.4729, abs=1e-10)
+    assert float(held["short_bps"]) == pytest.approx(8.3546, abs=1e-10)
+    assert float(held["net_bps"]) == pytest.approx(8.3546 - 5.4729 - 2.0, abs=1e-10)
+
+
+def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
+    """bybit's file begins with the settlement of 2021-01-01 00:00, which pays from 16:00 on."""
+    panel = _settled("binance", "bybit", start="2020-12-30", end="2021-01-03")
+    fees = dict.fromkeys(funding.LEGS, 0.5)
+    held = funding.realised_carry(
+        panel, "bybit", "binance", "2020-12-31T12:00", "2021-01-02", interval_hours=8.0, fees_bps=fees
+    )
+    assert np.isnan(float(held["long_bps"]))
+    assert int(held["status"]) == funding.FundingStatus.GAP
+
+
+def test_large_venues_move_together_at_the_same_settlements():
+    panel = _settled("binance", "bybit", start="2022-01-01", end="2022-12-31")
+    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"].sel(
+        first="binance", second="bybit"
+    )
+    assert float(pair.sel(lag=0)) > 0.5
+    assert float(pair.sel(lag=0)) > float(pair.sel(lag=[-1, 1]).max()) + 0.1
+
+
+def test_hourly_and_eight_hourly_venues_on_common_days():
+    panel = _settled("binance", "dydx", "kucoin", start="2023-01-01", end="2023-03-31T23:59")
+    interval = _interval(panel)
+    found = funding.comovement(panel, interval_hours=interval, period_hours=24.0)
+    assert found["periods"].sel(first="binance", second="dydx", lag=0) >= 88
+    accrued = funding.cumulative(panel, interval_hours=interval)["funding_bps"].ffill("time").isel(time=-1)
+    by_hand = _venue("dydx").sel(time=slice("2023-01-01", "2023-03-31T23:59")).sum() / 8.0
+    assert float(accrued.sel(exchange="dydx")) == pytest.approx(float(by_hand), rel=1e-12)
+    assert float(by_hand) < 0.2 * float(accrued.sel(exchange="dydx")) * 8.0  # the sum of rates is no payment
+
+
+def test_persistence_of_three_years_is_days_not_weeks():
+    found = funding.half_life(_venue("bybit"), resamples=99)
+    assert int(found["pairs"]) == 3_284
+    assert (
+        8.0 < found["half_life_low_hours"] < found["half_life_hours"] < found["half_life_high_hours"] < 200.0
+    )
+
+
+def _london(exchange: str, pair: str) -> xr.DataArray:
+    frame = pd.read_csv(shared_path("data/funding_basis_2023_2024") / "all_exchanges.csv")
+    chosen = frame[(frame["exchange"] == exchange) & (frame["pair"] == pair)]
+    summer = np.ones(len(chosen), dtype=bool)  # 01:00 on the day of the change is 00:00 UTC, a settlement
+    local = pd.to_datetime(chosen["time"]).dt.tz_localize("Europe/London", ambiguous=summer)
+    times = local.dt.tz_convert("UTC")
+    return xr.DataArray(
+        units.bps_8h_from_native(chosen["funding rate"].to_numpy(), 8.0),
+        dims="time",
+        coords={"time": times.dt.tz_localize(None).astype("datetime64[us]").to_numpy()},
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+
+
+@pytest.mark.parametrize("exchange", ["binance", "bybit", "okx"])
+def test_london_times_become_a_steady_eight_hours(exchange):
+    panel = _london(exchange, "BTCUSDT")
+    assert set(panel["time"].dt.hour.values) == {0, 8, 16}
+    found = funding.infer_interval(panel)
+    assert (found["interval_hours"] == 8.0).all()
+    assert not found["missing"].any()
+
+
+def test_two_recordings_of_one_venue_agree_across_zones():
+    """Two sources, UTC+3 and London with summer time: only at the right instants are they equal."""
+    first = _venue("binance")
+    first = first.assign_coords(time=first["time"].dt.round("1min"))
+    second = _london("binance", "BTCUSDT")
+    shared, other = xr.align(first, second, join="inner")
+    assert shared.sizes["time"] == 1_095  # three a day in 2023
+    np.testing.assert_allclose(shared, other, atol=2e-4)
+    # read by eye around the change to summer time: 0.0061, −0.3326, 0.3634 bps on 2023-03-26
+    np.testing.assert_allclose(second.sel(time="2023-03-26"), [0.0061, -0.3326, 0.3634], atol=1e-12)
+
+
+def test_coin_margined_spreads_accrue_to_their_sum():
+    linear, inverse = _london("binance", "BTCUSDT"), _london("binance", "BTCUSDCM")
+    panel = xr.concat([linear, inverse], xr.DataArray(["linear", "coin"], dims="exchange", name="exchange"))
+    earned = funding.spread(panel, "coin", "linear")
+    accrued = funding.cumulative(earned, interval_hours=8.0)["funding_bps"]
+    assert float(accrued[-1]) == pytest.approx(float(linear.sum() - inverse.sum()), rel=1e-9)
+    assert float(earned[0]) == pytest.approx(1.0 + 0.1609, abs=1e-12)  # 0.0001 and −1.609e-05
+
+
+@pytest.fixture(scope="module")
+def snapshots() -> xr.DataArray:
+    data = json.loads((shared_path("data/funding_snapshots_2026") / "snapshots.json").read_text())
+    values = np.array([[row[1], row[2]] for row in data["rows"]], dtype=float)
+    return xr.DataArray(
+        values,
+        dims=("time", "symbol", "exchange"),
+        coords={
+            "time": np.array([row[0].rstrip("Z") for row in data["rows"]], dtype="datetime64[us]"),
+            "symbol": data["symbols"],
+            "exchange": data["venues"],
+        },
+        attrs={"units": "bps/8h", "kind": "sampled"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "symbol", "long", "short", "spread", "venues"),
+    [
+        ("2026-08-09T21:45:29", "BTC", "hotstuff", "reya", 1.511134 + 0.96, 38),
+        ("2026-08-09T21:45:29", "ETH", "vest", "coinbaseus", 1.12 + 2.3208, 38),
+        ("2026-08-09T22:50:29", "BTC", "kucoin", "hotstuff", 1.68 + 0.36, 38),
+        ("2026-08-15T11:13:14", "BTC", "bluefin", "risex", 1.829858 + 42.99856, 39),
+        ("2026-08-15T23:59:18", "BTC", "edgex", "reya", 1.157506 + 1.1592, 39),
+        ("2026-08-15T23:59:18", "ETH", "vest", "woofipro", 1.0087 + 1.7968, 39),
+    ],
+)
+def test_the_best_of_thirty_nine_venues(snapshots, time, symbol, long, short, spread, venues):
+    at = funding.best_pair(snapshots).sel(time=time, symbol=symbol)
+    assert (str(at["long"].values), str(at["short"].values)) == (long, short)
+    assert float(at["spread_bps_8h"]) == pytest.approx(spread, abs=1e-12)
+    assert int(at["venues"]) == venues
+
+
+def test_best_pairs_and_dispersion_agree_over_the_week(snapshots):
+    best, spread = funding.best_pair(snapshots), funding.dispersion(snapshots)
+    xr.testing.assert_allclose(best["spread_bps_8h"], spread["range_bps_8h"], rtol=1e-13)
+    np.testing.assert_array_equal(best["venues"], spread["venues"])
+
+
+def test_the_first_sample_is_held_until_the_second(snapshots):
+    """binance, BTC: 0.9398 for the 27.25 minutes to 22:12:44, then 0.9367 for 37.75 to 22:50:29."""
+    accrued = funding.cumulative(snapshots, max_gap_hours=3.0)["funding_bps"].sel(
+        symbol="BTC", exchange="binance"
+    )
+    assert float(accrued[0]) == pytest.approx(0.9398 * (27.25 / 60) / 8, rel=1e-12)
+    assert float(accrued[1]) == pytest.approx((0.9398 * 27.25 + 0.9367 * 37.75) / 60 / 8, rel=1e-12)
+    assert np.isfinite(accrued).all()
+
+
+def test_irregular_snapshots_are_holes_at_twice_their_usual_ten_minutes(snapshots):
+    accrued = funding.cumulative(snapshots)
+    assert np.isnan(accrued["funding_bps"].sel(symbol="BTC", exchange="binance")[0])  # 27 minutes to the next
+    missing = funding.cumulative(snapshots, gaps="skip")["missing_hours"].sel(
+        symbol="BTC", exchange="binance"
+    )
+    assert float(missing[0]) == pytest.approx((27.25 - 20.0) / 60, rel=1e-9)
+
+
+def test_an_outlier_scores_high_and_is_not_in_its_own_window(snapshots):
+    """hotstuff's 100.16 on 2026-08-11 16:34:49, after a day of values around 1."""
+    score = funding.zscore(snapshots, 40, robust=True).sel(symbol="BTC", exchange="hotstuff")
+    assert str(score["time"][int(score.argmax("time"))].values).startswith("2026-08-11T16:34:49")
+    assert float(score.max()) > 20.0
