@@ -12,7 +12,9 @@ import pytest
 from derivdata import tables
 from derivdata.archive import append as appending
 from derivdata.archive import open_archive
+from derivdata.archive.stored import stored
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from derivdata.schema import Kind
 from tests.archive.rates import EVER, START, rates
 
 
@@ -40,6 +42,35 @@ def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
     assert archive.append("funding_history", rates()) == 384
     expected = tables.FUNDING_HISTORY.conform(rates())
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
+
+
+_CELLS: dict[Kind, list[object]] = {
+    Kind.TEXT: ["b", "a", "ü"],
+    Kind.LABEL: ["x", "y 1", "z"],
+    Kind.NUMBER: [1.5, -0.1, 1e-300],
+    Kind.COUNT: [3, 1, 2],
+    Kind.RANK: [30, 10, 20],
+    Kind.FLAG: [True, False, True],
+    Kind.TIME: [START + pd.Timedelta(day, "D") for day in (3, 1, 2)],
+}
+
+
+@pytest.mark.parametrize("name", sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
+def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
+    """Three rows of distinct values, and the same with everything missing that may be."""
+    table = tables.TABLES[name]
+    full = pd.DataFrame({column: _CELLS[c.kind] for column, c in table.columns.items()})
+    bare = full.drop(columns=sorted(table.optional)).assign(
+        time=full["time"] + pd.Timedelta(90, "D"), **{k: full[k] for k in table.key if k != "time"}
+    )
+    archive = open_archive(tmp_path)
+    assert archive.append(name, full) == 3
+    back = archive.read(name, *EVER)
+    expected = stored(name).conform(full)
+    pd.testing.assert_frame_equal(back, expected)
+    if "order_id" not in table.key:
+        assert archive.append(name, bare) == 3
+    assert archive.append(name, full) == 0
 
 
 def test_missing_values_and_missing_optional_columns_come_back_missing(tmp_path: Path) -> None:

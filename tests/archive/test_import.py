@@ -292,6 +292,18 @@ def test_made_ids_are_the_same_in_every_import(tmp_path: Path) -> None:
     assert held(other, "liquidations_events")["order_id"].tolist() == ids
 
 
+def test_flags_are_true_or_false(tmp_path: Path) -> None:
+    lines = [
+        "exchange_id,start,session,time,end,is_tradable",
+        *(f"nyse,2026-01-0{i}T00Z,{i},2026-01-05T00Z,2026-01-06T00Z,{f}" for i, f in enumerate("10", 1)),
+        "nyse,2026-01-03T00Z,3,2026-01-05T00Z,2026-01-06T00Z,True",
+        "nyse,2026-01-04T00Z,4,2026-01-05T00Z,2026-01-06T00Z,maybe",
+    ]
+    result = import_files("rwa_market_hours", text(tmp_path, "\n".join(lines)), tmp_path / "to")
+    assert result.first_rejected == "in.csv, line 5: is_tradable='maybe' is not true or false"
+    assert held(tmp_path, "rwa_market_hours")["is_tradable"].tolist() == [True, False, True]
+
+
 def test_liquidations_of_every_quote_are_taken(tmp_path: Path) -> None:
     result = liquidations(
         tmp_path, _LIQUIDATIONS.replace("HYPE", "HYPE-USDC", 1).replace("HYPE,", "HYPE-USDT,")

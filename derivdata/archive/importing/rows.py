@@ -20,6 +20,7 @@ __all__ = ["RANK", "Rows", "quotes", "rows"]
 
 RANK = "quote_rank"
 _WORDS = (Kind.TEXT, Kind.LABEL)
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _TINY_BPS_8H = 0.01
 _HUGE_IV = 5.0
 
@@ -67,6 +68,8 @@ def _words(chunk: Chunk, recipe: Recipe, verdict: Verdict) -> dict[str, Any]:
         if column.kind in _WORDS and (raw := recipe.raw(name, chunk)) is not None:
             found[name] = np.array(words(raw, name, verdict), dtype=object)
             _hold_to(found, name, recipe.allowed(name), raw, verdict)
+        elif column.kind is Kind.FLAG and (raw := recipe.raw(name, chunk)) is not None:
+            found[name] = _flags(raw, name, verdict)
     if "exchange" in found:
         found["exchange"] = _mapped(found["exchange"], str.lower)
     if "symbol" in found:
@@ -74,6 +77,13 @@ def _words(chunk: Chunk, recipe: Recipe, verdict: Verdict) -> dict[str, Any]:
         found["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
         found[RANK] = np.array([0 if c is None else c.rank for c in contracts])
     return found
+
+
+def _flags(raw: Any, name: str, verdict: Verdict) -> Any:
+    found = _mapped(words(raw, name, verdict), str.lower)
+    wrong = np.array([word is not None and word not in _FLAGS for word in found])
+    verdict.reject(wrong, lambda i: f"{name}={shown(raw, i)} is not true or false")
+    return _mapped(found, _FLAGS.get)
 
 
 def _hold_to(found: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, verdict: Verdict) -> None:
@@ -115,11 +125,9 @@ def _hold_to_whole(values: Any, name: str, verdict: Verdict) -> None:
 def _times(chunk: Chunk, recipe: Recipe, verdict: Verdict, found: dict[str, Any]) -> dict[str, Any]:
     groups = [found[name] for name in ("symbol", *recipe.table.key) if name in found]
     return {
-        name: instants(
-            recipe.raw(name, chunk), name, verdict, tz=recipe.tz, groups=groups if name == "time" else None
-        )
+        name: instants(raw, name, verdict, tz=recipe.tz, groups=groups if name == "time" else None)
         for name, column in recipe.table.columns.items()
-        if column.kind is Kind.TIME
+        if column.kind is Kind.TIME and (raw := recipe.raw(name, chunk)) is not None
     }
 
 
