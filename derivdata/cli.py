@@ -1,4 +1,4 @@
-"""Command line: report, serve, import.
+"""Command line: report, serve, import, bundle.
 
 Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage.
 """
@@ -9,9 +9,14 @@ import argparse
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main"]
+
+_REPORT = ("symbols", "window")
+"""Options of the command that are the report's own, kept with a recording."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
     _add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     _add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
+    _add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
     return parser
 
 
@@ -45,11 +51,13 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         nargs="?",
-        help="'sample', an archive's folder or a URL; without it DERIVDATA_BASE_URL is asked",
+        help="'sample', an archive's folder, a URL, or a bundle (FILE.ddz) that is replayed; "
+        "without it DERIVDATA_BASE_URL is asked",
     )
-    parser.add_argument("--symbols", nargs="+", default=["BTC", "ETH"], metavar="SYMBOL")
+    parser.add_argument("--symbols", nargs="+", metavar="SYMBOL", help="assets (default: BTC ETH)")
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
-    parser.add_argument("--window", default="30d", help="lookback of the histories (default: 30d)")
+    parser.add_argument("--window", help="lookback of the histories (default: 30d)")
+    parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
     parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
     parser.set_defaults(run=_report)
 
@@ -96,14 +104,43 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_import)
 
 
-def _report(arguments: argparse.Namespace) -> None:
-    from derivdata import connect, errors, report
+def _add_bundle(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("info", "verify"))
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.set_defaults(run=_bundle)
 
-    connect(arguments.source, now=arguments.now)
-    with warnings.catch_warnings():
+
+def _report(arguments: argparse.Namespace) -> None:
+    from derivdata import errors, report
+
+    given = {name: getattr(arguments, name) for name in _REPORT if getattr(arguments, name) is not None}
+    with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
-        written = report(arguments.symbols, out=arguments.out, window=arguments.window)
-    print(written)
+        chosen = _source(arguments, given, stack)
+        print(report(chosen.pop("symbols"), out=arguments.out, **chosen))
+
+
+def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+    """Connect, or replay; returns the report's options: those given, else those recorded, else defaults."""
+    from derivdata import connect, record, replay
+
+    chosen = {"symbols": ["BTC", "ETH"]} | given
+    if str(arguments.source or "").endswith(".ddz"):
+        recorded: dict[str, Any] = stack.enter_context(replay(arguments.source)).about.get("report", {})
+        return chosen | recorded | given
+    connect(arguments.source, now=arguments.now)
+    if arguments.bundle is not None:
+        stack.enter_context(record(arguments.bundle, about={"report": chosen}))
+    return chosen
+
+
+def _bundle(arguments: argparse.Namespace) -> None:
+    from derivdata import bundle
+
+    if arguments.action == "info":
+        print(bundle.info(arguments.file))
+    else:
+        print(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
 
 
 def _serve(arguments: argparse.Namespace) -> None:

@@ -76,6 +76,36 @@ def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.Captu
     assert [str(t) for t in frame["time"]] == ["2024-01-01 00:00:00+00:00", "2024-01-01 08:00:00+00:00"]
 
 
+def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, one, two = tmp_path / "r.ddz", tmp_path / "one.html", tmp_path / "two.html"
+    source = ["sample", "--symbols", "ETH", "--window", "1d"]
+    assert main(["report", *source, "--out", str(one), "--bundle", str(kept)]) == 0
+    dd.disconnect()
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "another"))
+    assert main(["report", str(kept), "--out", str(two)]) == 0
+    assert one.read_text(encoding="utf-8") == two.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["bundle", "verify", str(kept)]) == 0
+    assert "every hash right" in capsys.readouterr().out
+    assert main(["bundle", "info", str(kept)]) == 0
+    said = capsys.readouterr().out
+    assert "source: sample (synthetic)" in said
+    assert "/funding/historical?" in said
+    assert main(["report", str(kept), "--symbols", "BTC", "--out", str(two)]) == 1
+    assert "symbol=BTC" in capsys.readouterr().err, "what was not recorded is named"
+
+
+def test_a_damaged_bundle_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.ddz").write_bytes(b"PK nothing")
+    for arguments in (["bundle", "info"], ["bundle", "verify"], ["report"]):
+        assert main([*arguments, str(tmp_path / "x.ddz")]) == 1
+        said = capsys.readouterr().err.strip()
+        assert "x.ddz" in said
+        assert len(said.splitlines()) == 1
+
+
 def test_serve_says_where_and_answers_over_http() -> None:
     command = [
         sys.executable,
