@@ -94,13 +94,15 @@ def test_a_venue_that_was_not_there_yet_paid_nothing_that_is_known():
     assert int(held["status"]) == funding.FundingStatus.GAP
 
 
-def test_large_venues_move_together_at_the_same_settlements():
-    panel = _settled("binance", "bybit", start="2022-01-01", end="2022-12-31")
-    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"].sel(
-        first="binance", second="bybit"
-    )
-    assert float(pair.sel(lag=0)) > 0.5
-    assert float(pair.sel(lag=0)) > float(pair.sel(lag=[-1, 1]).max()) + 0.1
+def test_who_moves_with_binance_and_who_a_period_later():
+    """mexc pays binance's rates at the same settlements; bybit of 2021 paid the rate of the period before."""
+    panel = _settled("binance", "mexc", start="2023-01-01", end="2023-12-31")
+    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"]
+    assert float(pair.sel(first="binance", second="mexc", lag=0)) > 0.98
+    panel = _settled("binance", "bybit", start="2021-01-01", end="2021-12-31")
+    pair = funding.comovement(panel, interval_hours=8.0, max_lag=1)["correlation"]
+    later = pair.sel(first="binance", second="bybit")
+    assert float(later.sel(lag=1)) > float(later.sel(lag=0)) + 0.1
 
 
 def test_hourly_and_eight_hourly_venues_on_common_days():
