@@ -13,7 +13,9 @@ from derivdata import tables
 from derivdata.api import ParamKind, Request, endpoint_of
 from derivdata.bundle.layout import Entry, request_of
 from derivdata.bundle.reading import Bundle
-from derivdata.bundle.rows import changed_rows, table_of
+from derivdata.bundle.refetch import table_of
+from derivdata.bundle.rows import changed_rows
+from derivdata.schema import Table
 
 __all__ = ["BundleDiff", "bundle_diff"]
 
@@ -140,21 +142,29 @@ def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[
         change = "only in b" if pair.a is None else "only in a"
     else:
         change = "changed" if request_of(pair.a) == request_of(pair.b) else "moved"
-    one = pair.a or pair.b
+    path = next(e.path for e in pair if e is not None)
     queries = [None if e is None else str(request_of(e)).partition("?")[2] for e in pair]
     hashes = [None if e is None else e.sha256 for e in pair]
-    return (change, one and one.path, *queries, *hashes, name, None if changed is None else len(changed))
+    return (change, path, *queries, *hashes, name, None if changed is None else len(changed))
 
 
 def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
-    """The table of a pair and its rows that differ; None where no fetcher makes one of both."""
-    made = [
-        None if entry is None else (table_of(entry, bundle.body(entry)) or ("", None))
-        for entry, bundle in ((pair.a, a), (pair.b, b))
-    ]
-    name = next(m[0] for m in made if m is not None)
-    table = tables.TABLES.get(name)
-    frames = [table.empty() if m is None and table is not None else m and m[1] for m in made]
-    if table is None or frames[0] is None or frames[1] is None:
-        return name or None, None
-    return name, changed_rows(table, frames[0], frames[1])
+    """The table of a pair's endpoint, and its rows that differ; None where no fetcher makes it of both."""
+    endpoint = endpoint_of(next(e.path for e in pair if e is not None))
+    if endpoint is None:
+        return None, None
+    table = tables.TABLES.get(endpoint.table)
+    if table is None:
+        return endpoint.table, None
+    first, second = _rows(table, pair.a, a), _rows(table, pair.b, b)
+    if first is None or second is None:
+        return table.name, None
+    return table.name, changed_rows(table, first, second)
+
+
+def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | None:
+    if entry is None:
+        return table.empty()
+    frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
+    known = isinstance(frame, pd.DataFrame) and set(table.columns) <= set(frame.columns)
+    return frame if known else None

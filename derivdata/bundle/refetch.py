@@ -1,0 +1,117 @@
+"""The table that an answer of a bundle makes, by the fetcher of its endpoint."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+
+from derivdata import times, transport
+from derivdata.api import Endpoint, ParamKind, Request, endpoint_of
+from derivdata.bundle.layout import Entry, request_of, served_of
+from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
+
+__all__ = ["table_of"]
+
+_ARGUMENTS = {"min_value": ("min_volume_usd",), "range": ("window", "start")}
+"""Fetchers' arguments by wire name, where they are neither that name nor its plural."""
+
+
+def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None:
+    """What an answer's fetcher makes of it; None where no fetcher asks for just that, or it is an error.
+
+    The fetcher itself is called, with the request's parameters, at the recorded time `asof`, and given this
+    answer and no other.
+    """
+    endpoint = endpoint_of(entry.path)
+    fetcher = None if endpoint is None or entry.status != 200 else _fetcher(endpoint)
+    if endpoint is None or fetcher is None:
+        return None
+    sent = _sent(endpoint, request_of(entry), inspect.signature(fetcher))
+    if sent is None:
+        return None
+    unsent = _optional(inspect.signature(fetcher))
+    with _answering(entry, body, asof):
+        frame = _called(fetcher, unsent | sent)
+        if frame is None:
+            frame = _called(fetcher, sent)
+    return frame
+
+
+def _fetcher(endpoint: Endpoint) -> Callable[..., pd.DataFrame] | None:
+    family, _, name = endpoint.table.partition("_")
+    if importlib.util.find_spec(f"derivdata.fetch.{family}") is None:
+        return None
+    return getattr(importlib.import_module(f"derivdata.fetch.{family}"), name, None)
+
+
+@contextmanager
+def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
+    """One answer is all that there is, its time stands still, and nobody watches."""
+    request = request_of(entry)
+
+    def respond(asked: Request) -> transport.Served:
+        if asked != request:
+            raise NotRecorded(str(asked), "a fetcher asks for more than this answer")
+        return served_of(entry, body)
+
+    def clock() -> pd.Timestamp:
+        if asof is None:
+            raise NotRecorded("the clock", "the recording holds no time")
+        return times.instant(asof)
+
+    responder = transport.set_responder(respond)
+    observer = transport.set_observer(None)
+    before = times.set_clock(clock)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataNotice)
+            warnings.simplefilter("ignore", DeprecationNotice)
+            yield
+    finally:
+        times.set_clock(before)
+        transport.set_observer(observer)
+        transport.set_responder(responder)
+
+
+def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> pd.DataFrame | None:
+    try:
+        return fetcher(**arguments)
+    except (DerivdataError, ValueError, TypeError):
+        return None
+
+
+def _optional(signature: inspect.Signature) -> dict[str, Any]:
+    """None for every argument that may be left out: a fetcher's own default may be sent."""
+    empty = inspect.Parameter.empty
+    return {name: None for name, p in signature.parameters.items() if p.default is not empty}
+
+
+def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) -> dict[str, Any] | None:
+    """The fetcher's arguments for what was sent; None where it has none for something."""
+    kinds = {p.name: p.kind for p in endpoint.params}
+    sent: dict[str, Any] = {}
+    for wire, value in (*endpoint.values(request.path).items(), *request.query):
+        known = (wire, f"{wire}s", *_ARGUMENTS.get(wire, ()))
+        name = next((n for n in known if n in signature.parameters), None)
+        if name is None or wire not in kinds:
+            return None
+        sent[name] = _value(kinds[wire], value)
+    return sent
+
+
+def _value(kind: ParamKind, text: str) -> Any:
+    if kind is ParamKind.INTEGER:
+        return int(text)
+    if kind is ParamKind.NUMBER:
+        return float(text)
+    if kind is ParamKind.MILLIS:
+        return pd.Timestamp(int(text), unit="ms", tz="UTC")
+    if kind is ParamKind.LIST:
+        return text.split(",")
+    return times.instant(text) if kind is ParamKind.INSTANT else text
