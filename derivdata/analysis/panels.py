@@ -29,6 +29,7 @@ __all__ = [
     "positive",
     "require",
     "require_rate",
+    "require_venues",
     "unit_of",
     "usual_step",
     "whole",
@@ -117,6 +118,20 @@ def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
             "is integrated) or 'settled' (payments, which are added)"
         )
     return str(kind)
+
+
+def require_venues(panel: xr.DataArray, *venues: str) -> None:
+    """Refuse venues that a panel does not have.
+
+    Raises
+    ------
+    ValueError
+        Naming the first of them, and those that there are.
+    """
+    known = panel["exchange"].to_numpy().tolist()
+    absent = sorted(set(venues) - set(known))
+    if absent:
+        raise ValueError(f"{absent[0]!r} is not a venue of this panel; it has {', '.join(map(str, known))}")
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:

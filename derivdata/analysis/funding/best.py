@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Floats, beside, like, require, require_rate, whole
+from derivdata.analysis.panels import Floats, beside, like, require, require_rate, require_venues, whole
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = ["Extremes", "best_pair", "extremes", "tradable_mask"]
@@ -103,9 +103,7 @@ def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | 
     venues = panel["exchange"]
     if tradable is None:
         return xr.ones_like(venues, dtype=bool).broadcast_like(panel).transpose(*panel.dims)
-    unknown = sorted(set(tradable) - set(venues.to_numpy()))
-    if unknown:
-        raise ValueError(f"tradable names {unknown[0]!r}, which is not a venue of this panel")
+    require_venues(panel, *tradable)
     return venues.isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
 
 

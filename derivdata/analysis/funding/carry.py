@@ -13,7 +13,7 @@ from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverti
 from derivdata.analysis.funding.cumulative import rows_of
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import Floats, like, positive, require, require_rate, whole
+from derivdata.analysis.panels import Floats, like, positive, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h_from_bps
 
@@ -21,6 +21,7 @@ __all__ = ["net_carry"]
 
 _LEAST = 30
 _BATCH = 100  # resamples at once
+_APR = "1/year"
 _TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
 
 
@@ -106,6 +107,8 @@ def net_carry(
         resamples,
         seed,
     )
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"{level=} is a probability: 0.9")
     cost, slipped = legs_cost(cost_bps), _slipped(depth_usd, size_usd, long, short)
     history = _history(panel, long, short, interval_hours, plan.period)
     figures = xr.apply_ufunc(
@@ -124,9 +127,7 @@ def net_carry(
 
 
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
-    unknown = sorted({long, short} - set(panel["exchange"].to_numpy()))
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a venue of this panel")
+    require_venues(panel, long, short)
     rows = rows_of(panel, interval_hours=interval)
     pair = panel.sel(exchange=[long, short])
     rows = rows._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in rows.arrays))
@@ -149,35 +150,30 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
 def _netted(
     expected: xr.Dataset, history: xr.DataArray, cost: Any, slipped: Any, plan: _Plan, leverage: Any
 ) -> xr.Dataset:
-    paid = xr.DataArray(cost) + slipped
-    net = expected["gross"] - paid
+    paid, gross = xr.DataArray(cost) + slipped, expected["gross"]
     capital = sum(1.0 / positive(part, "leverage") for part in leverage)
-    breakeven = breakeven_hours(
-        expected["start"], paid, mean_bps_8h=expected["mean"], half_life_hours=expected["half_life"]
-    )
-    bps = {
-        "net_bps": net,
-        "net_low_bps": expected["low"] - paid,
-        "net_high_bps": expected["high"] - paid,
-        "gross_bps": expected["gross"],
-        "cost_bps": xr.DataArray(cost),
-        "slippage_bps": slipped,
+    last, mean, half_life = history.isel(time=-1, drop=True), expected["mean"], expected["half_life"]
+    breakeven = breakeven_hours(expected["start"], paid, mean_bps_8h=mean, half_life_hours=half_life)
+    net_apr = apr_from_bps(gross - paid, plan.hold)
+    figures: dict[str, tuple[str, Any]] = {
+        "net_bps": (BPS_UNIT, gross - paid),
+        "net_low_bps": (BPS_UNIT, expected["low"] - paid),
+        "net_high_bps": (BPS_UNIT, expected["high"] - paid),
+        "net_apr": (_APR, net_apr),
+        "net_apr_on_capital": (_APR, net_apr / capital),
+        "breakeven_hours": (HOUR_UNIT, breakeven),
+        "gross_bps": (BPS_UNIT, gross),
+        "gross_apr": (_APR, apr_from_bps(gross, plan.hold)),
+        "cost_bps": (BPS_UNIT, xr.DataArray(cost)),
+        "slippage_bps": (BPS_UNIT, slipped),
+        "spread_bps_8h": (RATE_UNIT, last),
+        "mean_bps_8h": (RATE_UNIT, mean),
+        "half_life_hours": (HOUR_UNIT, half_life),
+        "periods": ("1", expected["periods"]),
     }
-    apr = {
-        "net_apr": apr_from_bps(net, plan.hold),
-        "net_apr_on_capital": apr_from_bps(net, plan.hold) / capital,
-        "gross_apr": apr_from_bps(expected["gross"], plan.hold),
-    }
-    last = history.isel(time=-1, drop=True)
-    rates = {"spread_bps_8h": last, "mean_bps_8h": expected["mean"]}
-    times = {"breakeven_hours": breakeven, "half_life_hours": expected["half_life"]}
-    result = xr.Dataset()
-    for unit, group in ((BPS_UNIT, bps), ("1/year", apr), (RATE_UNIT, rates), (HOUR_UNIT, times)):
-        for name, figure in group.items():
-            result[name] = figure.drop_attrs().assign_attrs(units=unit)
-    result["periods"] = expected["periods"].drop_attrs()
-    result["status"] = _status(expected, last, slipped, breakeven).assign_attrs(flag_attrs(FundingStatus))
-    return result
+    status = _status(expected, last, slipped, breakeven).assign_attrs(flag_attrs(FundingStatus))
+    named = {name: figure.drop_attrs().assign_attrs(units=unit) for name, (unit, figure) in figures.items()}
+    return xr.Dataset({**named, "status": status})
 
 
 def _status(expected: xr.Dataset, last: xr.DataArray, slipped: Any, breakeven: Any) -> xr.DataArray:

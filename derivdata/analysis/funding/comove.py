@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
-from derivdata.analysis.funding.cumulative import rows_of
+from derivdata.analysis.funding.cumulative import Rows, rows_of
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import Floats, beside, positive, require_rate, whole
@@ -70,35 +70,39 @@ def comovement(
         raise ValueError(f"method={method!r} is not 'pearson' or 'spearman'")
     if max_lag < 0 or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
         raise ValueError(f"{max_lag=}, {min_periods=}, {max_filled=}: need >= 0, >= 3 and a share")
-    rows = rows_of(panel, interval_hours=interval_hours)
-    if age_hours is not None:
-        if rows.settled:
-            raise ValueError("age_hours is for samples; settlements are not carried forward")
-        age = beside(panel, age_hours, units=HOUR_UNIT, name="age_hours")
-        rows = rows._replace(arrays=(rows.arrays[0].where(whole(age, "time") < rows.step),))
+    rows = _aged(panel, rows_of(panel, interval_hours=interval_hours), age_hours)
     sums = period_sums(panel, rows, positive(period_hours, "period_hours"))
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
-    kept = sums["amount"].where(filled <= max_filled)
-    lags = np.arange(-max_lag, max_lag + 1)
-    correlation, periods, top = xr.apply_ufunc(
+    kept = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
+    names, lags = panel["exchange"].to_numpy(), np.arange(-max_lag, max_lag + 1)
+    figures = xr.apply_ufunc(
         _matrices,
-        whole(kept.transpose(..., "exchange", "time"), "exchange", "time"),
+        whole(kept, "exchange", "time"),
         input_core_dims=[["exchange", "time"]],
         output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
         kwargs={"lags": lags, "least": min_periods, "ranks": method == "spearman"},
         dask="parallelized",
         output_dtypes=[np.float64, np.int32, np.float64],
-        dask_gufunc_kwargs={
-            "output_sizes": {**dict.fromkeys(("first", "second"), panel.sizes["exchange"]), "lag": lags.size}
-        },
+        dask_gufunc_kwargs={"output_sizes": {"first": names.size, "second": names.size, "lag": lags.size}},
     )
-    status = (filled > max_filled) * np.int32(FundingStatus.FILLED)
-    status = status + filled.isnull() * np.int32(FundingStatus.TOO_FEW)
-    names = panel["exchange"].to_numpy()
-    result = {"correlation": correlation, "periods": periods, "top_share": top, "filled_share": filled}
-    matrices = xr.Dataset({**result, "status": status.astype(np.int32)}).drop_attrs()
-    matrices["status"].attrs = flag_attrs(FundingStatus)
-    return matrices.assign_coords(first=names, second=names, lag=lags)
+    found = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
+    result = xr.Dataset({**found, "filled_share": filled, "status": _status(filled, max_filled)}).drop_attrs()
+    result["status"].attrs = flag_attrs(FundingStatus)
+    return result.assign_coords(first=names, second=names, lag=lags)
+
+
+def _aged(panel: xr.DataArray, rows: Rows, age_hours: xr.DataArray | None) -> Rows:
+    if age_hours is None:
+        return rows
+    if rows.settled:
+        raise ValueError("age_hours is for samples; settlements are not carried forward")
+    age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
+    return rows._replace(arrays=(rows.arrays[0].where(age < rows.step),))
+
+
+def _status(filled: xr.DataArray, most: float) -> xr.DataArray:
+    status = (filled > most) * FundingStatus.FILLED.value + filled.isnull() * FundingStatus.TOO_FEW.value
+    return xr.DataArray(status).astype(np.int32)
 
 
 def _matrices(sums: Floats, *, lags: Any, least: int, ranks: bool) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,16 @@ from derivdata.analysis.funding.cumulative import Rows, rows_of
 from derivdata.analysis.funding.ledger import LATE, earned_between, last_known
 from derivdata.analysis.funding.periods import earned
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import Floats, hours_at, kind_of, like, positive, require_rate, whole
+from derivdata.analysis.panels import (
+    Floats,
+    hours_at,
+    kind_of,
+    like,
+    positive,
+    require_rate,
+    require_venues,
+    whole,
+)
 from derivdata.analysis.status import flag_attrs
 from derivdata.times import Instant, instant
 from derivdata.units import BPS_UNIT
@@ -68,9 +77,7 @@ def realised_carry(
     opened, closed = (instant(stamp, name) for stamp, name in ((entry, "entry"), (exit, "exit")))
     if opened >= closed:
         raise ValueError(f"entry {opened} is not before exit {closed}")
-    unknown = sorted({long, short} - set(panel["exchange"].to_numpy()))
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is not a venue of this panel")
+    require_venues(panel, long, short)
     fees = legs_cost(fees_bps)
     rows = rows_of(panel, interval_hours=interval_hours)
     stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
@@ -121,39 +128,47 @@ def hit_rate(
         As `cumulative`; the panel is shorter than the horizon and the latency.
     """
     require_rate(panel, "exchange", "time")
-    hold = positive(horizon_hours, "horizon_hours")
-    rows = rows_of(panel, interval_hours=interval_hours)
-    late = (0.0 if rows.settled else rows.step) if latency_hours is None else float(latency_hours)
-    if late < 0.0:
-        raise ValueError(f"{latency_hours=}: a decision cannot use rates of the future")
-    stop = rows.since[-1] + (0.0 if rows.settled else rows.step)
-    starts = np.arange(late, stop - hold + 1e-9, hold)
-    if not starts.size:
-        raise ValueError(f"the panel's {stop:g} hours are shorter than latency and horizon")
-    arrays = [whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *rows.arrays)]
-    kwargs = {
-        "rows": rows._replace(arrays=()),
-        "starts": starts,
-        "late": late,
-        "hold": hold,
-        "cost": cost_bps,
-    }
+    plan = _decisions(panel, horizon_hours, interval_hours, latency_hours)
+    arrays = [whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *plan.rows.arrays)]
     figures = xr.apply_ufunc(
         _hits,
         *arrays,
         input_core_dims=[["exchange", "time"]] * len(arrays),
         output_core_dims=[[]] * 5,
-        kwargs={**kwargs, "order": np.argsort(panel["exchange"].to_numpy().astype(str), kind="stable")},
+        kwargs={
+            "plan": plan._replace(rows=plan.rows._replace(arrays=())),
+            "cost": cost_bps,
+            "order": np.argsort(panel["exchange"].to_numpy().astype(str), kind="stable"),
+        },
         dask="parallelized",
         output_dtypes=[np.float64] * 3 + [np.int64] * 2,
     )
     names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "dropped")
-    result = xr.Dataset(
-        {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
-    ).drop_attrs()
+    found = {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
+    result = xr.Dataset(found).drop_attrs()
     result["mean_carry_bps"].attrs = {"units": BPS_UNIT}
-    result.attrs = {"kind": panel.attrs["kind"], "horizon_hours": hold, "latency_hours": late}
+    result.attrs = {"kind": panel.attrs["kind"], "horizon_hours": plan.hold, "latency_hours": plan.late}
     return result
+
+
+class _Decisions(NamedTuple):
+    rows: Rows
+    starts: Floats
+    hold: float
+    late: float
+
+
+def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: float | None) -> _Decisions:
+    hold, rows = positive(horizon, "horizon_hours"), rows_of(panel, interval_hours=interval)
+    last_row = 0.0 if rows.settled else rows.step
+    late = last_row if latency is None else float(latency)
+    if late < 0.0:
+        raise ValueError(f"latency_hours={latency}: a decision cannot use rates of the future")
+    stop = float(rows.since[-1]) + last_row
+    starts = np.arange(late, stop - hold + 1e-9, hold)
+    if not starts.size:
+        raise ValueError(f"the panel's {stop:g} hours are shorter than latency and horizon")
+    return _Decisions(rows, starts, hold, late)
 
 
 def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
@@ -177,17 +192,15 @@ def _hits(
     allowed: NDArray[np.bool_],
     rates: Floats,
     *interval: Floats,
-    rows: Rows,
-    starts: Floats,
-    late: float,
-    hold: float,
+    plan: _Decisions,
     cost: float,
     order: NDArray[np.intp],
 ) -> tuple[Any, ...]:
-    known = _as_of(np.where(allowed, rates, np.nan), *interval, rows=rows, instants=starts - late)
+    rows, starts = plan.rows, plan.starts
+    known = _as_of(np.where(allowed, rates, np.nan), *interval, rows=rows, instants=starts - plan.late)
     pair = extremes(np.swapaxes(known, -1, -2), order)
     ledger = rows.ledger(rates, *interval)
-    carried, _ = earned_between(ledger, rows.since, starts, starts + hold, settled=rows.settled)
+    carried, _ = earned_between(ledger, rows.since, starts, starts + plan.hold, settled=rows.settled)
     chosen = pair.lowest >= 0
     paid, received = (
         np.take_along_axis(carried, np.maximum(leg, 0)[..., None, :].astype(np.intp), axis=-2)[..., 0, :]

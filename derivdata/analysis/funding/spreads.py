@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import Floats, like, require_rate, whole
+from derivdata.analysis.panels import Floats, like, require_rate, require_venues, whole
 from derivdata.units import RATE_UNIT
 
 __all__ = ["dispersion", "pair_spreads", "spread"]
@@ -40,7 +40,8 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     venue settles there is no difference: `realised_carry` and `net_carry` take such pairs.
     """
     require_rate(panel, "exchange")
-    earned = _venue(panel, short) - _venue(panel, long)
+    require_venues(panel, long, short)
+    earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
     return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
 
 
@@ -102,14 +103,6 @@ def dispersion(panel: xr.DataArray) -> xr.Dataset:
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
     found = {name: _labelled(figure, panel, name) for name, figure in zip(names, figures[:4], strict=True)}
     return xr.Dataset({**found, "venues": like(figures[4], panel)})
-
-
-def _venue(panel: xr.DataArray, venue: str) -> xr.DataArray:
-    try:
-        return panel.sel(exchange=venue, drop=True)
-    except KeyError:
-        known = ", ".join(map(str, panel["exchange"].to_numpy()))
-        raise ValueError(f"{venue!r} is not a venue of this panel; it has {known}") from None
 
 
 def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
