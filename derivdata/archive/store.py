@@ -101,8 +101,8 @@ class Archive:
 
     @property
     def now(self) -> pd.Timestamp:
-        """Last instant of all tables."""
-        return stamp(max(part.last for part in self._all_parts()))
+        """First whole minute after the last instant of all tables: what ends there holds every row."""
+        return stamp(max(part.last for part in self._all_parts())).floor("min") + pd.Timedelta(1, "min")
 
     def tables(self) -> frozenset[str]:
         """Names of the tables that it holds."""

@@ -85,7 +85,7 @@ def open_store(source: str) -> Store:
         return sample.open()
     from derivdata import archive
 
-    return archive.open_archive(source)
+    return archive.open_archive(source, create=False)
 
 
 def start(

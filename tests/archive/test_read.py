@@ -133,7 +133,7 @@ def test_what_is_there(archive: Archive) -> None:
     assert archive.symbols("funding_history") == ("BTC", "ETH")
     assert archive.exchanges("funding_history") == ("binance", "okx")
     assert archive.start == START
-    assert archive.now == START + pd.Timedelta("95h")
+    assert archive.now == START + pd.Timedelta("95h 1min")
     assert archive.label == "mine"
     row = archive.info().loc["funding_history"]
     assert row[["rows", "symbols", "exchanges", "files"]].tolist() == [384, 2, 2, 2]

@@ -115,7 +115,7 @@ def test_snapshots_of_funding(archive: Archive) -> None:
     assert rates["ETH", "vest"] == -2.3208
     assert len(rates) == 76
     assert "txflow" not in rates["BTC"].index
-    assert archive.now == at("2026-08-15T23:59:18")
+    assert archive.now == at("2026-08-16T00:00"), "the minute after the last snapshot, at 23:59:18"
 
 
 def test_summer_time_of_a_real_file(tmp_path: Path) -> None:

@@ -1,0 +1,158 @@
+"""Recorded data imported, served and fetched back over HTTP, against values read by eye in the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.cli import main
+from tests.real_archive import build_real_archive
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_real_archive(tmp_path_factory.mktemp("recorded"))
+
+
+@pytest.fixture
+def served(archive: Path) -> Iterator[None]:
+    dd.connect(str(archive))
+    yield
+    dd.disconnect()
+
+
+def at(text: str) -> pd.Timestamp:
+    return pd.Timestamp(text, tz="UTC")
+
+
+@pytest.mark.usefixtures("served")
+def test_settlements_of_every_venue_come_back_in_utc_and_bps() -> None:
+    frame = dd.funding.settlements("BTC", "2020-01-01", "2020-01-02")
+    rates = frame.set_index(["exchange", "time"])["rate_bps_8h"]
+    assert rates[("binance", at("2020-01-01"))] == pytest.approx(-1.2359, abs=1e-12), "03:00 of UTC+3"
+    assert rates[("gateio", at("2020-01-01T16:00"))] == pytest.approx(0.26, abs=1e-12)
+    later = dd.funding.settlements(["BTC", "ETH"], "2022-01-01", "2022-01-02")
+    rates = later.set_index(["symbol", "exchange", "time"])["rate_bps_8h"]
+    assert rates[("BTC", "dydx", at("2022-01-01T01:00"))] == pytest.approx(3.20868, abs=1e-12)
+    hours = later.groupby("exchange", observed=True)["interval_hours"].unique().map(list)
+    assert hours["dydx"] == [1.0]
+    assert hours["kucoin"] == [8.0]
+    kucoin = later[later["exchange"] == "kucoin"]
+    assert sorted(set(kucoin["time"].dt.hour)) == [4, 12, 20]
+    assert set(later["kind"]) == {"settled"}
+    assert dd.provenance(later)["source"] == "real"
+    assert dd.provenance(later)["synthetic"] is False
+
+
+@pytest.mark.usefixtures("served")
+def test_stamps_keep_their_milliseconds_over_http() -> None:
+    frame = dd.funding.settlements("BTC", "2022-11-09", "2022-11-10", exchanges="binance")
+    row = frame[frame["time"] == at("2022-11-09T08:00:00.013")]
+    assert row["rate_bps_8h"].tolist() == [pytest.approx(0.7305, abs=1e-12)]
+
+
+@pytest.mark.usefixtures("served")
+def test_the_holes_of_the_files_are_holes_of_the_frames() -> None:
+    gate = dd.funding.settlements("BTC", "2020-11-25", "2021-01-05", exchanges="gateio")
+    assert not ((gate["time"] >= at("2020-12-02")) & (gate["time"] < at("2020-12-30"))).any()
+    report = dd.quality(gate)
+    assert report["longest_gap_hours"].iloc[0] > 30 * 24
+
+
+@pytest.mark.usefixtures("served")
+def test_snapshots_of_39_venues_come_back_as_history() -> None:
+    raw = dd.funding.history("BTC", "2026-08-09T21:45", "2026-08-09T22:00", resolution="raw")
+    rates = raw.set_index("exchange")["rate_bps_8h"]
+    assert len(rates) == 38, "39 venues, one of them null"
+    assert (rates["aster"], rates["binance"], rates["zo"]) == (0.7524, 0.9398, -0.08)
+    assert "txflow" not in rates
+    eth = dd.funding.history("ETH", "2026-08-09T21:45", "2026-08-09T22:00", resolution="raw")
+    assert eth.set_index("exchange").loc["vest", "rate_bps_8h"] == -2.3208
+    week = dd.funding.history("BTC", "2026-08-09", "2026-08-16")
+    assert week["exchange"].nunique() == 39
+    assert set(week["resolution"]) == {"1h"}
+    panel = dd.panel(week)
+    spread = dd.analysis.funding.pair_spreads(panel)
+    assert float(spread.max()) == pytest.approx(
+        float((panel.max("exchange") - panel.min("exchange")).max()), rel=1e-12
+    )
+
+
+@pytest.mark.usefixtures("served")
+def test_the_funding_snapshot_is_the_newest_of_the_history() -> None:
+    now = dd.funding.snapshot()
+    last = dd.funding.history("BTC", "6h", resolution="raw")
+    newest = last.groupby("exchange", observed=True)["rate_bps_8h"].last()
+    here = now[now["symbol"] == "BTC"].set_index("exchange")["rate_bps_8h"]
+    pd.testing.assert_series_equal(here.reindex(newest.index), newest, check_names=False)
+
+
+@pytest.mark.usefixtures("served")
+def test_open_interest_comes_back_to_the_cent() -> None:
+    frame = dd.oi.history("BTC", "2025-03-08T08:00", "2025-03-08T10:00", resolution="raw")
+    assert frame["oi_usd"].iloc[0] == pytest.approx(898_745_447.79, abs=0.005)
+    whole = dd.oi.history("BTC", "2025-03-08", "2026-03-08")
+    assert len(whole) == 8718
+    assert whole["oi_usd"].iloc[-1] == pytest.approx(1_706_639_341.00, abs=0.005)
+    assert whole["time"].iloc[-1] == at("2026-03-07T07:00")
+
+
+@pytest.mark.usefixtures("served")
+def test_every_liquidation_comes_back_once() -> None:
+    frame = dd.liquidations.events(since="2025-05-01", limit=10_000)
+    assert len(frame) == 2243
+    row = frame.loc[frame["value_usd"].idxmax()]
+    assert row["value_usd"] == pytest.approx(356_700.7675, abs=1e-6)
+    assert row["time"] == at("2025-05-27T17:07:56.855")
+    assert (row["symbol"], row["fill_price_usd"]) == ("ETH", 2695.0)
+    assert np.isnan(row["quantity"])
+
+
+def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
+    dd.connect(str(archive), now="2026-01-24T21:30")
+    chain = dd.options.snapshot("BTC", "deribit").set_index("instrument_name")
+    call = chain.loc["BTC-27MAR26-100000-C"]
+    assert (call["iv"], call["delta"], call["vega"]) == (0.3788, 0.27204, 122.4348)
+    assert (call["open_interest"], call["underlying_price"]) == (4082.5, 89909.66)
+    assert call["expiry"] == at("2026-03-27T08:00")
+    assert np.isnan(call["gamma"])
+    surface = dd.options.surface("BTC", "deribit")
+    place = {"expiry": "2026-03-27T08:00", "strike": 100_000.0, "side": "call"}
+    assert surface["iv"].sel(place).item() == 0.3788
+    assert surface["underlying_price"].sel(expiry="2026-03-27T08:00").item() == pytest.approx(89909.66, abs=0.1)
+    dd.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("now", "said", "lacks"),
+    [
+        ("2026-01-24T21:30", ["BTC on deribit", "hyperliquid"], ["No liquidations", "no liquidations"]),
+        ("2026-08-15T12:00", ["Widest cross-venue spreads", "binance"], ["No options on BTC"]),
+    ],
+)
+def test_a_report_on_the_archive_says_what_it_has_and_lacks(
+    archive: Path, tmp_path: Path, now: str, said: list[str], lacks: list[str]
+) -> None:
+    out = tmp_path / "real.html"
+    arguments = [
+        "report",
+        str(archive),
+        "--symbols",
+        "BTC",
+        "--window",
+        "7d",
+        "--now",
+        now,
+        "--out",
+        str(out),
+    ]
+    assert main(arguments) == 0
+    text = out.read_text(encoding="utf-8")
+    assert all(words in text for words in said)
+    assert any(words in text for words in lacks)
+    assert "ynthetic" not in text
