@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from derivdata import api
 from derivdata.errors import DerivdataError
-from derivdata.service import query, wire
+from derivdata.service import legacy, query, wire
 from derivdata.service.access import Keys, Pace
 from derivdata.service.answers import ANSWERS, Ask
 from derivdata.service.kept import Encoded, Kept
@@ -72,7 +72,8 @@ def app(
     made = Starlette(
         routes=[
             Route("/", service.hello),
-            *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS if e.path in ANSWERS),
+            *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS),
+            *(Route(path, service.moved(path)) for path in legacy.PATHS),
         ],
         middleware=list(middleware),
         exception_handlers={
@@ -106,19 +107,42 @@ class _Service:
         """The handler of one endpoint."""
 
         async def answer(request: Request) -> Response:
-            sent = request.headers.get("X-Api-Key")
-            tier = self._keys.tier(sent)
-            self._keys.admit(tier, endpoint.tier)
-            pace = self._paces.get(endpoint.path)
-            headers = pace.admit(sent) if pace else {}
-            texts = query.given(endpoint, request.query_params.multi_items()) | request.path_params
-            ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
-            answer = self._kept.get(ask)
-            if answer is None:
-                answer = await run_in_threadpool(self._made, endpoint, tier, texts)
-                self._kept.put(ask, answer)
-            return self._response(request, 200, answer, headers)
+            headers, tier = self._admitted(request, endpoint)
+            pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
+            texts = query.given(endpoint, pairs) | request.path_params
+            return self._response(request, 200, await self._answer(endpoint, tier, texts), headers | warned)
 
+        return answer
+
+    def moved(self, path: str) -> Callable[[Request], Awaitable[Response]]:
+        """The handler of a path that has moved."""
+        endpoint = legacy.PATHS[path]
+
+        async def answer(request: Request) -> Response:
+            headers, tier = self._admitted(request, endpoint)
+            given = request.query_params.multi_items()
+            coin = query.once("coin", given)
+            headers |= legacy.moved(path, coin, self._view.now)
+            pairs, warned = legacy.modern(endpoint, given, self._view.now)
+            texts = query.given(endpoint, pairs) | {"symbol": coin}
+            return self._response(request, 200, await self._answer(endpoint, tier, texts), warned | headers)
+
+        return answer
+
+    def _admitted(self, request: Request, endpoint: api.Endpoint) -> tuple[dict[str, str], str]:
+        """What is left of the rate, as headers, and the tier of the key."""
+        sent = request.headers.get("X-Api-Key")
+        tier = self._keys.tier(sent)
+        self._keys.admit(tier, endpoint.tier)
+        pace = self._paces.get(endpoint.path)
+        return pace.admit(sent) if pace else {}, tier
+
+    async def _answer(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]) -> Encoded:
+        ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
+        answer = self._kept.get(ask)
+        if answer is None:
+            answer = await run_in_threadpool(self._made, endpoint, tier, texts)
+            self._kept.put(ask, answer)
         return answer
 
     def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]) -> Encoded:
@@ -155,7 +179,8 @@ class _Service:
 
     async def failed(self, request: Request, error: Exception) -> Response:
         """Something that nobody thought of (500); Starlette raises it again after the answer."""
-        return self._error(request, 500, {"error": f"internal error: {type(error).__name__}"})
+        body = {"error": f"internal error: {type(error).__name__}"}
+        return self._error(request, 500, body, {"Connection": "close"})
 
     def _error(
         self, request: Request, status: int, body: Any, headers: Mapping[str, str] | None = None

@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import api, times
 from derivdata.service.refusal import bad_request
 
-__all__ = ["given", "parse"]
+__all__ = ["given", "once", "parse"]
 
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII | re.IGNORECASE
@@ -21,6 +21,8 @@ _ISO = re.compile(
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _EPOCH = pd.Timestamp(0, tz="UTC").as_unit("us")
 _SLUGS = ("exchange", "exchanges")
+_OTHER_NAMES = ("/rwa/market-hours",)
+"""Paths whose exchanges are not the venues of the API."""
 
 
 def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -40,6 +42,20 @@ def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str,
         if not value.strip():
             raise bad_request(f"{name} is empty: leave it out or give it a value")
     return dict(kept)
+
+
+def once(name: str, pairs: Iterable[tuple[str, str]]) -> str:
+    """The one value of a parameter that must be there.
+
+    Raises
+    ------
+    Refusal
+        It is missing, empty, or stands there twice (400).
+    """
+    values = [value for other, value in pairs if other == name]
+    if len(values) != 1 or not values[0].strip():
+        raise bad_request(f"{name} is required, once")
+    return values[0]
 
 
 def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]) -> dict[str, Any]:
@@ -63,7 +79,7 @@ def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset
     values: dict[str, Any] = {}
     for p in endpoint.params:
         if p.name in texts:
-            values[p.name] = _value(p, texts[p.name], exchanges)
+            values[p.name] = _value(p, texts[p.name], None if endpoint.path in _OTHER_NAMES else exchanges)
         elif p.required:
             raise bad_request(f"{p.name} is required")
         else:
@@ -71,11 +87,11 @@ def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset
     return values
 
 
-def _value(p: api.Param, text: str, exchanges: frozenset[str]) -> Any:
+def _value(p: api.Param, text: str, exchanges: frozenset[str] | None) -> Any:
     value = _READERS[p.kind](p.name, text)
     if p.choices and value not in p.choices:
         raise bad_request(f"{p.name}={text!r} is not one of {', '.join(p.choices)}")
-    if p.kind is api.ParamKind.LIST and p.name in _SLUGS:
+    if p.kind is api.ParamKind.LIST and p.name in _SLUGS and exchanges is not None:
         return _slugs(p.name, value, exchanges)
     return value
 

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
 _REMEMBERED = 1024
-_DECIMALS = {"rate_bps_8h": 6, "oi_usd": 2, "volume_usd": 2}
+_DECIMALS = {"rate_bps_8h": 6}
 
 
 class View:
@@ -125,21 +125,42 @@ class View:
         Rows that state a resolution of their own, coarser than the one asked, are served as they are.
         `added` sums a bucket's rows instead of averaging them over time.
         """
+        frame, used = self.around(table, span, resolution, symbols=symbols, exchanges=exchanges)
+        return self.combined(frame, value, span, used, added=added), used
+
+    def around(
+        self,
+        table: str,
+        span: Span,
+        resolution: str | None,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> tuple[pd.DataFrame, str]:
+        """Rows of a window and of the whole buckets that it touches, with what reaches into the first.
+
+        With them the resolution that is used; rows that state none are raw.
+        """
         used = resolution or adaptive(span.asked)
         step = times.resolution(used)
-        frame = self._around(table, span, step, symbols, exchanges)
+        frame = self._read_around(table, span, step, symbols, exchanges)
         stated = frame["resolution"].unique()
         own = times.resolution(str(stated[0])) if len(stated) == 1 else None
-        if own is not None and (step is None or step < own):
-            used, step = str(stated[0]), None
-        if step is not None:
+        return frame, str(stated[0]) if own is not None and (step is None or step < own) else used
+
+    def combined(
+        self, frame: pd.DataFrame, value: str, span: Span, used: str, *, added: bool = False
+    ) -> pd.DataFrame:
+        """A column of what `around` gave, in the window and at the resolution; missing values dropped."""
+        step = times.resolution(used)
+        if step is not None and (frame["resolution"] != used).any():
             combine = buckets.sums if added else buckets.means
             frame = combine(frame, value, step, self.horizon)
-            frame[value] = frame[value].round(_DECIMALS[value])
+            frame[value] = frame[value].round(_DECIMALS.get(value, 2))
         inside = (frame["time"] >= span.start) & (frame["time"] < span.end) & frame[value].notna()
-        return frame[inside], used
+        return frame[inside]
 
-    def _around(
+    def _read_around(
         self,
         table: str,
         span: Span,
@@ -147,15 +168,15 @@ class View:
         symbols: Sequence[str] | None,
         exchanges: Sequence[str] | None,
     ) -> pd.DataFrame:
-        """Rows of a window and of the whole buckets that it touches, with what reaches into the first."""
-        if step is None:
-            return self.read(table, span.start, span.end, symbols=symbols, exchanges=exchanges)
-        lead = max(buckets.HOLD, step)
+        start, end, lead = span.start, span.end, pd.Timedelta(0)
+        if step is not None:
+            start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
         for back in (lead, _LONGEST):
-            start, end = span.start.floor(step) - back, span.end.ceil(step)
-            frame = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
+            frame = self.read(table, start - back, end, symbols=symbols, exchanges=exchanges)
+            if "resolution" not in frame:
+                frame = frame.assign(resolution="raw")
             held = buckets.holds(frame["resolution"])
-            if not held.size or pd.Timedelta(int(held.max()), "us") <= back:
+            if step is None or not held.size or pd.Timedelta(int(held.max()), "us") <= back:
                 break
         return frame
 

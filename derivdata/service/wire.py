@@ -13,10 +13,22 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec import Raw
 
 from derivdata import times
 
-__all__ = ["array", "encode", "iso_tokens", "objects", "rows", "sparse_objects", "split", "stamp", "tokens"]
+__all__ = [
+    "Raw",
+    "array",
+    "encode",
+    "iso_tokens",
+    "objects",
+    "rows",
+    "sparse_objects",
+    "split",
+    "stamp",
+    "tokens",
+]
 
 _ENCODER = msgspec.json.Encoder()
 _SECOND = 1_000_000
@@ -32,7 +44,7 @@ def stamp(instant: pd.Timestamp) -> str:
     return str(instant.strftime("%Y-%m-%d %H:%M:%S"))
 
 
-def rows(columns: Mapping[str, Any] | pd.DataFrame) -> msgspec.Raw:
+def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
     """A JSON array of objects from columns of equal length.
 
     Parameters
@@ -60,18 +72,18 @@ def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
     return found
 
 
-def array(items: list[bytes]) -> msgspec.Raw:
+def array(items: list[bytes]) -> Raw:
     """A JSON array of items that are JSON already."""
-    return msgspec.Raw(b"[" + b",".join(items) + b"]")
+    return Raw(b"[" + b",".join(items) + b"]")
 
 
-def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, msgspec.Raw]:
+def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, Raw]:
     """Runs of equal labels, each under its label as an array, or as `shape` puts its items."""
     names = labels.to_numpy(dtype=object)
     if not len(names):
         return {}
     cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
-    return {str(names[a]): msgspec.Raw(shape % b",".join(items[a:b])) for a, b in pairwise(cuts)}
+    return {str(names[a]): Raw(shape % b",".join(items[a:b])) for a, b in pairwise(cuts)}
 
 
 def tokens(values: Any) -> list[bytes]:

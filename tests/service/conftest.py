@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from derivdata import service
-from tests.service import market
+from tests.service import market, more_market
 from tests.service.memory_store import MemoryStore
 
 KEYS = {"key-free": "free", "key-dev": "dev", "key-pro": "pro", "key-team": "team"}
@@ -40,7 +40,9 @@ class Caller:
 
 @pytest.fixture(scope="package")
 def store() -> MemoryStore:
-    return MemoryStore(market.frames(), now=market.NOW)
+    frames = market.frames() | more_market.frames()
+    chains = [frames["options_snapshot"], more_market.earlier_chain()]
+    return MemoryStore(frames | {"options_snapshot": pd.concat(chains)}, now=market.NOW)
 
 
 @pytest.fixture(scope="package")

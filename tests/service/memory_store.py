@@ -8,8 +8,6 @@ import pandas as pd
 
 from derivdata import tables
 
-_SERIES = {"liquidations_events": ["exchange", "order_id"], "liquidations_fills": ["exchange", "order_id"]}
-
 
 class MemoryStore:
     """Base tables held in memory; `frames` have the library's column names."""
@@ -32,10 +30,14 @@ class MemoryStore:
         return frozenset(self.frames)
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        return tuple(sorted(self.frames[table]["symbol"].unique()))
+        return self._values(table, "symbol")
 
     def exchanges(self, table: str) -> tuple[str, ...]:
-        return tuple(sorted(self.frames[table]["exchange"].unique()))
+        return self._values(table, "exchange")
+
+    def _values(self, table: str, column: str) -> tuple[str, ...]:
+        frame = self.frames[table]
+        return tuple(sorted(frame[column].unique())) if column in frame else ()
 
     def read(
         self,
@@ -65,5 +67,6 @@ class MemoryStore:
     ) -> pd.DataFrame:
         moment = pd.Timedelta(1, "us")
         frame = self.read(table, at - within, at + moment, symbols=symbols, exchanges=exchanges)
-        newest = frame.groupby(["symbol", "exchange"], observed=True)["time"].transform("max")
+        key = [name for name in tables.TABLES[table].key if name not in ("time", "instrument_name")]
+        newest = frame.groupby(key, observed=True)["time"].transform("max")
         return tables.TABLES[table].conform(frame[frame["time"] == newest])

@@ -17,9 +17,21 @@ PARAMS = {
     "/funding/historical": {"symbol": "BTC"},
     "/funding/settlement": {"symbol": "BTC"},
     "/options/snapshot": {"exchange": "deribit"},
+    "/options/metrics": {"exchange": "deribit"},
+    "/options/atm-history": {"exchange": "deribit"},
+    "/options/surface-history": {"exchange": "deribit"},
+    "/orderbook/book": {"symbol": "BTC", "exchange": "binance"},
+    "/orderbook/depth-history": {"symbol": "BTC", "exchange": "binance"},
+    "/oi/exchange-top-symbols-timeseries": {"exchange": "binance"},
+    "/volume/exchange-top-symbols-timeseries": {"exchange": "binance"},
+    "/hip3-analytics/dex-detail": {"dex": "xyz"},
+    "/hip3-analytics/oi-trends/dex": {"dex": "xyz"},
+    "/hip3-analytics/candles": {"coin": "xyz:TSLA"},
 }
-FREE = {"/funding", "/options/snapshot"}
-ENDPOINTS = {e.path: e.path.format(symbol="BTC") for e in api.ENDPOINTS if e.path in ANSWERS}
+FREE = {"/funding", "/options/snapshot", "/markets/{symbol}/stats"}
+PRO = {"/rwa/market-hours"}
+SEGMENTS = {"symbol": "BTC", "exchange": "binance", "outcome_id": "101"}
+ENDPOINTS = {e.path: e.path.format(**SEGMENTS) for e in api.ENDPOINTS}
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -41,14 +53,21 @@ def test_free_gets_what_is_free(ask: Caller, path: str) -> None:
         ask.body(ENDPOINTS[path], tier="free", **PARAMS.get(path, {}))
     else:
         body = ask.error(ENDPOINTS[path], 403, tier="free", **PARAMS.get(path, {}))
-        assert body["required_tier"] == "dev"
+        assert body["required_tier"] == ("pro" if path in PRO else "dev")
         assert set(body) == {"error", "required_tier", "docs"}
 
 
 @pytest.mark.parametrize("tier", ["dev", "pro", "team"])
 @pytest.mark.parametrize("path", ENDPOINTS)
 def test_the_other_tiers_get_all(ask: Caller, path: str, tier: str) -> None:
-    ask.body(ENDPOINTS[path], tier=tier, **PARAMS.get(path, {}))
+    if tier == "dev" and path in PRO:
+        assert ask.error(ENDPOINTS[path], 403, tier=tier)["required_tier"] == "pro"
+    else:
+        ask.body(ENDPOINTS[path], tier=tier, **PARAMS.get(path, {}))
+
+
+def test_every_endpoint_has_an_answer() -> None:
+    assert set(ANSWERS) == {e.path for e in api.ENDPOINTS}
 
 
 def test_no_more_than_two_in_any_second() -> None:

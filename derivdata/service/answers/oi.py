@@ -67,7 +67,7 @@ def _summary(view: View) -> pd.DataFrame:
     now = now[now["oi_usd"] > 0].sort_values(["exchange", "oi_usd", "symbol"], ascending=[True, False, True])
     venues = now.groupby("exchange", sort=True)
     total = venues["oi_usd"].sum()
-    line = pd.concat(days[1:], axis=1).reindex(total.index).round(2)
+    line = pd.concat(days[1:], axis=1, sort=True).reindex(total.index).round(2)
     summary = pd.DataFrame(
         {
             "total_oi_usd": total.round(2),

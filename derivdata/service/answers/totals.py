@@ -48,7 +48,7 @@ def exchange_timeseries(ask: Ask) -> dict[str, Any]:
         if view.has(quantity.table):
             found, used = _totals(ask, quantity, window, [exchange])
             parts[quantity.column] = found.set_index("time")["value"].astype("float64").round(2)
-    joined = pd.concat(parts, axis=1).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
+    joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
     joined = joined.rename_axis("timestamp").reset_index()
     return {
         "exchange": exchange,

@@ -1,0 +1,237 @@
+"""HIP-3 analytics: dexes that others deploy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.service import span, wire
+from derivdata.service.answers import traders
+from derivdata.service.answers.asking import Ask
+from derivdata.service.refusal import not_found
+from derivdata.service.view import View
+
+__all__ = [
+    "by_dex",
+    "by_symbol",
+    "candles",
+    "dashboard",
+    "dex_detail",
+    "leaderboard",
+    "oi_trends_dex",
+    "oi_trends_total",
+    "timeseries_dex_breakdown",
+    "timeseries_symbol",
+]
+
+_TRADERS, _CANDLES = "hip3_traders", "hip3_candles"
+_LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
+_DEX = {"volume_usd": "volume", "fees_usd": "total_fees", "trade_count": "trade_count", **_LIQUIDATIONS}
+_SYMBOL = {
+    "volume_usd": "volume_usd",
+    "trade_count": "trades",
+    "deployer_fees_usd": "builder_fees_usd",
+    **_LIQUIDATIONS,
+}
+_OVER_TIME = {"volume_usd": "volume_usd", "trade_count": "trades", "fees_usd": "fees_usd", **_LIQUIDATIONS}
+_TRADER = {
+    "volume_usd": "volume",
+    "fees_usd": "fees_paid",
+    "deployer_fees_usd": "deployer_fees_paid",
+    "trade_count": "trade_count",
+}
+_OI = {"oi_usd": "oi_usd", "open_interest": "oi_contracts"}
+_TRADERS_SHOWN = 100
+_CANDLES_SHOWN = 500
+
+
+def dashboard(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/dashboard``: totals, dexes, and the totals over time."""
+    chosen, frame = _traded(ask)
+    body = {
+        "summary": _summary(frame),
+        "by_dex": wire.rows(_dexes(frame)),
+        "timeseries": wire.rows(_series(ask, frame, chosen)),
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def dex_detail(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/dex-detail``: totals, symbols and time of one dex."""
+    chosen, frame = _traded(ask)
+    body = {
+        "dex_name": ask.params["dex"],
+        "summary": _summary(frame),
+        "by_symbol": wire.rows(traders.ranked(_symbols(frame), "volume_usd")),
+        "timeseries": wire.rows(_series(ask, frame, chosen)),
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def by_dex(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/by-dex``: the largest volume first."""
+    chosen, frame = _traded(ask)
+    return traders.envelope(ask, chosen, {"data": wire.rows(_dexes(frame))})
+
+
+def by_symbol(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/by-symbol``: a row per dex and symbol, the largest volume first."""
+    chosen, frame = _traded(ask)
+    rows = traders.ranked(_symbols(frame), "volume_usd", ask.params["limit"])
+    return traders.envelope(ask, chosen, {"data": wire.rows(rows)})
+
+
+def timeseries_symbol(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/timeseries/symbol``: by the hour up to a week, else by the day."""
+    chosen, frame = _traded(ask)
+    symbol = ask.params["symbol"]
+    if symbol is not None:
+        dex, _, name = symbol.rpartition(":")
+        frame = frame[(frame["symbol"] == name) & ((frame["dex"] == dex) | (dex == ""))]
+        _require(name in _names(ask.view, "symbol"), f"unknown symbol {symbol!r}")
+    return traders.envelope(ask, chosen, {"symbol": symbol, "data": wire.rows(_series(ask, frame, chosen))})
+
+
+def timeseries_dex_breakdown(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/timeseries/dex-breakdown``: volume of a dex's symbols, or of every dex."""
+    chosen, frame = _traded(ask)
+    column = "dex" if ask.params["dex"] is None else "symbol"
+    added = traders.sums(traders.steps(ask, frame, chosen), ["timestamp", column], {"volume_usd": "volume"})
+    wide = added.pivot(index="timestamp", columns=column, values="volume")
+    wide = wide[sorted(wide.columns)]
+    stamps = wire.iso_tokens(pd.DatetimeIndex(wide.index))
+    body = {"symbols": [*map(str, wide.columns)], "data": wire.array(wire.sparse_objects(stamps, wide))}
+    return traders.envelope(ask, chosen, body)
+
+
+def leaderboard(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/leaderboard``: addresses by volume."""
+    chosen, frame = _traded(ask)
+    rows = traders.sums(frame, ["address"], _TRADER)
+    kinds = frame.drop_duplicates(["address", "dex", "symbol"]).groupby("address", observed=True).size()
+    rows["symbols_traded"] = rows["address"].map(kinds).astype("int64")
+    shown = traders.ranked(rows, "volume", ask.params["limit"] or _TRADERS_SHOWN)
+    return traders.envelope(ask, chosen, {"data": wire.rows(shown), "total_traders": len(rows)})
+
+
+def oi_trends_total(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/oi-trends/total``: the last of every day, in all and by dex."""
+    chosen, last = _held(ask)
+    body = {
+        "data": wire.rows(traders.sums(last, ["day"], _OI)),
+        "by_dex": traders.by_key(traders.sums(last, ["dex", "day"], _OI), "dex"),
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def oi_trends_dex(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/oi-trends/dex``: the last of every day, of one dex and of its symbols."""
+    chosen, last = _held(ask)
+    symbols = traders.by_key(traders.sums(last, ["symbol", "day"], _OI), "symbol")
+    body = {
+        "dex_name": ask.params["dex"],
+        "aggregate": wire.rows(traders.sums(last, ["day"], _OI)),
+        "symbols": list(symbols),
+        "by_symbol": symbols,
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def candles(ask: Ask) -> dict[str, Any]:
+    """``GET /hip3-analytics/candles``: the newest of the window, 500 unless `limit` says otherwise."""
+    view, asked = ask.view, ask.params
+    dex, _, symbol = asked["coin"].rpartition(":")
+    _require(
+        (dex, symbol) in _coins(view), f"unknown coin {asked['coin']!r}; coins are written like xyz:TSLA"
+    )
+    step, limit = times.RESOLUTIONS[asked["interval"]], asked["limit"] or _CANDLES_SHOWN
+    chosen = traders.window(ask)
+    if asked["range"] is None and asked["start"] is None:
+        first = (chosen.end - step * limit).ceil(step)
+        chosen = span.resolve({**asked, "start": first}, now=view.now, tier=ask.tier)
+    whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
+    prices, volume = (
+        frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
+        for frame in (traders.known(view, table, whole) for table in (_CANDLES, _TRADERS))
+    )
+    rows = _bars(prices, volume, step).tail(limit)
+    body = {"coin": asked["coin"], "interval": asked["interval"], "data": wire.rows(rows)}
+    return traders.envelope(ask, chosen, body) | {"period": asked["range"], "range": asked["range"]}
+
+
+def _traded(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
+    """Single traders in the window, of the dex that is asked for."""
+    chosen = traders.window(ask)
+    frame = traders.known(ask.view, _TRADERS, chosen)
+    return chosen, _of_dex(ask, frame)
+
+
+def _held(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
+    """Open interest at the end of every day, and now for the day that has not ended."""
+    chosen = traders.window(ask)
+    frame = _of_dex(ask, traders.known(ask.view, _CANDLES, chosen))
+    return chosen, traders.newest_per_day(frame, ["dex", "symbol"])
+
+
+def _of_dex(ask: Ask, frame: pd.DataFrame) -> pd.DataFrame:
+    dex = ask.params.get("dex")
+    if dex is None:
+        return frame
+    _require(dex in _names(ask.view, "dex"), f"unknown dex {dex!r}")
+    return frame[frame["dex"] == dex]
+
+
+def _summary(frame: pd.DataFrame) -> dict[str, Any]:
+    return traders.summary(frame, _DEX) | {"unique_users": int(frame["address"].nunique())}
+
+
+def _dexes(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = traders.sums(frame, ["dex"], _DEX).rename(columns={"dex": "dex_name"})
+    users = frame.groupby("dex", observed=True)["address"].nunique()
+    return traders.ranked(rows.assign(unique_users=users.to_numpy()), "volume")
+
+
+def _symbols(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = traders.sums(frame, ["symbol", "dex"], _SYMBOL)
+    users = frame.groupby(["symbol", "dex"], observed=True)["address"].nunique()
+    return rows.assign(unique_users=users.to_numpy())
+
+
+def _series(ask: Ask, frame: pd.DataFrame, chosen: span.Span) -> pd.DataFrame:
+    return traders.sums(traders.steps(ask, frame, chosen), ["timestamp"], _OVER_TIME)
+
+
+def _bars(prices: pd.DataFrame, volume: pd.DataFrame, step: pd.Timedelta) -> pd.DataFrame:
+    bars = prices.groupby(prices["time"].dt.floor(step)).agg(
+        open=("open_usd", "first"),
+        high=("high_usd", "max"),
+        low=("low_usd", "min"),
+        close=("close_usd", "last"),
+    )
+    traded = volume.groupby(volume["time"].dt.floor(step))["volume_usd"].sum().round(2)
+    bars["volume"] = traded.reindex(bars.index, fill_value=0.0)
+    return bars.rename_axis("timestamp").reset_index()
+
+
+def _coins(view: View) -> frozenset[tuple[str, str]]:
+    """Every dex and symbol that the store ever held."""
+    view.need(_CANDLES)
+
+    def found() -> frozenset[tuple[str, str]]:
+        frame = view.read(_CANDLES, view.store.start, view.horizon)
+        pairs = frame[["dex", "symbol"]].drop_duplicates()
+        return frozenset(zip(pairs["dex"].astype(str), pairs["symbol"].astype(str), strict=True))
+
+    return view.once("hip3 coins", found)
+
+
+def _names(view: View, column: str) -> frozenset[str]:
+    place = ("dex", "symbol").index(column)
+    return frozenset(coin[place] for coin in _coins(view))
+
+
+def _require(known: bool, otherwise: str) -> None:
+    if not known:
+        raise not_found(otherwise)

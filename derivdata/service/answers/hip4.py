@@ -1,0 +1,115 @@
+"""HIP-4 analytics: outcome markets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from derivdata.service import span, wire
+from derivdata.service.answers import traders
+from derivdata.service.answers.asking import Ask
+from derivdata.service.refusal import not_found
+from derivdata.service.view import View
+
+__all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
+
+_TRADERS, _OI = "hip4_traders", "hip4_oi"
+_FIGURES = {
+    "volume_usd": "volume",
+    "fill_count": "fill_count",
+    "trade_count": "trade_count",
+    "fees_usd": "total_fees",
+}
+_TRADER = {
+    "volume_usd": "volume",
+    "fees_usd": "fees_paid",
+    "trade_count": "trade_count",
+    "fill_count": "fill_count",
+}
+_HELD = {"open_interest": "oi_contracts", "oi_usd": "oi_usd"}
+_TRADERS_SHOWN = 100
+_MONTH = pd.Timedelta(30, "D")
+
+
+def dashboard(ask: Ask) -> dict[str, Any]:
+    """``GET /hip4-analytics/dashboard``: totals, outcomes, and the totals by day."""
+    chosen, frame = _traded(ask)
+    outcomes = traders.ranked(_counted(frame, "outcome_id"), "volume")
+    body = {
+        "summary": _summary(frame),
+        "by_outcome": wire.rows(outcomes),
+        "timeseries": wire.rows(_daily(frame)),
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def outcome(ask: Ask) -> dict[str, Any]:
+    """``GET /hip4-analytics/outcome/{outcome_id}``: totals, venues and days of one outcome."""
+    number = ask.params["outcome_id"]
+    chosen, frame = _traded(ask)
+    if number not in _outcomes(ask.view):
+        raise not_found(f"unknown outcome {number!r}")
+    frame = frame[frame["outcome_id"] == number]
+    body = {
+        "outcome_id": number,
+        "summary": _summary(frame),
+        "by_venue": wire.rows(traders.ranked(_counted(frame, "venue"), "volume")),
+        "timeseries": wire.rows(_daily(frame)),
+    }
+    return traders.envelope(ask, chosen, body)
+
+
+def oi_eod(ask: Ask) -> dict[str, Any]:
+    """``GET /hip4-analytics/oi-eod``: open interest at the end of each day since `start`, or of 30 days."""
+    view = ask.view
+    view.need(_OI)
+    start = view.now - _MONTH if ask.params["start"] is None else ask.params["start"]
+    chosen = span.resolve({"start": start}, now=view.now, tier=ask.tier)
+    day = pd.Timedelta(1, "D")
+    ends = _of_venue(ask, view.read(_OI, chosen.start + day, chosen.end))
+    rows = traders.sums(ends.assign(day=ends["time"] - day), ["day"], _HELD)
+    return {"success": True, "data": wire.rows(rows), "notices": chosen.notices}
+
+
+def leaderboard(ask: Ask) -> dict[str, Any]:
+    """``GET /hip4-analytics/leaderboard``: addresses by volume."""
+    chosen, frame = _traded(ask)
+    rows = traders.sums(frame, ["address"], _TRADER)
+    kinds = frame.groupby("address", observed=True)["outcome_id"].nunique()
+    rows["outcomes_traded"] = rows["address"].map(kinds).astype("int64")
+    shown = traders.ranked(rows, "volume", ask.params["limit"] or _TRADERS_SHOWN)
+    return traders.envelope(ask, chosen, {"data": wire.rows(shown), "total_traders": len(rows)})
+
+
+def _traded(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
+    chosen = traders.window(ask)
+    return chosen, _of_venue(ask, traders.known(ask.view, _TRADERS, chosen))
+
+
+def _of_venue(ask: Ask, frame: pd.DataFrame) -> pd.DataFrame:
+    venue = ask.params["venue"]
+    return frame if venue is None else frame[frame["venue"] == venue]
+
+
+def _summary(frame: pd.DataFrame) -> dict[str, Any]:
+    return traders.summary(frame, _FIGURES) | {"unique_traders": int(frame["address"].nunique())}
+
+
+def _counted(frame: pd.DataFrame, by: str) -> pd.DataFrame:
+    users = frame.groupby(by, observed=True)["address"].nunique()
+    return traders.sums(frame, [by], _FIGURES).assign(unique_traders=users.to_numpy())
+
+
+def _daily(frame: pd.DataFrame) -> pd.DataFrame:
+    return _counted(frame.assign(date=frame["time"].dt.floor("1D")), "date")
+
+
+def _outcomes(view: View) -> frozenset[str]:
+    """Every outcome that the store ever held."""
+
+    def found() -> frozenset[str]:
+        frame = view.read(_TRADERS, view.store.start, view.horizon)
+        return frozenset(frame["outcome_id"].astype(str).unique())
+
+    return view.once("hip4 outcomes", found)

@@ -1,0 +1,86 @@
+"""Sums over single traders, which the HIP and builder answers are all made of: so they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from derivdata.service import span, wire
+from derivdata.service.answers.asking import Ask
+from derivdata.service.view import View
+
+__all__ = [
+    "QUARTER",
+    "by_key",
+    "envelope",
+    "known",
+    "newest_per_day",
+    "ranked",
+    "steps",
+    "summary",
+    "sums",
+    "window",
+]
+
+QUARTER = pd.Timedelta(15, "min")
+"""Step of the base tables; a step is known when it is over."""
+
+_DEFAULT = "7d"
+_WEEK = pd.Timedelta(7, "D")
+
+
+def window(ask: Ask) -> span.Span:
+    """The rolling window of `range` (a week unless given, or ``all``), or an absolute one."""
+    asked = dict(ask.params)
+    if asked.get("range") == "all":
+        asked |= {"range": None, "start": ask.view.store.start}
+    return span.resolve(asked, now=ask.view.now, tier=ask.tier)
+
+
+def envelope(ask: Ask, chosen: span.Span, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that every answer of these families has, about its own."""
+    name = ask.params.get("range") or _DEFAULT
+    return {"success": True, "period": name, "range": name, **body, "notices": chosen.notices}
+
+
+def known(view: View, table: str, chosen: span.Span) -> pd.DataFrame:
+    """Rows of a base table whose quarter of an hour lies in the window and is over."""
+    view.need(table)
+    return view.read(table, chosen.start, min(chosen.end, view.now - QUARTER + span.INSTANT))
+
+
+def sums(frame: pd.DataFrame, by: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Sums of columns by group, under their names on the wire; `by` stays in front."""
+    grouped = frame.groupby(list(by), observed=True, sort=True)[list(columns)].sum()
+    return grouped.rename(columns=dict(columns)).round(4).reset_index()
+
+
+def summary(frame: pd.DataFrame, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Sums of columns over all rows, under their names on the wire."""
+    return {name: round(frame[column].sum().item(), 4) for column, name in columns.items()}
+
+
+def ranked(frame: pd.DataFrame, column: str, limit: int | None = None) -> pd.DataFrame:
+    """Rows by a column, the largest first, ties by the first column."""
+    ordered = frame.sort_values([column, frame.columns[0]], ascending=[False, True])
+    return ordered if limit is None else ordered.head(limit)
+
+
+def steps(ask: Ask, frame: pd.DataFrame, chosen: span.Span) -> pd.DataFrame:
+    """The frame with times floored to the hour for windows up to a week, else to the day."""
+    hourly = chosen.asked <= _WEEK and ask.params.get("range") != "all"
+    return frame.assign(timestamp=frame["time"].dt.floor("1h" if hourly else "1D"))
+
+
+def newest_per_day(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """The last row of every key and day, with the ``day`` in front."""
+    days = frame.assign(day=frame["time"].dt.floor("1D")).sort_values("time", kind="stable")
+    return days.drop_duplicates([*keys, "day"], keep="last")
+
+
+def by_key(frame: pd.DataFrame, key: str) -> dict[str, Any]:
+    """Rows of each value of a column as an array, without that column."""
+    ordered = frame.sort_values([key, "day"])
+    return wire.split(wire.objects(ordered.drop(columns=key)), ordered[key].astype(object))

@@ -1,0 +1,77 @@
+"""Names that the API retires on 21 July 2026: taken with a warning before, refused from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from email.utils import format_datetime
+
+import pandas as pd
+
+from derivdata import api
+from derivdata.service.refusal import DOCS, Refusal, bad_request
+
+__all__ = ["PARAMETERS", "PATHS", "SUNSET", "modern", "moved"]
+
+SUNSET = pd.Timestamp("2026-07-21", tz="UTC")
+PARAMETERS = {
+    "period": "range",
+    "days": "range",
+    "start_time": "start",
+    "end_time": "end",
+    "min_day": "start",
+}
+"""Old name of a parameter to the one of today."""
+
+PATHS = {"/oi/coin": api.OI_TIMESERIES, "/volume/coin": api.VOLUME_TIMESERIES}
+"""Old path to the endpoint that took its place; its symbol was the parameter ``coin``."""
+
+
+def modern(
+    endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]], now: pd.Timestamp
+) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """The pairs of a query under today's names, and headers that warn of those that were renamed.
+
+    Raises
+    ------
+    Refusal
+        Old names are no longer taken, or one stands beside its new name (400).
+    """
+    known = {p.name for p in endpoint.params}
+    given = list(pairs)
+    old = [name for name, _ in given if PARAMETERS.get(name) in known and name not in known]
+    for name in old:
+        if now >= SUNSET:
+            raise bad_request(f"{name} was retired on {SUNSET:%Y-%m-%d}: use {PARAMETERS[name]}")
+        if any(other == PARAMETERS[name] for other, _ in given):
+            raise bad_request(f"{name} is the old name of {PARAMETERS[name]}: give that one alone")
+    renamed = [_renamed(name, value) if name in old else (name, value) for name, value in given]
+    return renamed, _warned(old) if old else {}
+
+
+def moved(path: str, coin: str, now: pd.Timestamp) -> dict[str, str]:
+    """Headers that point from an old path to the one of today.
+
+    Raises
+    ------
+    Refusal
+        The path is gone (410).
+    """
+    canonical = PATHS[path].request({"symbol": coin}).path
+    if now >= SUNSET:
+        raise Refusal(410, f"{path} was retired on {SUNSET:%Y-%m-%d}: use {canonical}")
+    return _headers(f'<{canonical}>; rel="successor-version"')
+
+
+def _renamed(name: str, value: str) -> tuple[str, str]:
+    days = name == "days" and value.isascii() and value.isdecimal()
+    return PARAMETERS[name], f"{value}d" if days else value
+
+
+def _warned(old: Sequence[str]) -> dict[str, str]:
+    text = ", ".join(f"{name} is deprecated: use {PARAMETERS[name]}" for name in old)
+    return _headers(f'<{DOCS}>; rel="deprecation"') | {"Warning": f'299 - "{text}"'}
+
+
+def _headers(link: str) -> dict[str, str]:
+    sunset = format_datetime(SUNSET.to_pydatetime(), usegmt=True)
+    return {"Deprecation": "true", "Sunset": sunset, "Link": link}
