@@ -6,7 +6,7 @@ SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
 
-.PHONY: report test clean
+.PHONY: report test docs clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -18,8 +18,12 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --cov --cov-fail-under=95 --cov-report=term:skip-covered
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
+	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -30,4 +34,8 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ $(VENV)/.base
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	touch $@ $(VENV)/.base

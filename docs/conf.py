@@ -1,0 +1,47 @@
+"""Sphinx: ``make docs`` builds the site offline, with warnings as errors."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import derivdata
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+import_module("generate").main()
+import_module("reference_pages").write(HERE / "reference")
+import_module("gallery_pages").write(HERE / "gallery")
+
+project = "derivdata"
+author = "the derivdata developers"
+version = release = derivdata.__version__
+html_title = f"derivdata {version}"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+nb_execution_mode = "off"  # the notebooks were run when they were copied here
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # nothing from elsewhere in a page
+
+default_role = "py:obj"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 88
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+
+html_theme = "pydata_sphinx_theme"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+html_copy_source = False

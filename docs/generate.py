@@ -1,0 +1,170 @@
+"""docs/endpoints.md and docs/tables.md, made from the library; ``python docs/generate.py`` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import derivdata
+from derivdata import api, tables
+from derivdata.schema import OpenTable, Table
+
+__all__ = ["FAMILIES", "endpoints", "grid", "main", "tables_page"]
+
+FAMILIES = {
+    "funding": "Funding",
+    "markets": "Markets",
+    "oi": "Open interest",
+    "volume": "Volume",
+    "liquidations": "Liquidations",
+    "options": "Options",
+    "orderbook": "Order book",
+    "rwa": "Market hours of real-world assets",
+    "hip3": "HIP-3",
+    "hip4": "HIP-4",
+    "builders": "Builders",
+}
+_MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
+_ENDPOINTS_HEAD = """\
+# Which endpoints are there?
+
+Every endpoint that the library asks, by family. *Tier* is the lowest that may ask; *cached* is how long an
+answer is served again while its window is open (one whose window has closed is [kept for good](caching.md)).
+Beside each stands the function that asks it, and the [table](tables.md) that comes back. `dd.raw(path, ...)`
+gives any answer as decoded JSON.
+"""
+_TABLES_HEAD = """\
+# Which tables and columns are there?
+
+One row per key; columns in this order, rows sorted by the key unless said otherwise. The unit stands in the
+name wherever the world uses more than one. *May lack*: missing in every row where the source does not give
+it; in other columns single values may be missing, as NaN, NaT or `<NA>`, never as zero. *Wire* is the API's
+own name where it differs. `dd.tables.TABLES` holds all of this as data.
+
+An **open table** is one whose fields no document fixes: every field that arrives becomes a column under its
+own name. A **base table** is what the sample and archives hold and the service adds up; no endpoint gives it
+as it is.
+"""
+
+
+def endpoints() -> str:
+    """The page of every endpoint with its tier, limits, parameters, function and table."""
+    parts = [_MADE, _ENDPOINTS_HEAD]
+    for family, title in FAMILIES.items():
+        found = [_endpoint(e) for e in api.ENDPOINTS if _family(e.table) == family]
+        parts += [f"## {title}\n", *found]
+    return "\n".join(parts)
+
+
+def tables_page() -> str:
+    """The page of every table with its key, and every column with its unit, storage and meaning."""
+    parts = [_MADE, _TABLES_HEAD]
+    for family, title in FAMILIES.items():
+        fixed = [t for t in tables.TABLES.values() if _family(t.name) == family]
+        opened = [_open_table(t) for t in tables.OPEN_TABLES.values() if _family(t.name) == family]
+        fetched = [_table(t) for t in fixed if not _is_base(t)]
+        parts += [f"## {title}\n", *fetched, *opened, *(_table(t) for t in fixed if _is_base(t))]
+    return "\n".join(parts)
+
+
+def grid(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def main() -> None:
+    """Write both pages."""
+    folder = Path(__file__).parent
+    (folder / "endpoints.md").write_text(endpoints(), encoding="utf-8")
+    (folder / "tables.md").write_text(tables_page(), encoding="utf-8")
+
+
+def _endpoint(endpoint: api.Endpoint) -> str:
+    facts = [f"Tier {endpoint.tier.capitalize()}", f"cached {endpoint.fresh_seconds:g} s"]
+    if endpoint.per_second:
+        facts.append(f"{endpoint.per_second:g} requests a second")
+    anchor = _anchor(endpoint.table)
+    lines = [
+        f"### `GET {endpoint.path}`\n",
+        f"{endpoint.doc} {'; '.join(facts)}.\n",
+        f"{_function(endpoint.table)} → [{endpoint.table}](tables.md#{anchor})\n",
+    ]
+    if endpoint.params:
+        lines.append(grid(("parameter", "kind", "", "meaning"), map(_parameter, endpoint.params)))
+    lines += [f"`{one}` and `{other}` exclude each other.\n" for one, other in endpoint.exclusive]
+    return "\n".join(lines)
+
+
+def _parameter(param: api.Param) -> tuple[str, str, str, str]:
+    notes = ["required"] if param.required else []
+    if param.in_path:
+        notes.append("in the path")
+    if param.default is not None:
+        shown = param.default if isinstance(param.default, str) else f"{param.default:,.15g}"
+        notes.append(f"default {shown}")
+    choices = f" One of {', '.join(f'`{c}`' for c in param.choices)}." if param.choices else ""
+    return f"`{param.name}`", str(param.kind), ", ".join(notes), _escaped(param.doc) + choices
+
+
+def _table(table: Table) -> str:
+    order = f"; sorted by {', '.join(f'`{n}`' for n in table.order)}" if table.order else ""
+    rows = (
+        (f"`{name}`", _escaped(column.unit), column.kind.dtype, _note(table, name), _escaped(column.doc))
+        for name, column in table.columns.items()
+    )
+    return "\n".join(
+        [
+            f"({_anchor(table.name)})=" if not _is_base(table) else "",
+            f"### {table.name}\n",
+            f"{_escaped(table.doc)} {'Base table.' if _is_base(table) else _origin(table.name)}\n",
+            f"Key: {', '.join(f'`{n}`' for n in table.key)}{order}.\n",
+            grid(("column", "unit", "stored as", "", "meaning"), rows),
+        ]
+    )
+
+
+def _open_table(table: OpenTable) -> str:
+    head = f"({_anchor(table.name)})=\n### {table.name}\n"
+    return f"{head}\n{_escaped(table.doc)} Open table. {_origin(table.name)}\n"
+
+
+def _note(table: Table, name: str) -> str:
+    notes = ["key"] if name in table.key else []
+    if name in table.optional:
+        notes.append("may lack")
+    if name in table.wire:
+        notes.append(f"wire `{table.wire[name]}`")
+    return ", ".join(notes)
+
+
+def _family(table: str) -> str:
+    return table.split("_", 1)[0]
+
+
+def _is_base(table: Table) -> bool:
+    """Whether no function returns it: it has none of its name, or that one returns an open table."""
+    family, _, name = table.name.partition("_")
+    return table.name in tables.OPEN_TABLES or name not in getattr(derivdata, family).__all__
+
+
+def _function(table: str) -> str:
+    name = table.replace("_", ".", 1)
+    return f"[`dd.{name}`](#derivdata.{name})"
+
+
+def _origin(table: str) -> str:
+    paths = [f", `GET {e.path}`" for e in api.ENDPOINTS if e.table == table]
+    return f"{_function(table)}{''.join(paths)}."
+
+
+def _anchor(table: str) -> str:
+    return f"table-{table.replace('_', '-')}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Pages made from the library are current, complete, and say what the API document says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import derivdata as dd
+from derivdata import api
+
+
+@pytest.mark.parametrize(("page", "make"), [("endpoints.md", "endpoints"), ("tables.md", "tables_page")])
+def test_kept_page_is_current(docs: Path, generate: ModuleType, page: str, make: str) -> None:
+    made = getattr(generate, make)()
+    assert (docs / page).read_text(encoding="utf-8") == made, "run python docs/generate.py"
+
+
+def test_every_endpoint_has_a_section(generate: ModuleType) -> None:
+    headings = re.findall(r"^### `GET (.+)`$", generate.endpoints(), flags=re.M)
+    assert sorted(headings) == sorted(e.path for e in api.ENDPOINTS)
+
+
+def test_every_table_has_a_section_with_every_column(generate: ModuleType) -> None:
+    page = generate.tables_page()
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |^## |\Z)", page, flags=re.M | re.S))
+    assert set(sections) == set(dd.tables.TABLES) | set(dd.tables.OPEN_TABLES)
+    for name, table in dd.tables.TABLES.items():
+        if name not in dd.tables.OPEN_TABLES:
+            rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", sections[name], flags=re.M)
+            assert rows == [(n, c.unit) for n, c in table.columns.items()]
+
+
+def test_historical_funding_reads_as_the_api_document_has_it(generate: ModuleType) -> None:
+    """Section 4.3: Dev and above, two requests a second, `symbol` required, eleven steps and raw."""
+    section = generate.endpoints().split("### `GET /funding/historical`")[1].split("###")[0]
+    assert "Tier Dev" in section
+    assert "2 requests a second" in section
+    assert "| `symbol` | text | required | Base symbol. |" in section
+    assert "`raw`, `1m`, `3m`, `5m`, `15m`, `30m`, `1h`, `2h`, `4h`, `8h`, `12h`, `1d`." in section
+    assert "dd.funding.history" in section
+    assert "[funding_history](tables.md#table-funding-history)" in section
+
+
+def test_minimum_volume_of_price_movers_is_stated(generate: ModuleType) -> None:
+    """Section 4.5: default 10,000,000."""
+    assert "| `min_value` | number | default 10,000,000 |" in generate.endpoints()
+
+
+def test_the_reference_has_every_public_function(reference_pages: ModuleType, tmp_path: Path) -> None:
+    reference_pages.write(tmp_path)
+    text = "\n".join(page.read_text(encoding="utf-8") for page in tmp_path.glob("*.md"))
+    entries = set(re.findall(r"^\.\. auto(?:function|class):: derivdata\.([\w.]+)", text, flags=re.M))
+    families = {f"{f}.{n}" for f in dd._FAMILIES for n in getattr(dd, f).__all__}
+    functions = {n for n in dd.__all__ if callable(getattr(dd, n))}
+    analysis = {
+        f"analysis.{m}.{n}"
+        for m in dd.analysis.__all__
+        for n in getattr(dd.analysis, m).__all__
+        if callable(getattr(getattr(dd.analysis, m), n))
+    }
+    assert families | functions | analysis <= entries
