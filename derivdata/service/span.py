@@ -45,7 +45,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Span:
     last = now if end is None else end
     start = params.get("start")
     first = last - length if start is None else start
-    if first >= last:
+    if first >= (now + INSTANT if end is None else last):
         raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
     asked = last - first
     notices: list[str] = []

@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with funding and open interest; its last instant is noon of 30 June."""
+    """An archive with funding and open interest; its last row is of noon of 30 June."""
     path = tmp_path_factory.mktemp("recorded") / "desk"
     mine = archive.open_archive(path)
     mine.append("funding_history", market.funding())
@@ -89,7 +89,7 @@ def test_an_archive_answers_its_own_span_whatever_its_years(folder: Path) -> Non
     ask = Caller(local)
     try:
         assert (local.label, local.synthetic) == ("desk", False)
-        assert ask("/").headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
+        assert ask("/").headers["Date"] == "Tue, 30 Jun 2026 12:01:00 GMT"
         body = ask.body("/funding/historical", symbol="BTC", exchanges="binance", start="2020-01-01")
         assert body["series"]["binance"][0]["t"] == "2026-05-20T00:00:00Z"
         none = ask.body("/funding/historical", symbol="BTC", start="2020-01-01", end="2021-01-01")

@@ -149,7 +149,7 @@ def candles(ask: Ask) -> dict[str, Any]:
     step, limit = times.RESOLUTIONS[asked["interval"]], asked["limit"] or _CANDLES_SHOWN
     chosen = traders.window(ask)
     if asked["range"] is None and asked["start"] is None:
-        first = (chosen.end - step * limit).ceil(step)
+        first = (chosen.end - step * limit).floor(step)
         chosen = span.resolve({**asked, "start": first}, now=view.now, tier=ask.tier)
     whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
     prices, volume = (

@@ -61,6 +61,7 @@ def atm_history(ask: Ask) -> dict[str, Any]:
 def surface_history(ask: Ask) -> dict[str, Any]:
     """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day."""
     window, view = _window(ask), ask.view
+    require_pair(view, ask.params["symbol"], ask.params["exchange"])
     step = next((step for most, step in _STEPS if window.asked <= most * _DAY), "1D")
     hours = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left", unit="us")
     chains = [_chain(view, ask.params["symbol"], ask.params["exchange"], hour) for hour in hours]

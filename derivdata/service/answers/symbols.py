@@ -13,7 +13,7 @@ from derivdata.service.answers.asking import Ask
 from derivdata.service.refusal import DOCS, Refusal, not_found
 from derivdata.service.view import View
 
-__all__ = ["exchange_symbols", "exchanges", "price_buckets", "symbol_exchanges", "symbol_stats"]
+__all__ = ["bucket_of", "exchange_symbols", "exchanges", "price_buckets", "symbol_exchanges", "symbol_stats"]
 
 _FREE_SYMBOLS = ("BTC", "ETH")
 _EDGES = (-20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0)
@@ -98,6 +98,11 @@ def exchanges(ask: Ask) -> dict[str, Any]:
     rows = added.assign(symbol_count=venues.size()).reset_index()
     rows = rows.sort_values(["oi_usd", "exchange"], ascending=[False, True])
     return {"timestamp": wire.stamp(ask.view.now), "exchanges": wire.rows(rows)}
+
+
+def bucket_of(change: float) -> str:
+    """Label of the bucket of a change [%]."""
+    return _BUCKETS[int(_place(np.array([change]))[0])][0]
 
 
 def _place(change: Any) -> Any:

@@ -1,0 +1,84 @@
+"""Order books, depth, and trading hours."""
+
+from __future__ import annotations
+
+from tests.service.conftest import Caller
+
+PAIR = {"symbol": "BTC", "exchange": "binance"}
+
+
+def test_the_newest_book_alone(ask: Caller) -> None:
+    """The older book had a third bid; it is not part of the newer one."""
+    assert ask.body("/orderbook/book", **PAIR) == {
+        **PAIR,
+        "timestamp": "2026-06-30 11:58:00",
+        "bids": [[99.0, 1.0], [98.0, 2.0]],
+        "asks": [[101.0, 3.0], [102.0, 4.0]],
+    }
+    assert ask.body("/orderbook/book", limit=1, **PAIR)["asks"] == [[101.0, 3.0]]
+
+
+def test_books_that_are_not_there(ask: Caller) -> None:
+    assert (
+        ask.error("/orderbook/book", 404, symbol="NOPE", exchange="binance")["error"]
+        == "unknown symbol 'NOPE'"
+    )
+    assert (
+        "no book of BTC on okx now"
+        in ask.error("/orderbook/book", 404, symbol="BTC", exchange="okx")["error"]
+    )
+    ask.error("/orderbook/book", 400, symbol="BTC", exchange="nasdaq")
+    ask.error("/orderbook/depth-history", 404, symbol="NOPE", exchange="binance")
+
+
+def test_depth_is_averaged_over_time(ask: Caller) -> None:
+    """10 × bps for half an hour and 20 × bps for the other: 15 × bps; asks a dollar more."""
+    window = {"start": "2026-06-30T11:00Z", "end": "2026-06-30T12:00Z", **PAIR}
+    body = ask.body("/orderbook/depth-history", resolution="1h", **window)
+    assert (body["symbol"], body["exchange"], body["unit"], body["resolution"]) == (
+        "BTC",
+        "binance",
+        "usd",
+        "1h",
+    )
+    expected = {"timestamp": "2026-06-30T11:00:00Z"}
+    for bps in (10, 25, 50, 100):
+        expected |= {f"bid_depth_{bps}bps_usd": 15.0 * bps, f"ask_depth_{bps}bps_usd": 15.0 * bps + 1}
+    assert body["data"] == [expected]
+    raw = ask.body("/orderbook/depth-history", resolution="raw", **window)["data"]
+    assert [row["bid_depth_25bps_usd"] for row in raw] == [250.0, 500.0]
+
+
+def test_trading_hours(ask: Caller) -> None:
+    body = ask.body("/rwa/market-hours")
+    assert body["timestamp"] == "2026-06-30 12:00:00"
+    london, new_york = body["exchanges"]
+    regular = _interval("2026-06-30T13:30:00Z", "2026-06-30T20:00:00Z", "regular")
+    assert new_york == {
+        "id": "nyse",
+        "name": "New York",
+        "short_name": "NYSE",
+        "mic": "XNYS",
+        "timezone": "America/New_York",
+        "is_tradable": True,
+        "next_session": regular,
+        "sessions": [_interval("2026-06-30T08:00:00Z", "2026-06-30T13:30:00Z", "pre"), regular],
+        "holidays": [_interval("2026-07-03T04:00:00Z", "2026-07-04T04:00:00Z", "holiday", tradable=False)],
+    }
+    assert (london["is_tradable"], london["holidays"]) == (False, [])
+    assert london["next_session"]["start"] == "2026-07-01T07:00:00Z"
+
+
+def _interval(start: str, end: str, session: str, *, tradable: bool = True) -> dict[str, object]:
+    return {"start": start, "end": end, "session": session, "is_tradable": tradable}
+
+
+def test_hours_are_found_by_id_short_name_and_code(ask: Caller) -> None:
+    for name in ("nyse", "NYSE", "XNYS", "xnys"):
+        assert [e["id"] for e in ask.body("/rwa/market-hours", exchange=name)["exchanges"]] == ["nyse"]
+    both = ask.body("/rwa/market-hours", exchange="XNYS,LSE")["exchanges"]
+    assert [e["id"] for e in both] == ["lse", "nyse"]
+    assert (
+        "no id, short name or market identifier code"
+        in ask.error("/rwa/market-hours", 400, exchange="binance")["error"]
+    )

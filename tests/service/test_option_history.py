@@ -1,0 +1,101 @@
+"""Options over time: chains at 11:58 of 29 June and 11:55 of 30 June, an underlying of 59,100 and 60,100."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.conftest import Caller
+
+PAIR = {"symbol": "BTC", "exchange": "deribit"}
+
+
+def test_metrics_now_and_a_day_ago(ask: Caller) -> None:
+    """Nearest 60,100 is 60,000 at (0.55 + 0.56) / 2; nearest 59,100 is 60,000 at (0.50 + 0.52) / 2."""
+    body = ask.body("/options/metrics", **PAIR)
+    assert body == {
+        **PAIR,
+        "count": 1,
+        "data": [
+            {
+                "expiry": "2026-07-31T08:00:00Z",
+                "underlying_price": 60100.0,
+                "atm_strike": 60000.0,
+                "atm_iv": 0.555,
+                "atm_iv_24h_ago": 0.51,
+                "atm_iv_change_24h": 0.045,
+            }
+        ],
+        "cached": False,
+    }
+
+
+def test_at_the_money_by_the_hour(ask: Caller) -> None:
+    """Each chain still holds at the full hour that follows it, and at no other."""
+    body = ask.body("/options/atm-history", range="2d", **PAIR)
+    assert (body["days"], body["range"], body["count"], body["notices"]) == (2, "2d", 2, [])
+    assert body["data"] == [
+        {
+            "hour": f"2026-06-{day}T12:00:00Z",
+            "expiry": "2026-07-31T08:00:00Z",
+            "underlying_price": underlying,
+            "strike": 60000.0,
+            "iv": iv,
+        }
+        for day, underlying, iv in ((29, 59100.0, 0.51), (30, 60100.0, 0.555))
+    ]
+
+
+@pytest.mark.parametrize("days", [2, 7, 90])
+def test_surfaces_at_hours(ask: Caller, days: int) -> None:
+    """Noon is an hour of the grids of one, four and twelve hours; a grid of days has midnights only."""
+    body = ask.body("/options/surface-history", range=f"{days}d", **PAIR)
+    noons = ["2026-06-29T12:00:00Z", "2026-06-30T12:00:00Z"] if days < 90 else []
+    assert body["hours"] == noons == list(body["snapshots"])
+    if noons:
+        assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
+        assert body["snapshots"][noons[1]][0] == {
+            "expiry": "2026-07-31T08:00:00Z",
+            "strike": 60000.0,
+            "side": "call",
+            "iv": 0.55,
+            "underlying_price": 60100.0,
+            "open_interest": 12.5,
+        }
+    else:
+        assert body["notices"] == ["no options in this range"]
+
+
+def test_overview(ask: Caller) -> None:
+    body = ask.body("/options/overview-history", range="1d")
+    assert (body["count"], body["range"], body["days"], body["unit"]) == (3, "1d", 1, "usd")
+    assert body["data"][0] == {
+        "timestamp": "2026-06-30T11:00:00Z",
+        "exchange": "deribit",
+        "symbol": "BTC",
+        "notional_oi_usd": 1000.0,
+        "notional_volume_24h_usd": 50.0,
+    }
+    assert [row["exchange"] for row in body["data"]] == ["deribit", "bybit", "deribit"]
+
+
+@pytest.mark.parametrize("path", ["atm-history", "surface-history", "overview-history"])
+def test_ranges_by_tier(ask: Caller, path: str) -> None:
+    """1d to 90d; longer for Pro; Dev sees thirty of them."""
+    dev = ask.body(f"/options/{path}", tier="dev", range="90d", **PAIR)
+    assert "start was raised from 2026-04-01T12:00:00Z to 2026-05-31T12:00:00Z" in dev["notices"][0]
+    assert dev["days"] == 90
+    assert "longer than 90d" in ask.error(f"/options/{path}", 400, tier="dev", range="91d", **PAIR)["error"]
+    assert ask.body(f"/options/{path}", range="120d", **PAIR)["days"] == 120
+
+
+@pytest.mark.parametrize("text", ["0d", "30", "12h", "d", "1.5d", "-1d", "99999d"])
+def test_ranges_are_whole_days(ask: Caller, text: str) -> None:
+    assert "is not a number of days" in ask.error("/options/atm-history", 400, range=text, **PAIR)["error"]
+
+
+@pytest.mark.parametrize("path", ["metrics", "atm-history", "surface-history"])
+def test_pairs_are_those_of_the_snapshot(ask: Caller, path: str) -> None:
+    ask.error(f"/options/{path}", 400, symbol="DOGE", exchange="okx")
+    ask.error(f"/options/{path}", 400, symbol="BTC")
+    empty = ask.body(f"/options/{path}", symbol="ZEC", exchange="derive")
+    assert len(empty["hours" if path == "surface-history" else "data"]) == 0

@@ -1,0 +1,192 @@
+"""Symbols and venues now, and venues over time, from the hand-written market."""
+
+from __future__ import annotations
+
+import pytest
+
+from derivdata.service.answers.symbols import bucket_of
+from tests.service.conftest import Caller
+
+NOON = "2026-06-30 12:00:00"
+
+
+def test_price_buckets_are_nine_from_the_top(ask: Caller) -> None:
+    """SOL rose by 7, BTC by 2 (on binance, where most of its open interest is), ETH fell by 1.5."""
+    body = ask.body("/markets/price-buckets")
+    found = {b["label"]: (b["min"], b["max"], b["count"], b["symbols"]) for b in body["buckets"]}
+    assert body["timestamp"] == NOON
+    assert found == {
+        ">20%": (20.0, None, 0, []),
+        ">10%": (10.0, 20.0, 0, []),
+        "5..10%": (5.0, 10.0, 1, ["SOL"]),
+        "0..5%": (0.0, 5.0, 1, ["BTC"]),
+        "0%": (0.0, 0.0, 0, []),
+        "-5..0%": (-5.0, 0.0, 1, ["ETH"]),
+        "-10..-5%": (-10.0, -5.0, 0, []),
+        "<-10%": (-20.0, -10.0, 0, []),
+        "<-20%": (None, -20.0, 0, []),
+    }
+    assert next(iter(found)) == ">20%"
+    filtered = ask.body("/markets/price-buckets", exchanges="binance")["buckets"]
+    assert sum(b["count"] for b in filtered) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "label"),
+    [(-20.1, "<-20%"), (-20, "<-10%"), (-10, "-10..-5%"), (-5, "-5..0%"), (-1e-9, "-5..0%"), (0, "0%"),
+     (1e-9, "0..5%"), (5, "0..5%"), (10, "5..10%"), (20, ">10%"), (20.1, ">20%")],
+)  # fmt: skip
+def test_an_edge_belongs_to_the_bucket_nearer_to_zero(change: float, label: str) -> None:
+    assert bucket_of(change) == label
+
+
+def test_stats_are_the_row_of_the_leaderboard(ask: Caller) -> None:
+    row = ask.body("/markets/symbols")["symbols"][0]
+    assert ask.body("/markets/BTC/stats") == {**row, "timestamp": NOON}
+    assert ask.body("/markets/ETH/stats", tier="free")["rank"] == 3
+    assert ask.error("/markets/SOL/stats", 403, tier="free")["required_tier"] == "dev"
+    assert ask.error("/markets/NOPE/stats", 404)["error"] == "unknown symbol 'NOPE'"
+
+
+def test_one_symbol_on_every_venue(ask: Caller) -> None:
+    """hyperliquid's week: 2 for 15 min, 4 for an hour, 6 for an hour, 0.1 from 11:30 to 12:00."""
+    body = ask.body("/markets/BTC/exchanges")
+    binance, hyperliquid = body["exchanges"]
+    assert (body["symbol"], body["timestamp"]) == ("BTC", NOON)
+    assert binance == {
+        "exchange": "binance",
+        "price_usd": 60000.0,
+        "price_24h_change_pct": 2.0,
+        "volume_24h_usd": 48e6,
+        "oi_usd": 1000.0,
+        "funding_current_bps": 1.0,
+        "liquidation_24h_usd": 177100.0,
+        "funding_avg_7d_bps": 1.0,
+    }
+    assert hyperliquid["funding_avg_7d_bps"] == round((2 * 15 + 4 * 60 + 6 * 60 + 0.1 * 30) / 165, 6)
+    assert (hyperliquid["volume_24h_usd"], hyperliquid["liquidation_24h_usd"]) == (None, 0.0)
+    assert ask.error("/markets/NOPE/exchanges", 404)["error"] == "unknown symbol 'NOPE'"
+
+
+def test_one_venue_by_symbol(ask: Caller) -> None:
+    body = ask.body("/markets/exchanges/hyperliquid/symbols")
+    assert (body["exchange"], body["timestamp"]) == ("hyperliquid", NOON)
+    assert [(row["symbol"], row["oi_usd"]) for row in body["symbols"]] == [("SOL", 700.0), ("BTC", 500.0)]
+    assert ask.body("/markets/exchanges/okx/symbols")["symbols"] == []
+    assert "unknown exchange 'nasdaq'" in ask.error("/markets/exchanges/nasdaq/symbols", 404)["error"]
+
+
+def test_all_venues(ask: Caller) -> None:
+    body = ask.body("/markets/exchanges/all")
+    assert body["exchanges"] == [
+        {
+            "exchange": "binance",
+            "volume_24h_usd": 60e6,
+            "oi_usd": 1300.0,
+            "liquidation_24h_usd": 177100.0,
+            "symbol_count": 2,
+        },
+        {
+            "exchange": "hyperliquid",
+            "volume_24h_usd": 2.4e6,
+            "oi_usd": 1200.0,
+            "liquidation_24h_usd": 1510.0,
+            "symbol_count": 2,
+        },
+    ]
+
+
+def test_venue_over_time(ask: Caller) -> None:
+    """At 11:00: 2 million of BTC and half a million of ETH; open interest 999.58 + 300."""
+    body = ask.body("/markets/exchanges/binance/timeseries", start="2026-06-30T11:00Z")
+    assert body["exchange"] == "binance"
+    assert body["range"] is None
+    assert body["data"] == [
+        {"timestamp": "2026-06-30T11:00:00Z", "volume_usd": 2.5e6, "oi_usd": 1299.58},
+        {"timestamp": "2026-06-30T12:00:00Z", "volume_usd": None, "oi_usd": 1300.0},
+    ]
+    assert ask.body("/markets/exchanges/binance/timeseries", range="1d")["range"] == "1d"
+    assert ask.body("/markets/exchanges/okx/timeseries", range="1d")["notices"] == ["no data in this range"]
+    ask.error("/markets/exchanges/nasdaq/timeseries", 404)
+
+
+def test_totals_add_up_symbols(ask: Caller) -> None:
+    body = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z")
+    assert body == {
+        "data": [
+            _total("binance", 1300.0, "total_open_interest_usd"),
+            _total("hyperliquid", 1200.0, "total_open_interest_usd"),
+        ],
+        "unit": "usd",
+        "resolution": "1h",
+        "notices": [],
+    }
+    only = ask.body("/oi/exchange-totals", start="2026-06-30T12:00Z", exchanges="hyperliquid")
+    assert only["data"] == body["data"][1:]
+
+
+def _total(exchange: str, value: float, name: str) -> dict[str, object]:
+    return {"timestamp": "2026-06-30T12:00:00Z", "exchange": exchange, name: value, "symbol_count": 2}
+
+
+def test_volume_adds_up_over_a_bucket(ask: Caller) -> None:
+    """Eight hours of 2.5 million on binance; the four of 12:00 have not begun."""
+    body = ask.body(
+        "/volume/exchange-totals", start="2026-06-30T00:00Z", resolution="8h", exchanges="binance"
+    )
+    assert [(r["timestamp"][11:13], r["total_volume_usd"]) for r in body["data"]] == [
+        ("00", 20e6),
+        ("08", 10e6),
+    ]
+    one = ask.body("/volume/BTC/timeseries", start="2026-06-30T00:00Z", resolution="12h")
+    assert [(r["exchange"], r["volume_usd"]) for r in one["data"]] == [("binance", 24e6)]
+
+
+def test_a_step_of_volume_that_is_not_over_is_not_known(ask: Caller) -> None:
+    body = ask.body("/volume/BTC/timeseries", start="2026-06-30T10:00Z")
+    assert [r["timestamp"][11:13] for r in body["data"]] == ["10", "11"]
+
+
+def test_largest_symbols_of_a_venue(ask: Caller) -> None:
+    body = ask.body("/oi/exchange-top-symbols-timeseries", exchange="binance", start="2026-06-30T11:30Z")
+    assert body["symbols"] == ["BTC", "ETH"]
+    assert body["timeseries"] == [{"timestamp": "2026-06-30T12:00:00Z", "BTC": 1000.0, "ETH": 300.0}]
+    one = ask.body("/volume/exchange-top-symbols-timeseries", exchange="binance", limit=1, range="7d")
+    assert one["symbols"] == ["BTC"]
+    assert set(one["timeseries"][0]) == {"timestamp", "BTC"}
+    assert (
+        "range='1d' is not one of"
+        in ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="binance", range="1d")["error"]
+    )
+    ask.error("/oi/exchange-top-symbols-timeseries", 400, exchange="nasdaq")
+
+
+def test_ratio_is_the_volume_of_the_window_before_over_open_interest(ask: Caller) -> None:
+    """At noon: 60 million in the 24 hours before, and 36 million more in the day before them, over 1,300."""
+    body = ask.body("/volume-oi-ratio", start="2026-06-30T12:00Z")
+    assert body["data"]["binance"] == [
+        {
+            "timestamp": "2026-06-30T12:00:00Z",
+            "ratio": round(60e6 / 1300, 6),
+            "volume": 60e6,
+            "open_interest": 1300.0,
+        }
+    ]
+    assert (body["window_days"], body["unit"], body["resolution"]) == (1, "ratio", "1h")
+    two = ask.body("/volume-oi-ratio", start="2026-06-30T12:00Z", window_days=2)
+    assert two["data"]["binance"][0]["volume"] == 96e6
+
+
+def test_ratio_windows_by_tier(ask: Caller) -> None:
+    ask.body("/volume-oi-ratio", tier="dev", window_days=7)
+    error = ask.error("/volume-oi-ratio", 403, tier="dev", window_days=8)
+    assert error["required_tier"] == "pro"
+    ask.body("/volume-oi-ratio", window_days=8)
+
+
+@pytest.mark.parametrize("query", ["window_days=0", "window_days=366", "window_days=x", "range=2d"])
+def test_ratio_answers_its_400_as_plain_text(ask: Caller, query: str) -> None:
+    answer = ask(f"/volume-oi-ratio?{query}")
+    assert answer.status_code == 400
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert query.split("=")[0] in answer.text
