@@ -345,3 +345,16 @@ def test_lazy_surfaces_give_lazy_results_of_equal_value(three, name):
     late, now = LAZY[name](eager.chunk(time=1)), LAZY[name](eager)
     assert all(part.chunks for part in (late.data_vars.values() if isinstance(late, xr.Dataset) else [late]))
     xr.testing.assert_allclose(late.compute(), now, rtol=1e-12)
+
+
+def test_large_sets_are_worked_off_in_pieces_without_a_trace(three):
+    """5,400 slices, more than one piece holds, against a few of them alone."""
+    many = xr.concat([three] * 6, "exchange").expand_dims(time=300).copy(deep=True)
+    scale = xr.DataArray(np.linspace(0.5, 1.0, 300), dims="time")
+    natural = (many[name] * (1.0 if name == "rho" else scale) for name in ("theta", "rho", "psi"))
+    made = surface.from_essvi(*natural, three["year_fraction"]).assign_coords(time=np.arange(300))
+    some = made.isel(time=[0, 150, 299])
+    for name in ("calendar_check", "constant_maturity"):
+        everything = LAZY[name](made)
+        assert dict(everything.sizes)["time"] == 300
+        xr.testing.assert_allclose(everything.isel(time=[0, 150, 299]), LAZY[name](some), rtol=1e-12)

@@ -11,6 +11,7 @@ from derivdata.analysis import smile
 from derivdata.analysis.surface.cut import slices_at, take
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.surface.parameters import NATURAL
+from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.surface.solver import Floats
 
 __all__ = ["TOLERANCE", "calendar_check", "pair_conditions", "previous"]
@@ -18,6 +19,7 @@ __all__ = ["TOLERANCE", "calendar_check", "pair_conditions", "previous"]
 TOLERANCE = 1e-10
 """How far total variance may fall, in total variance, before it counts."""
 
+_SLICES = 4096
 _POINTS, _ZOOMS, _ZOOM_POINTS = 801, 4, 17
 _FLOOR = 1e-3
 
@@ -40,9 +42,19 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
         ``min_gap >= −1e-10``; True for the first expiry, False without a slice. For surfaces with θ, ρ, ψ
         also `pair_conditions`: ``necessary``, ``s1``, ``s2`` and ``free``, booleans, True for the first.
     """
-    later = surface.drop_vars("expiry", errors="ignore").rename(expiry="later")
+
+    def check(part: xr.Dataset) -> xr.Dataset:
+        return _checked(part, k_limit)
+
+    bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
+    checked = in_pieces(check, bare, most=_SLICES, whole=("expiry",))
+    return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
+
+
+def _checked(surface: xr.Dataset, k_limit: float) -> xr.Dataset:
+    later = surface.rename(expiry="later")
     usable = later["method"] > 0
-    before = _before(surface["year_fraction"].reset_coords(drop=True), (surface["method"] > 0))
+    before = _before(surface["year_fraction"].reset_coords(drop=True), surface["method"] > 0)
     earlier = slices_at(surface, before.clip(0))
     paired = usable & (before >= 0)
     gap, where = _least_gap(earlier, later, k_limit)
@@ -52,8 +64,8 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
         for name, holds in pair_conditions(earlier, later).items():
             checked[name] = usable & (~paired | holds)
     units = {"min_gap": "1", "argmin_k": "log-moneyness"}
-    checked = with_units(checked.rename(later="expiry"), units).transpose(*surface["method"].dims)
-    return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
+    checked = with_units(checked.rename(later="expiry").reset_coords(drop=True), units)
+    return checked.transpose(*surface["method"].dims)
 
 
 def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:

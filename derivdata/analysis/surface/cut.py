@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import bare
@@ -90,16 +91,17 @@ def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> t
     refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
     share_after = np.where(early | late | refused, 0.0, share)
     share_before = np.where(refused, np.nan, scale - share_after)
-    flags = [
-        (early, Status.SHORT_EXTRAPOLATION),
-        (late, Status.EXTRAPOLATED),
-        (none | np.isnan(t), Status.BAD_INPUT),
-        (t <= 0.0, Status.EXPIRED),
-    ]
-    status = np.zeros(early.shape, np.int32)
+    status = _said((early, Status.SHORT_EXTRAPOLATION), (late, Status.EXTRAPOLATED))
+    status |= _said((none | np.isnan(t), Status.BAD_INPUT), (t <= 0.0, Status.EXPIRED))
+    return tuple(part[..., 0] for part in (before, after, share_before, share_after, status))
+
+
+def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
+    """The status that these conditions make."""
+    status = np.zeros(np.shape(flags[0][0]), np.int32)
     for here, bit in flags:
         status |= np.where(here, np.int32(bit), np.int32(0))
-    return tuple(part[..., 0] for part in (before, after, share_before, share_after, status))
+    return status
 
 
 def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:

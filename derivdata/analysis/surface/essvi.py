@@ -10,10 +10,10 @@ all of one kind:
   (conditions N and S1 of Hendriks and Martini, as corrected by Pasquazzi, arXiv:2304.02106): R, L and τ do
   not fall.
 
-So the increments of ``−log(1 − R/2)``, of ``−log(1 − L/2)`` and of τ above its bound are free positive
-numbers, and every surface that keeps the conditions has them. This is the set that Mingone's map
-(arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has to run off to
-infinity to reach them.
+So with c just below 2 the increments of ``−log(1 − R/c)``, of ``−log(1 − L/c)`` and of τ above its bound are
+free positive numbers, and every surface that keeps the conditions has them. This is the set that Mingone's
+map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has to run off
+to infinity to reach them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = ["Slices", "fit_global", "fit_sequential", "linear_start", "natural", 
 LEAST = 1e-9
 """Smallest increment: keeps every inequality strict."""
 
+_STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2
 _ANCHOR = 1e3
 
@@ -90,7 +91,7 @@ def fit_sequential(quotes: Quotes, guess: Floats) -> tuple[Floats, Solution]:
     for i in range(guess.shape[1]):
         one = np.s_[:, i : i + 1]
         slices, found = _fit(Quotes(quotes.k[one], quotes.w[one], scale[one]), guess[one], base, damping=1e-9)
-        base = _coordinates(slices)[:, 0]
+        base = np.column_stack([base[:, :2] + found.x[:, :2], _coordinates(slices)[:, 0, 2]])
         parts.append(slices)
         ends.append(found)
     x, cost, nfev, converged = (list(part) for part in zip(*ends, strict=True))
@@ -108,10 +109,10 @@ def _fit(quotes: Quotes, guess: Floats, base: Floats, *, damping: float) -> tupl
 
 
 def _coordinates(slices: Floats) -> Floats:
-    """``−log(1 − R/2)``, ``−log(1 − L/2)`` and τ along the last axis."""
+    """``−log(1 − R/c)``, ``−log(1 − L/c)``, both at most 5, and τ along the last axis."""
     theta, right, left = np.moveaxis(slices, -1, 0)
-    wings = -np.log1p(-np.minimum([right, left], 1.98) / 2.0)
-    return np.stack([*wings, theta / (right + left)], axis=-1)
+    share = np.minimum(np.stack([right, left], axis=-1) / _STEEPEST, -np.expm1(-5.0))
+    return np.concatenate([-np.log1p(-share), (theta / (right + left))[..., None]], axis=-1)
 
 
 def _increments(guess: Floats, base: Floats) -> Floats:
@@ -126,7 +127,7 @@ def _increments(guess: Floats, base: Floats) -> Floats:
         wings = smooth[:, i, :2]
         out[:, i, :2] = np.maximum(wings - before, _ROOM * wings)
         before += out[:, i, :2]
-        tau = np.maximum(tau, -np.expm1(-before.max(axis=1)))
+        tau = np.maximum(tau, -_STEEPEST / 2.0 * np.expm1(-before.max(axis=1)))
         out[:, i, 2] = np.maximum(smooth[:, i, 2] - tau, _ROOM * smooth[:, i, 2])
         tau = tau + out[:, i, 2]
     return out.swapaxes(1, 2).reshape(len(out), -1)
@@ -136,10 +137,10 @@ def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
     """Slices and their Jacobian in the increments; see `derivdata.analysis.surface.solver.Model`."""
     count, expiries = len(x), x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
-    wings = -2.0 * np.expm1(-base[:, :2, None] - np.cumsum(steps[:, :2], axis=-1))
+    wings = -_STEEPEST * np.expm1(-base[:, :2, None] - np.cumsum(steps[:, :2], axis=-1))
     d_wings = np.zeros((count, 2, expiries, 3, expiries))
     for side in (0, 1):
-        d_wings[:, side, :, side] = (2.0 - wings[:, side, :, None]) * np.tri(expiries)
+        d_wings[:, side, :, side] = (_STEEPEST - wings[:, side, :, None]) * np.tri(expiries)
     d_wings = d_wings.reshape(count, 2, expiries, -1)
     tau, d_tau = _tau(steps[:, 2], base[:, 2], wings, d_wings)
     psi = wings.sum(axis=1)

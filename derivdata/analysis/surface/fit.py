@@ -24,6 +24,7 @@ __all__ = ["SurfaceMethod", "fit"]
 SurfaceMethod = Literal["essvi", "essvi_seq", "ssvi_power", "ssvi_heston", "slices"]
 
 _OUT = (*NATURAL, "rmse_vol", "n", "nfev", "k_min", "k_max", "status")
+_SURFACES = 512
 _TYPES = (np.float64,) * 4 + (np.int32,) * 2 + (np.float64,) * 2 + (np.int32,)
 
 
@@ -145,15 +146,29 @@ def _fit(
 ) -> tuple[Any, ...]:
     """Kernel on ``(..., expiries, strikes)`` and ``(..., expiries)``: `_OUT`, then what is shared."""
     shape = np.broadcast_shapes(k.shape, iv.shape, weight.shape, (*t.shape, 1), (*theta.shape, 1))
-    quoted = [np.broadcast_to(part, shape).reshape(-1, *shape[-2:]) for part in (k, iv, weight)]
-    years, *guess = (np.broadcast_to(x, shape[:-1]).reshape(-1, shape[-2]) for x in (t, theta, rho, psi))
-    ordered = board(quoted[0], quoted[1], years, quoted[2])
-    guessed = np.take_along_axis(essvi.slopes(essvi.Slices(*guess)), ordered.order[..., None], 1)
-    out, shared = _solved(ordered, guessed, method)
-    per_expiry = [np.empty_like(part) for part in out]
-    for part, sorted_part in zip(per_expiry, out, strict=True):
-        np.put_along_axis(part, ordered.order, sorted_part, 1)
-    return *(part.reshape(shape[:-1]) for part in per_expiry), *(part.reshape(shape[:-2]) for part in shared)
+    lead = shape[:-2] or (1,)
+    chains = [np.broadcast_to(part, (*lead, *shape[-2:])) for part in (k, iv, weight)]
+    expiries = [np.broadcast_to(part, (*lead, shape[-2])) for part in (t, theta, rho, psi)]
+    count = int(np.prod(lead))
+    blocks = []
+    for first in range(0, max(count, 1), _SURFACES):
+        at = np.unravel_index(np.arange(first, min(first + _SURFACES, count)), lead)
+        blocks.append(_block(*(part[at] for part in (*chains, *expiries)), method=method))
+    joined = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    return tuple(part.reshape(shape[:-2] + part.shape[1:]) for part in joined)
+
+
+def _block(
+    k: Floats, iv: Floats, weight: Floats, t: Floats, theta: Floats, rho: Floats, psi: Floats, *, method: str
+) -> list[Any]:
+    """The kernel's results for surfaces on one axis."""
+    ordered = board(k, iv, t, weight)
+    guess = essvi.slopes(essvi.Slices(theta, rho, psi))
+    out, shared = _solved(ordered, np.take_along_axis(guess, ordered.order[..., None], 1), method)
+    back = [np.empty_like(part) for part in out]
+    for part, in_order in zip(back, out, strict=True):
+        np.put_along_axis(part, ordered.order, in_order, 1)
+    return [*back, *shared]
 
 
 def _solved(ordered: Board, guessed: Floats, method: str) -> tuple[list[Any], list[Floats]]:

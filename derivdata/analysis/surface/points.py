@@ -14,21 +14,24 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.analysis.surface.evaluate import variance_at, volatility
 from derivdata.analysis.surface.inputs import bare, where, with_units
+from derivdata.analysis.surface.pieces import in_pieces
+from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of"]
 
 DeltaKind = Literal["forward", "pa", "spot"]
 AtTheMoney = Literal["forward", "dns"]
 
-_YEAR = 365.0
+_SLICES = 4096
+_YEAR = HOURS_PER_YEAR / 24.0
 _SCAN, _REACH = 401, 40.0
-_STEPS = 12
+_STEPS = 7
 _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 
 
 class _Convention(NamedTuple):
     delta: str
-    rate: Any
+    rate: float
 
 
 def constant_maturity(
@@ -38,7 +41,7 @@ def constant_maturity(
     points: Sequence[str] = ("atm", "rr25", "bf25", "rr10", "bf10"),
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
-    rate: Any = 0.0,
+    rate: float = 0.0,
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
@@ -80,8 +83,12 @@ def constant_maturity(
         Unknown point, delta, atm, interpolation or extrapolation.
     """
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
-    cut = at_maturity(surface, tenor / _YEAR, interpolation=interpolation, extrapolate=extrapolate)
-    found = points_of(cut, points, delta=delta, atm=atm, rate=rate)
+
+    def at_tenors(part: xr.Dataset) -> xr.Dataset:
+        cut = at_maturity(part, tenor / _YEAR, interpolation=interpolation, extrapolate=extrapolate)
+        return points_of(cut, points, delta=delta, atm=atm, rate=rate)
+
+    found = in_pieces(at_tenors, surface, most=_SLICES, whole=("expiry",))
     return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 
@@ -91,7 +98,7 @@ def delta_moneyness(
     year_fraction: Any,
     *,
     delta: DeltaKind = "forward",
-    rate: Any = 0.0,
+    rate: float = 0.0,
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.DataArray:
@@ -125,7 +132,7 @@ def delta_moneyness(
 
 
 def points_of(
-    cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: Any
+    cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: float
 ) -> xr.Dataset:
     """The points of a cut; parameters and result as in `constant_maturity`."""
     _check("delta", delta, DeltaKind)

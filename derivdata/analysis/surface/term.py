@@ -67,7 +67,7 @@ def term_structure(
     point: str = "atm",
     delta: DeltaKind = "forward",
     atm: AtTheMoney = "forward",
-    rate: Any = 0.0,
+    rate: float = 0.0,
     interpolation: Interpolation | None = None,
 ) -> xr.Dataset:
     """One point of the smile along the surface's own expiries, and the slope of the curve.

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Floats
+from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["volatility_index"]
 
-_YEAR = 365.0
+_YEAR = HOURS_PER_YEAR / 24.0
 _OUT = ("index_pct", "lower_pct", "upper_pct", "near_days", "next_days", "near_share", "status")
 _UNITS = (
     dict.fromkeys(("index_pct", "lower_pct", "upper_pct"), "percent/sqrt(year)")

@@ -10,6 +10,7 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
+from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
 from derivdata.analysis.variance.quoted import strip
 
@@ -24,6 +25,7 @@ _UNITS = (
     | {"vol": "1/sqrt(year)"}
 )
 _MUCH = 0.1
+_SLICES = 4096
 _NARROW = 1e-3
 
 
@@ -84,7 +86,9 @@ def model_free(
     if method == "strip":
         result = _of_quotes(source, k_range, floor, dim)
     else:
-        result = _of_fit(source, k_range, floor, method)
+        ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
+        ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
+        result = in_pieces(lambda part: _of_fit(part, floor, method), ended, most=_SLICES)
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w
@@ -121,17 +125,9 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
     return xr.Dataset(dict(zip(_OUT, found, strict=True)))
 
 
-def _of_fit(fit: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, method: str) -> xr.Dataset:
-    low, high = (xr.DataArray(end) for end in ((fit["k_min"], fit["k_max"]) if k_range is None else k_range))
-    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
-    k, step, inside = xr.apply_ufunc(
-        nodes,
-        *(width, low, high),
-        output_core_dims=[["node"]] * 3,
-        dask="parallelized",
-        output_dtypes=[np.float64, np.float64, np.bool_],
-        dask_gufunc_kwargs={"output_sizes": {"node": NODES}},
-    )
+def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
+    low, high = fit["k_low"], fit["k_high"]
+    k, step, inside = _placed(fit, low, high)
     whole, within, status = xr.apply_ufunc(
         integrals,
         *(k, step, inside),
@@ -149,3 +145,16 @@ def _of_fit(fit: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float, meth
     ).where(whole.notnull())
     found = (whole, within, within, within + beyond, low, high, status | fit["status"])
     return xr.Dataset(dict(zip(_OUT, found, strict=True)))
+
+
+def _placed(fit: xr.Dataset, low: xr.DataArray, high: xr.DataArray) -> Any:
+    """Log-moneyness of every slice's nodes, their weights, and whether they lie between the ends."""
+    width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
+    return xr.apply_ufunc(
+        nodes,
+        *(width, low, high),
+        output_core_dims=[["node"]] * 3,
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64, np.bool_],
+        dask_gufunc_kwargs={"output_sizes": {"node": NODES}},
+    )
