@@ -124,7 +124,9 @@ def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
     surface = dd.options.surface("BTC", "deribit")
     place = {"expiry": "2026-03-27T08:00", "strike": 100_000.0, "side": "call"}
     assert surface["iv"].sel(place).item() == 0.3788
-    assert surface["underlying_price"].sel(expiry="2026-03-27T08:00").item() == pytest.approx(89909.66, abs=0.1)
+    assert surface["underlying_price"].sel(expiry="2026-03-27T08:00").item() == pytest.approx(
+        89909.66, abs=0.1
+    )
     dd.disconnect()
 
 
