@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +12,14 @@ from scipy.special import ndtr
 from derivdata.analysis.smile.butterfly import Butterfly, check_raw, lowest
 from derivdata.analysis.smile.contract import Method
 from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.pchip import delta_total_variance, pchip_total_variance
+from derivdata.analysis.smile.pchip import delta_jet, pchip_jet
 from derivdata.analysis.smile.raw import density_factor, raw_total_variance
-from derivdata.analysis.smile.sabr import Sabr, sabr_total_variance
+from derivdata.analysis.smile.sabr import Sabr, sabr_jet
 
 __all__ = ["Curves", "check_curves", "curve_values"]
 
 _PRICE_POINTS = 400
+_SABR_POINTS = 201
 _PRICE_TOLERANCE = 1e-12
 
 
@@ -69,16 +70,21 @@ def curve_values(curves: Curves, k: Floats, *, derivative: int = 0) -> Floats:
     SABR is NaN beyond its quotes by more than one ``√w(0)``.
     """
     w = raw_total_variance(k, curves.raw, derivative=derivative)
-    if curves.sabr is not None:
-        own = sabr_total_variance(k, curves.sabr, curves.t, curves.forward, derivative=derivative)
-        low, high = _sabr_range(curves)
-        own = np.where((k >= low) & (k <= high), own, np.nan)
-        w = np.where(curves.method == Method.SABR, own, w)
-    if curves.node_k is not None and curves.node_w is not None:
-        kernel = delta_total_variance if curves.by_delta else pchip_total_variance
-        own = kernel(curves.node_k, curves.node_w, k, derivative=derivative)
-        w = np.where(curves.method == Method.PCHIP, own, w)
+    for method, jet in _other_jets(curves, k):
+        w = np.where(curves.method == method, jet[derivative], w)
     return w
+
+
+def _other_jets(curves: Curves, k: Floats) -> Iterator[tuple[Method, list[Floats]]]:
+    """Total variance and its derivatives by the methods that are not raw SVI."""
+    if curves.sabr is not None:
+        low, high = _sabr_range(curves)
+        near = (k >= low) & (k <= high)
+        jet = sabr_jet(k, curves.sabr, curves.t, curves.forward)
+        yield Method.SABR, [np.where(near, part, np.nan) for part in jet]
+    if curves.node_k is not None and curves.node_w is not None:
+        kernel = delta_jet if curves.by_delta else pchip_jet
+        yield Method.PCHIP, list(kernel(curves.node_k, curves.node_w, k))
 
 
 def check_curves(curves: Curves) -> Butterfly:
@@ -109,7 +115,7 @@ def _check_raw(curves: Curves) -> Butterfly:
 def _check_sabr(curves: Curves) -> Butterfly:
     """On the quotes' range and one ``√w(0)`` beyond; what the wings would do is not asked."""
     standing = curves.standing()
-    low, where = lowest(lambda k: _g(standing, k), *_sabr_range(standing))
+    low, where = lowest(lambda k: _g(standing, k), *_sabr_range(standing), points=_SABR_POINTS)
     beyond = np.full_like(low, np.nan)
     return Butterfly(low, where, beyond, beyond, low >= 0.0)
 
@@ -117,27 +123,28 @@ def _check_sabr(curves: Curves) -> Butterfly:
 def _check_pchip(curves: Curves) -> Butterfly:
     """By call prices on 400 strikes between the quotes: falling by less than the strike rises, and convex."""
     standing = curves.standing()
-    strike = np.exp(standing.k_min) + (np.exp(standing.k_max) - np.exp(standing.k_min)) * np.linspace(
-        0.0, 1.0, _PRICE_POINTS
-    )
+    low, high = np.exp(standing.k_min), np.exp(standing.k_max)
+    strike = low + (high - low) * np.linspace(0.0, 1.0, _PRICE_POINTS)
     k = np.clip(np.log(strike), standing.k_min, standing.k_max)
-    s = np.sqrt(curve_values(standing, k))
+    ((_, jet),) = _other_jets(standing, k)
+    s = np.sqrt(jet[0])
     price = ndtr(-k / s + s / 2.0) - strike * ndtr(-k / s - s / 2.0)
     slope = np.diff(price, axis=1) / np.diff(strike, axis=1)
     falling = ((slope <= _PRICE_TOLERANCE) & (slope >= -1.0 - _PRICE_TOLERANCE)).all(axis=1)
     convex = (np.diff(price, 2, axis=1) >= -_PRICE_TOLERANCE).all(axis=1)
-    g = _g(standing, k)
+    g = density_factor(k, *jet)
     at = np.argmin(g, axis=1)[:, None]
-    low, where = (np.take_along_axis(part, at, 1)[:, 0] for part in (g, k))
-    beyond = np.full_like(low, np.nan)
-    return Butterfly(low, where, beyond, beyond, np.asarray(falling & convex))
+    least, where = (np.take_along_axis(part, at, 1)[:, 0] for part in (g, k))
+    beyond = np.full_like(least, np.nan)
+    return Butterfly(least, where, beyond, beyond, np.asarray(falling & convex))
 
 
 def _g(curves: Curves, k: Floats) -> Floats:
-    return density_factor(k, *(curve_values(curves, k, derivative=d) for d in (0, 1, 2)))
+    ((_, jet),) = _other_jets(curves, k)
+    return density_factor(k, *jet)
 
 
 def _sabr_range(curves: Curves) -> tuple[Floats, Floats]:
     assert curves.sabr is not None
-    beyond = np.sqrt(sabr_total_variance(np.zeros_like(curves.t), curves.sabr, curves.t, curves.forward))
+    beyond = np.sqrt(sabr_jet(np.zeros_like(curves.t), curves.sabr, curves.t, curves.forward)[0])
     return curves.k_min - beyond, curves.k_max + beyond

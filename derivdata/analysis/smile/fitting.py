@@ -92,7 +92,7 @@ def fit(
         An unknown method, weighting, repair or axis; options that do not go together; a missing dim;
         volatilities that must be in percent (for lazy input when the result is computed).
     TypeError
-        A bare array of several dims beside labelled ones.
+        A bare array beside labelled ones whose dims are not plain from theirs.
 
     Notes
     -----
@@ -152,7 +152,8 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
         iv = xr.DataArray(iv, dims=dims)
         slices = [name for name in dims if name != dim]
     else:
-        dims, slices = [dim], []
+        others = [str(name) for name in iv.dims if name != dim]
+        dims, slices = [dim], others if len(others) == 1 else []
     given = np.ones(iv.sizes.get(dim, 0)) if isinstance(weights, str) else weights
     quotes = [iv, *(_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))]
     for part, name in zip(quotes, ("iv", "log_moneyness", "weights"), strict=True):

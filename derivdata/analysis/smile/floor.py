@@ -28,40 +28,33 @@ def floor_to_raw(x: Floats) -> Raw:
     return Raw(floor - sigma * right * left, total / 2.0, rho, m, sigma)
 
 
-def floor_curve(x: Floats, _: Floats, k: Floats) -> tuple[Floats, Floats]:
+def floor_curve(x: Floats, _constants: Floats, k: Floats) -> tuple[Floats, Floats]:
     """Total variance and its derivatives in the variables."""
-    values, slopes = jet(x, k, order=0)
-    return values[0], slopes[0]
+    (w, _, _), (by_w, _, _) = jet(x, k)
+    return w, by_w
 
 
-def jet(x: Floats, k: Floats, *, order: int = 2) -> tuple[list[Floats], list[Floats]]:
-    """``w`` and its first `order` derivatives in k, and the derivatives of each in the variables."""
+def jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """``w`` and its first two derivatives in k, and the derivatives of each of them in the variables."""
     floor, p, q, m, log_sigma = x
     sigma = np.exp(log_sigma)
     distance = k - m
     inverse = 1.0 / np.sqrt(distance * distance + sigma * sigma)
     lean, bend = distance * inverse, (p * p + q * q) / 2.0
-    up, down = (1.0 + lean) / inverse / 2.0, (1.0 - lean) / inverse / 2.0
-    curve = np.square(sigma * inverse) * inverse
+    up, down = (1.0 + lean) / 2.0, (1.0 - lean) / 2.0
+    narrow, valley = np.square(sigma * inverse), sigma * p * q
+    curve = narrow * inverse
     zero = np.zeros_like(distance)
-    rise = p * p * (1.0 + lean) / 2.0 - q * q * (1.0 - lean) / 2.0
-    values = [floor + p * p * up + q * q * down - sigma * p * q, rise, bend * curve]
-    narrow = np.square(sigma * inverse)
-    slopes = [
-        (
-            zero + 1.0,
-            2.0 * p * up - sigma * q,
-            2.0 * q * down - sigma * p,
-            -rise,
-            bend * narrow / inverse - sigma * p * q,
-        ),
-        (zero, p * (1.0 + lean), -q * (1.0 - lean), -bend * curve, -bend * lean * narrow),
-        (
-            zero,
-            p * curve,
-            q * curve,
-            3.0 * bend * curve * lean * inverse,
-            bend * curve * (2.0 - 3.0 * narrow),
-        ),
-    ]
-    return values[: order + 1], [np.stack(np.broadcast_arrays(*part)) for part in slopes[: order + 1]]
+    w = floor + (p * p * up + q * q * down) / inverse - valley
+    rise = p * p * up - q * q * down
+    by_w = (
+        zero + 1.0,
+        2.0 * p * up / inverse - sigma * q,
+        2.0 * q * down / inverse - sigma * p,
+        -rise,
+        bend * narrow / inverse - valley,
+    )
+    by_dw = (zero, 2.0 * p * up, -2.0 * q * down, -bend * curve, -bend * lean * narrow)
+    bent = (3.0 * bend * curve * lean * inverse, bend * curve * (2.0 - 3.0 * narrow))
+    by_d2w = (zero, p * curve, q * curve, *bent)
+    return (w, rise, bend * curve), (np.stack(by_w), np.stack(by_dw), np.stack(by_d2w))

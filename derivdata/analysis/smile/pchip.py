@@ -10,7 +10,6 @@ Nodes are on the last axis, in ascending order, padded with NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +19,12 @@ from scipy.special import ndtr, ndtri
 from derivdata.analysis.smile.forms import Floats
 from derivdata.analysis.smile.quotes import Quotes
 
-__all__ = ["delta_total_variance", "nodes", "pchip_total_variance"]
+__all__ = ["delta_jet", "nodes", "pchip_jet"]
 
 _STEEPEST = 2.0 * (1.0 - 1e-9)
-_BISECTIONS = 60
+_STEPS = 60
+
+Jet = tuple[Floats, Floats, Floats]
 
 
 def nodes(quotes: Quotes, *, by_delta: bool) -> tuple[Floats, Floats, NDArray[np.bool_]]:
@@ -49,58 +50,94 @@ def nodes(quotes: Quotes, *, by_delta: bool) -> tuple[Floats, Floats, NDArray[np
     return _falling(node_k, w) if by_delta else (node_k, w, np.zeros(len(k), dtype=bool))
 
 
-def pchip_total_variance(node_k: Floats, node_w: Floats, k: Floats, *, derivative: int = 0) -> Floats:
-    """Total variance or a derivative at `k`; `node_k`, `node_w` have one axis more, the last."""
+def pchip_jet(node_k: Floats, node_w: Floats, k: Floats) -> Jet:
+    """Total variance and its first two derivatives at `k`; nodes have one axis more, the last."""
     slopes, last = _slopes(node_k, node_w), _last(node_k)
-    value = _interpolate(node_k, node_w, k, slopes, derivative)
+    piece = _piece(node_k, node_w, slopes, _left(node_k, k))
+    w, dw, d2w = (_cubic(piece, k, derivative) for derivative in (0, 1, 2))
     for side, bounds, end in ((-1.0, (-_STEEPEST, 0.0), 0 * last), (1.0, (0.0, _STEEPEST), last)):
         at, level, slope = (np.take_along_axis(part, end, -1)[..., 0] for part in (node_k, node_w, slopes))
         slope = np.clip(slope, *bounds)
-        line = (level + slope * (k - at), slope + 0.0 * k, 0.0 * (slope + k))[derivative]
-        value = np.where(side * (k - at) > 0.0, line, value)
-    return value
+        outside = side * (k - at) > 0.0
+        w = np.where(outside, level + slope * (k - at), w)
+        dw, d2w = np.where(outside, slope, dw), np.where(outside, 0.0, d2w)
+    return w, dw, d2w
 
 
-def delta_total_variance(node_k: Floats, node_w: Floats, k: Floats, *, derivative: int = 0) -> Floats:
-    """As `pchip_total_variance`, interpolating ``√w`` against the call's delta."""
-    total = np.sqrt(node_w)
-    delta = _call_delta(node_k, total)
-    x, y = _reversed(delta), _reversed(total)
-    slopes, last = _slopes(x, y), _last(node_k)
-    k_ends = [np.take_along_axis(node_k, i, -1)[..., 0] for i in (0 * last, last)]
-    outside = (k < k_ends[0]) | (k > k_ends[1])
-    at = _delta_at(np.clip(k, *k_ends), node_k, delta, lambda at: _interpolate(x, y, at, slopes, 0))
-    s, f1, f2 = (_interpolate(x, y, at, slopes, d) for d in (0, 1, 2))
-    if derivative == 0:
-        return np.asarray(s * s)
-    first, second = (np.where(outside, 0.0, part) for part in _implicit(k, s, f1, f2))
-    return 2.0 * s * first if derivative == 1 else 2.0 * (first * first + s * second)
+def delta_jet(node_k: Floats, node_w: Floats, k: Floats) -> Jet:
+    """As `pchip_jet`, interpolating ``√w`` against the call's delta, taken negative."""
+    total, last = np.sqrt(node_w), _last(node_k)
+    x = -_call_delta(node_k, total)
+    ends = [np.take_along_axis(node_k, end, -1)[..., 0] for end in (0 * last, last)]
+    inside = np.clip(k, *ends)
+    left = _left(node_k, inside)
+    piece = _piece(x, total, _slopes(x, total), left)
+    at = _solve_delta(piece, _ends(node_k, left), inside)
+    s, by_x, by_xx = (_cubic(piece, at, derivative) for derivative in (0, 1, 2))
+    outside = (k < ends[0]) | (k > ends[1])
+    first, second = (np.where(outside, 0.0, part) for part in _implicit(inside, s, -by_x, by_xx))
+    return s * s, 2.0 * s * first, 2.0 * (first * first + s * second)
 
 
-def _delta_at(k: Floats, node_k: Floats, delta: Floats, total_vol: Callable[[Floats], Floats]) -> Floats:
-    """The delta between its neighbours' at which ``k = s²/2 − s N⁻¹(Δ)`` with ``s = total_vol(Δ)``."""
-    shape = np.broadcast_shapes(node_k.shape[:-1], np.shape(k))
+class _Piece(NamedTuple):
+    """A cubic between two nodes."""
+
+    x0: Floats
+    x1: Floats
+    y0: Floats
+    y1: Floats
+    d0: Floats
+    c2: Floats
+    c3: Floats
+
+
+def _left(x: Floats, at: Floats) -> NDArray[np.intp]:
+    """Index of the node to the left of each point, short of the last node; with a last axis of 1."""
+    shape = np.broadcast_shapes(x.shape[:-1], np.shape(at))
     with np.errstate(invalid="ignore"):
-        left = (node_k <= np.broadcast_to(k, shape)[..., None]).sum(axis=-1) - 1
-    left = np.clip(left, 0, np.maximum(_last(node_k)[..., 0] - 1, 0))[..., None]
-    right = np.minimum(left + 1, delta.shape[-1] - 1)
-    node_k, delta = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (node_k, delta))
-    (k_high, high), (k_low, low) = (
-        [np.take_along_axis(part, i, -1)[..., 0] for part in (node_k, delta)] for i in (left, right)
-    )
-    low, high = np.where(k == k_high, high, low), np.where(k == k_low, low, high)
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2.0
-        s = total_vol(middle)
-        below = s * (s / 2.0 - ndtri(middle)) > k
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.asarray((low + high) / 2.0)
+        left = (x <= np.broadcast_to(at, shape)[..., None]).sum(axis=-1, keepdims=True) - 1
+    return np.asarray(np.clip(left, 0, np.maximum(_last(x) - 1, 0)))
 
 
-def _reversed(nodes: Floats) -> Floats:
-    """The other way round, the padding still at the end."""
-    flipped = nodes[..., ::-1]
-    return np.take_along_axis(flipped, np.argsort(np.isnan(flipped), axis=-1, kind="stable"), -1)
+def _ends(nodes: Floats, left: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    nodes = np.broadcast_to(nodes, (*left.shape[:-1], nodes.shape[-1]))
+    right = np.minimum(left + 1, nodes.shape[-1] - 1)
+    return np.take_along_axis(nodes, left, -1)[..., 0], np.take_along_axis(nodes, right, -1)[..., 0]
+
+
+def _piece(x: Floats, y: Floats, slopes: Floats, left: NDArray[np.intp]) -> _Piece:
+    (x0, x1), (y0, y1), (d0, d1) = (_ends(part, left) for part in (x, y, slopes))
+    h = x1 - x0
+    chord = (y1 - y0) / h
+    return _Piece(x0, x1, y0, y1, d0, (3.0 * chord - 2.0 * d0 - d1) / h, (d0 + d1 - 2.0 * chord) / (h * h))
+
+
+def _cubic(piece: _Piece, at: Floats, derivative: int) -> Floats:
+    s = at - piece.x0
+    if derivative == 0:
+        y = piece.y0 + s * (piece.d0 + s * (piece.c2 + s * piece.c3))
+        return np.asarray(np.where(at == piece.x1, piece.y1, y))
+    bend = 2.0 * piece.c2 + 6.0 * s * piece.c3
+    return np.asarray(bend if derivative == 2 else piece.d0 + s * (2.0 * piece.c2 + 3.0 * s * piece.c3))
+
+
+def _solve_delta(piece: _Piece, k_ends: tuple[Floats, Floats], k: Floats) -> Floats:
+    """The negative delta x on each piece with ``s²/2 − s N⁻¹(−x) = k``: Newton's steps within a bracket."""
+    low = np.where(k == k_ends[1], piece.x1, piece.x0)
+    high = np.where(k == k_ends[0], piece.x0, piece.x1)
+    at = (low + high) / 2.0
+    for _ in range(_STEPS):
+        z, s = ndtri(-at), _cubic(piece, at, 0)
+        excess = s * (s / 2.0 - z) - k
+        low, high = np.where(excess < 0.0, at, low), np.where(excess < 0.0, high, at)
+        rise = _cubic(piece, at, 1) * (s - z) + s * np.sqrt(2.0 * np.pi) * np.exp(0.5 * z * z)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            new = at - excess / rise
+        new = np.where((new > low) & (new < high), new, (low + high) / 2.0)
+        moved, at = np.abs(new - at), new
+        if not (moved > 1e-16).any():
+            break
+    return np.asarray(at)
 
 
 class _Delta(NamedTuple):
@@ -156,26 +193,6 @@ def _falling(k: Floats, w: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
 
 def _last(x: Floats) -> NDArray[np.intp]:
     return np.asarray(np.maximum(np.isfinite(x).sum(axis=-1, keepdims=True) - 1, 0))
-
-
-def _interpolate(x: Floats, y: Floats, at: Floats, slopes: Floats, derivative: int) -> Floats:
-    """Cubic Hermite interpolation between nodes; the nearest cubic goes on outside."""
-    shape = np.broadcast_shapes(x.shape[:-1], np.shape(at))
-    at = np.broadcast_to(at, shape)
-    with np.errstate(invalid="ignore"):
-        left = (x <= at[..., None]).sum(axis=-1) - 1
-    left = np.clip(left, 0, np.maximum(_last(x)[..., 0] - 1, 0))[..., None]
-    x, y, slopes = (np.broadcast_to(part, (*shape, part.shape[-1])) for part in (x, y, slopes))
-    (x0, x1), (y0, y1), (d0, d1) = (
-        [np.take_along_axis(part, np.minimum(left + i, part.shape[-1] - 1), -1)[..., 0] for i in (0, 1)]
-        for part in (x, y, slopes)
-    )
-    h, s = x1 - x0, at - x0
-    chord = (y1 - y0) / h
-    c2, c3 = (3.0 * chord - 2.0 * d0 - d1) / h, (d0 + d1 - 2.0 * chord) / (h * h)
-    if derivative == 0:
-        return np.asarray(np.where(s == h, y1, y0 + s * (d0 + s * (c2 + s * c3))))
-    return np.asarray(d0 + s * (2.0 * c2 + 3.0 * s * c3) if derivative == 1 else 2.0 * c2 + 6.0 * s * c3)
 
 
 def _slopes(x: Floats, y: Floats) -> Floats:

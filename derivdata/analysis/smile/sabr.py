@@ -15,12 +15,12 @@ from derivdata.analysis.smile.descent import Minimum, minimise
 from derivdata.analysis.smile.forms import Floats
 from derivdata.analysis.smile.quotes import Quotes
 
-__all__ = ["Sabr", "fit_sabr", "sabr_iv", "sabr_total_variance"]
+__all__ = ["Sabr", "fit_sabr", "sabr_iv", "sabr_jet"]
 
 _SMALL_Z = 0.02
 _TERMS = 9
 _MOST_RHO = 0.9999
-_STARTS = ((-0.5, 0.3), (-0.5, 1.0), (0.5, 0.3), (0.5, 1.0))
+_STARTS = ((-0.4, 0.7), (0.4, 0.7))
 
 
 class Sabr(NamedTuple):
@@ -54,19 +54,15 @@ def sabr_iv(log_moneyness: Any, sabr: Sabr, year_fraction: Any, *, forward: Any 
     )
 
 
-def sabr_total_variance(k: Floats, sabr: Sabr, t: Floats, forward: Floats, *, derivative: int = 0) -> Floats:
-    """``w = iv² T`` or a derivative of it in k, on arrays that broadcast."""
+def sabr_jet(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats, Floats, Floats]:
+    """``w = iv² T`` and its first two derivatives in k, on arrays that broadcast."""
     log_iv, first, second = _log_iv(k, sabr, t, forward)
     w = t * np.exp(2.0 * log_iv)
-    if derivative == 0:
-        return np.asarray(w)
-    if derivative == 1:
-        return np.asarray(2.0 * w * first)
-    return np.asarray(2.0 * w * (second + 2.0 * first * first))
+    return w, 2.0 * w * first, 2.0 * w * (second + 2.0 * first * first)
 
 
 def fit_sabr(quotes: Quotes, *, beta: float, forward: Floats, uniform: bool) -> tuple[Sabr, Minimum]:
-    """The best SABR smiles with this `beta`, of four starts each."""
+    """The best SABR smiles with this `beta`, of two starts each."""
     found = [_from(quotes, beta, forward, uniform, *start) for start in _STARTS]
     best = found[0]
     for other in found[1:]:
@@ -156,22 +152,25 @@ def _stretch(z: Floats, rho: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     """
     z, rho = np.broadcast_arrays(z, rho)
     small = np.abs(z) < _SMALL_Z
-    safe = np.where(small, 1.0, z)
-    root = np.sqrt(1.0 - 2.0 * rho * safe + safe * safe)
-    rest = 1.0 - np.square(rho)
-    part = (safe * safe - 2.0 * rho * safe) / (root + 1.0)
-    chi = np.where(
-        safe > -1.0,
-        np.log1p((part + safe) / (1.0 - rho)),
-        np.arcsinh((safe - rho) / np.sqrt(rest)) + np.arcsinh(rho / np.sqrt(rest)),
-    )
-    u = chi / safe
-    first = (1.0 / root - u) / safe
-    second = ((rho - safe) / root**3 - 2.0 * first) / safe
-    exact = (u, first, second, (part + rho * safe) / (root * rest * safe))
-    series = _series(np.where(small, z, 0.0), rho)
-    u, du, d2u, by_rho = (np.where(small, a, b) for a, b in zip(series, exact, strict=True))
+    u, du, d2u, by_rho = (np.array(part) for part in _closed(np.where(small, 1.0, z), rho))
+    for part, value in zip((u, du, d2u, by_rho), _series(z[small], rho[small]), strict=True):
+        part[small] = value
     return u, du, d2u, by_rho
+
+
+def _closed(z: Floats, rho: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    root = np.sqrt(1.0 - 2.0 * rho * z + z * z)
+    rest = 1.0 - np.square(rho)
+    part = (z * z - 2.0 * rho * z) / (root + 1.0)
+    chi = np.where(
+        z > -1.0,
+        np.log1p((part + z) / (1.0 - rho)),
+        np.arcsinh((z - rho) / np.sqrt(rest)) + np.arcsinh(rho / np.sqrt(rest)),
+    )
+    u = chi / z
+    first = (1.0 / root - u) / z
+    second = ((rho - z) / root**3 - 2.0 * first) / z
+    return u, first, second, (part + rho * z) / (root * rest * z)
 
 
 def _series(z: Floats, rho: Floats) -> tuple[Floats, Floats, Floats, Floats]:

@@ -1,0 +1,211 @@
+"""Smiles evaluated and checked for butterflies, against 60-digit values and Gatheral and Jacquier's."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from derivdata.analysis import smile
+from derivdata.analysis.smile.certificate import certified
+from tests.analysis.smiles import points, published, raw_sets
+from tests.shared import shared_path
+
+WITH_POINTS = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "crypto30d")
+WITH_G = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "market_like_gj_repair")
+
+
+def fit_of(name, t=1.0):
+    return smile.from_raw(raw_sets()[name], t)
+
+
+@pytest.mark.parametrize("name", WITH_POINTS)
+def test_curve_derivatives_and_density_have_all_their_digits(name):
+    table, fit = points(name), fit_of(name)
+    k = table["k"].to_numpy()
+    for derivative, column in enumerate(("w", "dw", "d2w")):
+        got = smile.total_variance(fit, k, derivative=derivative)
+        np.testing.assert_allclose(got, table[column], rtol=0, atol=1e-13)
+    np.testing.assert_allclose(smile.durrleman(fit, k), table["g"], rtol=0, atol=1e-13)
+
+
+def test_total_variance_at_the_vertex_of_quantlibs_slice():
+    """QuantLib svivolatility.cpp: ``w(m) = a + b σ``."""
+    raw = raw_sets()["quantlib_svi"]
+    got = float(smile.total_variance(smile.from_raw(raw, 11 / 365), raw.m))
+    assert got == pytest.approx(-0.0666 + 0.229 * 0.337, abs=1e-16)
+
+
+def test_volatility_is_total_variance_over_time():
+    fit = fit_of("crypto30d", t=30 / 365)
+    np.testing.assert_allclose(
+        smile.iv(fit, 0.1), np.sqrt(smile.total_variance(fit, 0.1) * 365 / 30), rtol=1e-15
+    )
+
+
+def test_vogt_is_flagged_at_its_published_minimum():
+    figures, found = published("vogt", "g"), smile.butterfly_check(fit_of("vogt"))
+    assert not found["ok"]
+    assert float(found["min_g"]) == pytest.approx(figures["min_g"], abs=1e-12)
+    assert float(found["argmin_k"]) == pytest.approx(figures["argmin_g"], abs=1e-6)
+
+
+def test_vogt_is_convex_and_far_inside_lees_bound():
+    """Why slopes and convexity in k are no check at all."""
+    fit, k = fit_of("vogt"), np.linspace(-3, 3, 601)
+    assert (smile.total_variance(fit, k, derivative=2) > 0).all()
+    assert (np.abs(smile.total_variance(fit, k, derivative=1)) < 0.2).all()
+    assert not smile.butterfly_check(fit)["ok"]
+
+
+def test_vogts_density_is_negative_just_between_the_published_roots():
+    figures, fit = published("vogt", "g"), fit_of("vogt")
+    low, high = figures["root_lo"], figures["root_hi"]
+    signs = np.sign(smile.durrleman(fit, np.array([low - 1e-9, low + 1e-9, high - 1e-9, high + 1e-9])))
+    assert signs.values.tolist() == [1, -1, -1, 1]
+
+
+@pytest.mark.parametrize("name", WITH_G)
+def test_minimum_and_limits_of_g(name):
+    figures, found = published(name, "g"), smile.butterfly_check(fit_of(name))
+    for variable, figure in (("g_left", "g_minus_inf"), ("g_right", "g_plus_inf"), ("min_g", "min_g")):
+        if figure in figures:
+            assert float(found[variable]) == pytest.approx(figures[figure], abs=1e-12)
+    if "argmin_g" in figures:
+        assert float(found["argmin_k"]) == pytest.approx(figures["argmin_g"], abs=1e-6)
+    assert bool(found["ok"]) == (figures.get("min_g", 1.0) >= 0)
+
+
+def test_too_steep_a_wing_and_too_low_a_vertex_fail():
+    steep = smile.from_raw(smile.Raw(0.04, 1.2, 0.8, 0.0, 0.3), 1.0)
+    sunk = smile.from_raw(smile.Raw(-0.05, 0.1, 0.0, 0.0, 0.3), 1.0)
+    assert not smile.butterfly_check(steep)["ok"]
+    assert not smile.butterfly_check(sunk)["ok"]
+    assert float(smile.butterfly_check(steep)["g_right"]) == pytest.approx(0.25 - (1.2 * 1.8) ** 2 / 16)
+
+
+def test_ssvi_conditions_and_limits():
+    table = pd.read_csv(shared_path("known_answers/ssvi_conditions.csv"))
+    theta, rho, phi = (table[name].to_numpy() for name in ("theta", "rho", "phi"))
+    found = smile.ssvi_conditions(theta, rho, phi)
+    np.testing.assert_allclose(found.slope, table["theta_phi_1prho"], rtol=1e-12)
+    np.testing.assert_allclose(found.curvature, table["theta_phi2_1prho"], rtol=1e-12)
+    np.testing.assert_array_equal(found.free, table["cond1_lt4"] & table["cond2_le4"])
+    raw = smile.ssvi_to_raw(*(xr.DataArray(x, dims="case") for x in (theta, rho, phi)))
+    fit = smile.from_raw(raw, 1.0)
+    np.testing.assert_allclose(smile.durrleman(fit, 0.0), table["g_at_0"], rtol=1e-12)
+    check = smile.butterfly_check(fit)
+    np.testing.assert_allclose(check["g_left"], table["g_minus_inf"], atol=1e-13)
+    np.testing.assert_allclose(check["g_right"], table["g_plus_inf"], atol=1e-13)
+    free = (table["cond1_lt4"] & table["cond2_le4"]).to_numpy()
+    assert check["ok"].values[free].all()
+    assert not check["ok"].values[~table["cond1_lt4"].to_numpy()].any()
+
+
+def random_slices(count, seed):
+    rng = np.random.default_rng(seed)
+    b, rho = np.exp(rng.uniform(-4, 0, count)), rng.uniform(-0.99, 0.99, count)
+    m, sigma = rng.normal(0, 0.2, count), np.exp(rng.uniform(-6, 0.5, count))
+    a = np.exp(rng.uniform(-6, 0, count)) - b * sigma * np.sqrt(1 - rho**2)
+    return smile.Raw(a, b, rho, m, sigma)
+
+
+def test_the_quick_proof_never_clears_a_slice_that_the_dense_check_condemns():
+    """Two independent routes: Bernstein coefficients of a polynomial, and g sampled on the line."""
+    raw = random_slices(1500, seed=4)
+    proved = certified(raw)
+    ok = smile.butterfly_check(smile.from_raw(smile.Raw(*(xr.DataArray(x, dims="n") for x in raw)), 1.0))[
+        "ok"
+    ]
+    ok = ok.values
+    assert not (proved & ~ok).any()
+    assert 0.1 < ok.mean() < 0.9
+    assert (proved & ok).sum() > 0.99 * ok.sum()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_a_slice_that_passes_has_falling_convex_call_prices(seed):
+    """The check's verdict against prices, which know nothing of g."""
+    raw = random_slices(1, seed)
+    fit = smile.from_raw(smile.Raw(*(float(x[0]) for x in raw)), 1.0)
+    strike = np.exp(np.linspace(-2.5, 2.5, 1001))
+    s = np.sqrt(smile.total_variance(fit, np.log(strike)).values)
+    d1 = -np.log(strike) / s + s / 2
+    price = ndtr(d1) - strike * ndtr(d1 - s)
+    slope = np.diff(price) / np.diff(strike)
+    if smile.butterfly_check(fit)["ok"]:
+        assert (np.diff(slope) > -1e-9).all()
+        assert (slope < 1e-12).all()
+        assert (slope > -1 - 1e-12).all()
+
+
+class TestRange:
+    fit = staticmethod(
+        lambda: smile.from_raw(smile.Raw(0.02, 0.4, -0.6, 0.05, 0.2), 0.5, k_min=-0.3, k_max=0.4)
+    )
+
+    def test_nothing_is_extrapolated_unasked(self):
+        got = smile.iv(self.fit(), np.array([-0.31, -0.3, 0.0, 0.4, 0.41]))
+        assert got.isnull().values.tolist() == [True, False, False, False, True]
+
+    def test_extrapolation_on_request(self):
+        k = np.array([-2.0, 2.0])
+        got = smile.total_variance(self.fit(), k, extrapolate=True)
+        np.testing.assert_array_equal(got, smile.raw_total_variance(k, smile.Raw(0.02, 0.4, -0.6, 0.05, 0.2)))
+        assert smile.extrapolated(self.fit(), k).all()
+
+    def test_a_slice_without_a_fit_is_nan_everywhere(self):
+        fit = smile.from_raw(smile.Raw(*[np.nan] * 5), 0.5, k_min=np.nan, k_max=np.nan)
+        assert np.isnan(smile.iv(fit, 0.0, extrapolate=True))
+        assert smile.extrapolated(fit, 0.0)
+        found = smile.butterfly_check(fit)
+        assert not found["ok"]
+        assert np.isnan([float(found[name]) for name in ("min_g", "argmin_k", "g_left", "g_right")]).all()
+
+
+def surface_of_slices():
+    raw = smile.Raw(*(xr.DataArray(x, dims="expiry") for x in random_slices(4, seed=1)))
+    t = xr.DataArray([0.1, 0.2, 0.5, 1.0], {"expiry": [10, 20, 50, 100]}, "expiry")
+    return smile.from_raw(raw, t)
+
+
+def test_dims_are_the_slices_then_the_points():
+    fit = surface_of_slices()
+    k = xr.DataArray(np.zeros((3, 4)), dims=("strike", "expiry"))
+    assert smile.iv(fit, k).dims == ("expiry", "strike")
+    assert smile.iv(fit, np.linspace(-0.1, 0.1, 5)).dims == ("expiry", "log_moneyness")
+    assert smile.iv(fit, 0.0).dims == ("expiry",)
+
+
+def test_lazy_fits_stay_lazy_and_equal():
+    fit, k = surface_of_slices(), np.linspace(-0.5, 0.5, 7)
+    lazy = fit.chunk({"expiry": 2})
+    for call in (
+        lambda f: smile.iv(f, k),
+        lambda f: smile.total_variance(f, k, derivative=2),
+        lambda f: smile.durrleman(f, k),
+        lambda f: smile.butterfly_check(f)["min_g"],
+    ):
+        assert isinstance(call(lazy).data, da.Array)
+        xr.testing.assert_identical(call(lazy).compute(), call(fit))
+
+
+def test_misuse_is_refused():
+    fit = surface_of_slices()
+    with pytest.raises(ValueError, match="derivatives 0, 1 and 2"):
+        smile.total_variance(fit, 0.0, derivative=3)
+    with pytest.raises(TypeError, match="names them"):
+        smile.iv(fit, np.zeros((2, 2)))
+
+
+def test_a_fit_survives_netcdf(tmp_path):
+    fit = surface_of_slices()
+    fit.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
+    with xr.open_dataset(tmp_path / "fit.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))

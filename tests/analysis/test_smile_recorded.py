@@ -1,0 +1,93 @@
+"""Every expiry of the recorded Deribit chains: fitted, or refused with its reason."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.analysis import smile
+from derivdata.analysis.status import Status
+from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
+from tests.analysis.smile_reference import best_of_starts, rms
+
+CHAINS = ("2025", *STAMPS_2026)
+
+
+@cache
+def quotes(stamp):
+    """Log-moneyness, volatility out of the money and years of one recorded instant, over slice and strike."""
+    if stamp == "2025":
+        chain, now = chain_2025(), pd.Timestamp("2025-12-05 01:10")
+        expiry, iv = chain["expiry"] + pd.Timedelta(hours=8), chain["iv"] / 100
+    else:
+        chain = chain_2026(stamp)
+        now, expiry, iv = chain["time"].iloc[0], chain["expiry"], chain["iv"]
+    table = pd.DataFrame(
+        {
+            "slice": chain["symbol"].astype(str) + " " + expiry.astype(str),
+            "k": np.log(chain["strike"] / chain["underlying_price"]),
+            "iv": iv.where(iv > 0),
+            "t": (expiry - now).dt.total_seconds() / 31_536_000,
+        }
+    )
+    table = table[(chain["side"] == "call") == (table["k"] > 0)]
+    table["strike"] = table.sort_values("k").groupby("slice").cumcount()
+    grid = table.set_index(["slice", "strike"]).to_xarray()
+    return grid["k"], grid["iv"], grid["t"].max("strike")
+
+
+def flags(fit):
+    return {bit.name for bit in Status if ((fit["status"] & int(bit)) > 0).any()}
+
+
+@pytest.mark.parametrize("stamp", CHAINS)
+@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr", "pchip"])
+def test_every_expiry_is_fitted_or_refused_with_a_reason(stamp, method):
+    k, iv, t = quotes(stamp)
+    fit = smile.fit(k, iv, t, method=method)
+    assert fit.sizes["slice"] >= 10
+    fitted = fit["method"] > 0
+    assert (fit["status"].where(~fitted, 1) > 0).all()
+    assert fitted.all()
+    np.testing.assert_array_equal(
+        smile.butterfly_check(fit)["ok"], (fit["status"] & int(Status.BUTTERFLY)) == 0
+    )
+    assert flags(fit) <= {"BUTTERFLY", "TOO_FEW_STRIKES", "FALLBACK_USED", "NOT_CONVERGED"}
+
+
+def test_median_errors_in_volatility_points():
+    """Three quarters of the expiries within a volatility point; the rest expire within days."""
+    errors = xr.concat(
+        [smile.fit(*quotes(stamp))["rmse_vol"].drop_vars("slice") for stamp in CHAINS], "slice"
+    )
+    assert float(errors.median()) < 0.005
+    assert float(errors.quantile(0.75)) < 0.01
+
+
+@pytest.mark.parametrize("stamp", CHAINS)
+def test_penalties_free_every_expiry(stamp):
+    fit = smile.fit(*quotes(stamp), arbitrage="penalty")
+    assert smile.butterfly_check(fit)["ok"].all()
+
+
+def test_the_next_chain_from_the_last_one():
+    """Warm starts across two days; the symbols' lists of expiries differ."""
+    start = smile.fit(*quotes(STAMPS_2026[0]))
+    cold, warm = smile.fit(*quotes(STAMPS_2026[1])), smile.fit(*quotes(STAMPS_2026[1]), start=start)
+    np.testing.assert_allclose(warm["rmse_vol"], cold["rmse_vol"], rtol=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stamp", ["2025", "20260113T092145Z"])
+def test_recorded_slices_are_as_good_as_the_best_of_twelve_starts(stamp):
+    k, iv, t = quotes(stamp)
+    fit = smile.fit(k, iv, t)
+    raw = np.stack(list(smile.raw_parameters(fit)), axis=1)
+    for i in range(0, fit.sizes["slice"], 3):
+        used = iv[i].notnull().values
+        quoted = k[i].values[used], iv[i].values[used], float(t[i])
+        assert rms(*quoted, raw[i]) <= 1.01 * rms(*quoted, best_of_starts(*quoted))
