@@ -20,7 +20,6 @@ from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h
 __all__ = ["net_carry"]
 
 _LEAST = 30
-_BATCH = 100  # resamples at once
 _APR = "1/year"
 _TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
 
@@ -95,9 +94,9 @@ def net_carry(
     Notes
     -----
     The spread of whole periods follows an autoregression with the bias-corrected slope and reverts to its
-    sample mean. The interval is the percentile interval of the expected carry when slope and mean are taken
-    again from circular blocks of neighbouring pairs of periods (block length of Politis and White for an
-    autoregression). It says how well the expectation is known, not how far one outcome may lie from it.
+    sample mean. The interval is that of the expectation when slope and mean are estimated again from series
+    made of the autoregression and blocks of its residuals (n^(1/3) periods, circular); its coverage is in
+    docs/funding.md. It says how well the expectation is known, not how far one outcome may lie from it.
     """
     require_rate(panel, "exchange", "time")
     plan = _Plan(
@@ -203,7 +202,7 @@ def _one(series: Floats, plan: _Plan) -> list[float]:
     slope = _slopes(pairs[:, None, :])
     mean = np.array([np.nanmean(series)])
     gross, start, half_life = _carry(series[-1], slope, mean, plan)
-    resampled = _resampled(pairs, float(slope[0]), plan)
+    resampled = _resampled(pairs, float(slope[0]), float(mean[0]), plan)
     carried, _, _ = _carry(series[-1], *resampled, plan)
     tail = 50.0 * (1.0 - plan.level)
     low, high = np.percentile(carried, [tail, 100.0 - tail])
@@ -233,21 +232,17 @@ def _carry(last: float, slope: Floats, mean: Floats, plan: _Plan) -> tuple[Float
     return reverting_carry(start, mean, half_life, plan.hold), start, half_life
 
 
-def _resampled(pairs: Floats, slope: float, plan: _Plan) -> tuple[Floats, Floats]:
+def _resampled(pairs: Floats, slope: float, mean: float, plan: _Plan) -> tuple[Floats, Floats]:
+    """Slopes and means of series made again from blocks of residuals."""
     n, rng = pairs.shape[1], np.random.default_rng(plan.seed)
-    block = _block_length(slope, n)
-    slopes, means = [], []
-    for start in range(0, plan.resamples, _BATCH):
-        count = min(_BATCH, plan.resamples - start)
-        begins = rng.integers(0, n, (count, -(-n // block), 1))
-        rows = ((begins + np.arange(block)) % n).reshape(count, -1)[:, :n]
-        drawn = pairs[:, rows]
-        slopes.append(_slopes(drawn))
-        means.append(drawn.mean(axis=(0, 2)))
-    return np.concatenate(slopes), np.concatenate(means)
-
-
-def _block_length(slope: float, n: int) -> int:
-    """Length that estimates the variance of the mean best (Politis and White 2004, for an autoregression)."""
-    square = min(slope, 0.99) ** 2
-    return int(np.clip(np.ceil((6.0 * square / (1.0 - square) ** 2 * n) ** (1.0 / 3.0)), 1, max(1, n // 3)))
+    slope = min(slope, 1.0 - 1.0 / n)
+    residual = pairs[1] - slope * pairs[0]
+    residual = (residual - residual.mean()) * np.sqrt(n / (n - 2.0))
+    block = int(np.ceil(n ** (1.0 / 3.0)))
+    begins = rng.integers(0, n, (plan.resamples, -(-n // block), 1))
+    noise = residual[(begins + np.arange(block)) % n].reshape(plan.resamples, -1)[:, :n]
+    first = rng.standard_normal(plan.resamples) * residual.std() / np.sqrt(1.0 - slope**2)
+    series = np.concatenate([first[:, None], noise], axis=1)
+    for t in range(1, n + 1):
+        series[:, t] += slope * series[:, t - 1]
+    return _slopes(np.stack([series[:, :-1], series[:, 1:]])), mean + series.mean(axis=1)
