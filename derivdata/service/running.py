@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import secrets
@@ -10,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp
 
 from derivdata import api, times
 from derivdata.service.app import app
@@ -98,6 +100,7 @@ def start(
     host: str = "127.0.0.1",
     port: int = 0,
     middleware: Sequence[Middleware] = (),
+    faults: bool = False,
 ) -> Local:
     """Run the service in a thread of this process; it answers when this returns.
 
@@ -117,6 +120,8 @@ def start(
         0 takes a free one.
     middleware
         See `app`.
+    faults
+        Whether requests may ask for faults (`derivdata.service.faults`): for tests only.
 
     Raises
     ------
@@ -132,7 +137,7 @@ def start(
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     made = app(store, now=clock, keys=keys, keyless=keyless, limits=limits, middleware=middleware)
     listener = _listen(host, port)
-    server = _Server(made, listener)
+    server = _Server(_faulty(made) if faults else _config(made), listener)
     server.start()
     best = max(keys, key=lambda key: api.TIERS.index(keys[key]))
     return Local(_url(listener), best, store, clock, server)
@@ -178,9 +183,9 @@ def serve(
 class _Server:
     """A uvicorn server in a daemon thread."""
 
-    def __init__(self, made: Starlette, listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
         self._listener = listener
-        self._server = uvicorn.Server(_config(made))
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listener]}, name="derivdata-service", daemon=True
         )
@@ -200,11 +205,17 @@ class _Server:
         self._listener.close()
 
 
-def _config(made: Starlette) -> uvicorn.Config:
+def _faulty(made: Starlette) -> uvicorn.Config:
+    from derivdata.service.faults import FaultProtocol, Faults
+
+    return _config(Faults(made), FaultProtocol)
+
+
+def _config(made: ASGIApp, protocol: type[asyncio.Protocol] | Literal["h11"] = "h11") -> uvicorn.Config:
     return uvicorn.Config(
         made,
         loop="asyncio",
-        http="h11",
+        http=protocol,
         ws="none",
         lifespan="off",
         log_config=None,
