@@ -1,0 +1,95 @@
+"""What the pages show runs as shown, on the sample, and prints what they say.
+
+A block that cannot run stands after a comment ``<!-- not run: why -->``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
+_NOT_RUN = "<!-- not run: "
+_HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
+
+
+class Block(NamedTuple):
+    """One piece of code of a page."""
+
+    code: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page that are to be run."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(found["code"], text.count("\n", 0, found.start("code")) + 1)
+        for found in _FENCE.finditer(text)
+        if not found["before"].startswith(_NOT_RUN)
+    ]
+
+
+ELSEWHERE = {"real-data": "tests/test_real_data.py"}
+RUN = [page for page in PAGES if blocks(page) and page.stem not in ELSEWHERE]
+
+
+@pytest.fixture
+def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a reader has at hand: the usual names, two recordings, the sample connected."""
+    monkeypatch.chdir(tmp_path)
+    mpl.use("Agg")
+    for day, name in (("2026-06-29", "monday.ddz"), ("2026-06-30", "tuesday.ddz")):
+        dd.connect("sample", now=day)
+        with dd.record(name):
+            dd.funding.history("BTC", "1d", exchanges=["binance"])
+    dd.connect("sample")
+    return {"dd": dd, "np": np, "pd": pd, "xr": xr}
+
+
+@pytest.mark.parametrize("page", RUN, ids=[page.stem for page in RUN])
+def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dd.errors.DataNotice)
+        for block in blocks(page):
+            code = _HOSTED.sub('dd.connect("sample")', block.code)
+            if code.startswith(">>>"):
+                _check_session(code, block, page, names)
+            else:
+                exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)
+    plt.close("all")
+
+
+def test_every_page_is_found_and_fences_are_closed() -> None:
+    assert {"README", "index", "conventions", "traps"} <= {page.stem for page in RUN}
+    for page in PAGES:
+        assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
+
+
+def test_a_wrong_output_is_noticed(names: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError, match="Expected"):
+        _check_session(">>> 1 + 1\n3\n", Block("", 1), ROOT / "README.md", names)
+
+
+def _check_session(code: str, block: Block, page: Path, names: dict[str, Any]) -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    session = doctest.DocTestParser().get_doctest(code, names, page.stem, str(page), block.line - 1)
+    said: list[str] = []
+    with pd.option_context("display.width", 120, "display.max_columns", 20):
+        doctest.DocTestRunner(optionflags=flags).run(session, out=said.append, clear_globs=False)
+    names |= session.globs
+    assert not said, "".join(said)
