@@ -231,4 +231,5 @@ def test_settlements_off_their_grid_are_left_out():
     extra = series(np.append(values, 99.0), hours=np.append(hours, 27.0)).sortby("time")
     found = funding.half_life(extra, level=None)
     assert float(found["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
+    assert int(found["off_grid"]) == 1
     assert extra["time"].values[4] == times(27.0)

@@ -205,6 +205,7 @@ def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
             "cost_bps",
             "slippage_bps",
             "step_hours",
+            "off_grid",
             "pairs",
         ):
             assert figure.isnull().all(), figure_name

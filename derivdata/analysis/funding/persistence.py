@@ -44,6 +44,7 @@ _UNITS = {
     "loglik": "1",
     "step_hours": HOUR_UNIT,
     "pairs": "1",
+    "off_grid": "1",
 }
 
 
@@ -100,8 +101,8 @@ def half_life(
         φ ≥ 1. ``half_life_low_hours`` and ``half_life_high_hours``: the grid-bootstrap interval, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
         (nφ + 1)/(n − 3). ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``, ``noise_variance``,
-        ``loglik``, ``step_hours``, ``pairs``, ``status``. All figures are NaN below 30 pairs of neighbours;
-        a pair across a gap is not one.
+        ``loglik``, ``step_hours``, ``pairs``, ``off_grid`` (settlements left out because they lie between two
+        steps), ``status``. All figures are NaN below 30 pairs of neighbours; a pair across a gap is not one.
 
     Raises
     ------
@@ -173,13 +174,13 @@ def _half_lives(rates: Floats, step: Floats, *, plan: _Plan) -> tuple[Any, ...]:
 
 
 def _one(rates: Floats, step: float, plan: _Plan) -> list[float]:
-    regular, step = (_settlements if plan.settled else _samples)(rates, step, plan)
+    regular, step, off_grid = (_settlements if plan.settled else _samples)(rates, step, plan)
     squares = ar1.fit_squares(regular)
     fit = ar1.fit_likelihood(regular) if plan.likelihood else squares
     few, level = fit.pairs < _LEAST, not np.isfinite(squares.phi)
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
-        return [np.nan] * (len(_UNITS) - 2) + [step, fit.pairs, status]
+        return [np.nan] * (len(_UNITS) - 3) + [step, fit.pairs, off_grid, status]
     phi, better = fit.phi, ar1.corrected(fit.phi, fit.pairs)
     if plan.means:
         phi, better = (float(ar1.decay(slope)) for slope in (phi, better))
@@ -188,7 +189,8 @@ def _one(rates: Floats, step: float, plan: _Plan) -> list[float]:
     status = _status(phi, halves[0] / step, plan.means)
     halves[[0, 3]] = np.where(np.array([phi, better]) > 0.0, halves[[0, 3]], np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
-    return [*halves, phi, better, mean, fit.intercept, fit.variance, fit.loglik, step, fit.pairs, status]
+    fitted = [mean, fit.intercept, fit.variance, fit.loglik]
+    return [*halves, phi, better, *fitted, step, fit.pairs, off_grid, status]
 
 
 def _interval(regular: Floats, fit: ar1.Fit, plan: _Plan) -> tuple[float, float]:
@@ -207,11 +209,11 @@ def _status(phi: float, steps: float, means: bool) -> FundingStatus:
     return FundingStatus.COARSE if means and steps < 3.0 else FundingStatus(0)
 
 
-def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float]:
+def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float, int]:
     """Settlements on their own grid, counted from the first; those off the grid are left out."""
     rows = np.flatnonzero(np.isfinite(rates))
     if rows.size < 2:
-        return np.full(1, np.nan), step
+        return np.full(1, np.nan), step, 0
     since = plan.since[rows] - plan.since[rows[0]]
     if np.isnan(step):
         gaps, counts = np.unique(np.rint(np.diff(since) / _MINUTE), return_counts=True)
@@ -220,22 +222,22 @@ def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float
     on_grid = np.abs(since - place * step) <= _TOLERANCE * step
     regular = np.full(place[-1] + 1, np.nan)
     regular[place[on_grid]] = rates[rows[on_grid]]
-    return regular, step
+    return regular, step, int((~on_grid).sum())
 
 
-def _samples(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float]:
+def _samples(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float, int]:
     """Samples once per step, at multiples of the step from 00:00 UTC; as means, the whole steps between."""
     row_step = usual_step(plan.since)
     first, last = np.ceil(plan.origin / step), np.floor((plan.origin + plan.since[-1]) / step)
     if last < first or np.isnan(step):
-        return np.full(1, np.nan), step
+        return np.full(1, np.nan), step, 0
     grid = np.arange(first, last + 1) * step - plan.origin
     if plan.means:
-        return _bucket_means(rates, plan.since, grid, step, row_step), step
+        return _bucket_means(rates, plan.since, grid, step, row_step), step, 0
     row = np.searchsorted(plan.since, grid + 1e-9, side="right") - 1
     at = last_known(np.isfinite(rates))[row]
     fresh = (at >= 0) & (grid - plan.since[np.maximum(at, 0)] < min(2.0 * row_step, step))
-    return np.where(fresh, rates[np.maximum(at, 0)], np.nan), step
+    return np.where(fresh, rates[np.maximum(at, 0)], np.nan), step, 0
 
 
 def _bucket_means(rates: Floats, since: Floats, grid: Floats, step: float, row_step: float) -> Floats:
