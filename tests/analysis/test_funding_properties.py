@@ -222,6 +222,26 @@ def test_an_unlabelled_rate_is_refused(name):
         case(panel.assign_attrs(units="percent"))
 
 
+@pytest.mark.parametrize(
+    "name", ["best_pair", "dispersion", "pair_spreads", "zscore", "zscore, robust", "oi_weighted"]
+)
+@pytest.mark.parametrize("dim", ["symbol", "exchange", "time"])
+def test_an_empty_panel_gives_an_empty_or_unknown_figure(name, dim):
+    panel, case = CASES[name]
+    found = case(panel.isel({dim: slice(0)}))
+    for figure in found.data_vars.values() if isinstance(found, xr.Dataset) else [found]:
+        assert figure.dtype.kind != "f" or figure.isnull().all()
+
+
+@pytest.mark.parametrize(
+    "name", ["cumulative, settled", "cumulative, sampled", "half_life", "hit_rate", "universe"]
+)
+def test_a_panel_without_rows_is_refused_where_time_is_integrated(name):
+    panel, case = CASES[name]
+    with pytest.raises(ValueError, match="no rows along time"):
+        case(panel.isel(time=slice(0)))
+
+
 def test_open_interest_is_read_by_its_own_label():
     oi = dollars(SETTLED)
     assert funding.oi_weighted(SETTLED, oi.drop_attrs())["rate_bps_8h"].notnull().any()

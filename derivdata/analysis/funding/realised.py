@@ -159,6 +159,8 @@ class _Decisions(NamedTuple):
 
 
 def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: float | None) -> _Decisions:
+    if not panel.sizes["exchange"]:
+        raise ValueError("panel has no venues: there is nothing to choose from")
     hold, rows = positive(horizon, "horizon_hours"), rows_of(panel, interval_hours=interval)
     last_row = 0.0 if rows.settled else rows.step
     late = last_row if latency is None else float(latency)

@@ -115,6 +115,8 @@ def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
 
 
 def _dispersion(rates: Floats) -> tuple[Any, ...]:
+    if not rates.shape[-1]:
+        rates = np.full((*rates.shape[:-1], 1), np.nan)
     # Sorted and contiguous: the order of venues and of memory decides nothing, not even the last bit.
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
     known = np.isfinite(ordered)

@@ -34,7 +34,7 @@ class Room(NamedTuple):
         """Room for blocks up to this size."""
         counter = np.int16 if columns < 2**15 else np.int32
         shape = (rows, columns)
-        return cls(np.empty((6, *shape)), np.empty((4, *shape), counter), np.empty(shape, np.bool_))
+        return cls(np.empty((5, *shape)), np.empty((4, *shape), counter), np.empty(shape, np.bool_))
 
     def cut(self, rows: int, columns: int) -> Room:
         """The part of it that fits a block."""
@@ -73,7 +73,7 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     NaN is left out; fewer than `least` values give NaN. The deviation is right to about 1e-10 of itself,
     and exactly 0 where all values are equal. The results live in `room`.
     """
-    about, total, squares, spare, more, _ = room.floats
+    about, total, squares, spare, more = room.floats
     known = np.equal(values, values, out=room.known)
     np.copyto(room.counts[0], known)
     count = sliding(np.add, room.counts[0], window, tuple(room.counts[1:]))

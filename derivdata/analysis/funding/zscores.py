@@ -65,6 +65,8 @@ def zscore(
 
 
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
+    if not values.size:
+        return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
     score = np.empty(rows.shape)
     wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
