@@ -26,7 +26,7 @@ _FAMILIES = (
     "rwa",
     "volume",
 )
-_MODULES = ("analysis", "errors", "tables", "units")
+_MODULES = ("analysis", "errors", "plot", "tables", "units")
 _NAMES = {
     "asof": "transport",
     "bundle_diff": "bundle",
