@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+import derivdata
 from derivdata import api
 from derivdata.errors import DerivdataError
 from derivdata.service import legacy, query, wire
@@ -23,14 +24,12 @@ from derivdata.service.access import Keys, Pace
 from derivdata.service.answers import ANSWERS, Ask
 from derivdata.service.kept import Encoded, Kept
 from derivdata.service.naming import BaseSymbols
+from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
 from derivdata.service.store import Store
 from derivdata.service.view import View
 
 __all__ = ["app"]
-
-_PLAIN = ("/volume-oi-ratio",)
-"""Paths whose 400 is plain text, as the hosted service has it."""
 
 _SAFE = " !#$&'()*+,/:;=?@[]~"
 
@@ -72,6 +71,8 @@ def app(
     made = Starlette(
         routes=[
             Route("/", service.hello),
+            Route("/openapi.json", service.openapi),
+            Route("/docs", service.docs),
             *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS),
             *(Route(path, service.moved(path)) for path in legacy.PATHS),
         ],
@@ -162,10 +163,20 @@ class _Service:
         }
         return self._response(request, 200, Encoded(wire.encode(body)))
 
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI document, without a key."""
+        made = document(self._view.exchanges, label=self._view.store.label, version=derivdata.__version__)
+        return self._response(request, 200, Encoded(wire.encode(made)))
+
+    async def docs(self, request: Request) -> Response:
+        """The same as a page to read, without a key."""
+        answer = Encoded(page(self._view.store.label).encode())
+        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
     async def refused(self, request: Request, error: Exception) -> Response:
         """A refusal of ours, or an unknown path or method."""
         if isinstance(error, Refusal):
-            if error.status == 400 and request.url.path in _PLAIN:
+            if error.status == 400 and request.url.path in PLAIN:
                 return Response(str(error), 400, self._headers, "text/plain")
             return self._error(request, error.status, error.body, error.headers)
         assert isinstance(error, HTTPException)
@@ -194,7 +205,7 @@ class _Service:
         if answer.worth_compressing and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
             body = answer.compressed
             extra["Content-Encoding"] = "gzip"
-        return Response(body, status, self._headers | extra, "application/json")
+        return Response(body, status, {"Content-Type": "application/json", **self._headers, **extra})
 
 
 def _accepts_gzip(accepted: str) -> bool:

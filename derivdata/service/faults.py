@@ -38,7 +38,7 @@ from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -129,14 +129,14 @@ def drawn(share: float, seed: str, target: str, tried: int) -> str:
 
 def _asked(scope: Scope) -> tuple[str, Scope]:
     """The plan that a request carries, and the request without it."""
-    path: str = scope["path"]
+    path: str = scope["raw_path"].decode("ascii")
     pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     plan = next((value for name, value in pairs if name == "fault"), "ok")
     if path.startswith(_PREFIX):
         plan, _, rest = path.removeprefix(_PREFIX).partition("/")
-        path = f"/{rest}"
+        plan, path = unquote(plan), f"/{rest}"
     query = urlencode([(name, value) for name, value in pairs if name != "fault"]).encode()
-    return plan, {**scope, "path": path, "raw_path": quote(path).encode(), "query_string": query}
+    return plan, {**scope, "path": unquote(path), "raw_path": path.encode(), "query_string": query}
 
 
 def _item(plan: str, target: str, tried: int) -> tuple[str, str]:

@@ -13,12 +13,15 @@ import pandas as pd
 from derivdata import api, times
 from derivdata.service.refusal import bad_request
 
-__all__ = ["given", "once", "parse"]
+__all__ = ["LARGEST", "given", "once", "parse"]
 
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII | re.IGNORECASE
 )
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+LARGEST = 100_000
+"""Most that any whole number may ask for."""
+
 _EPOCH = pd.Timestamp(0, tz="UTC").as_unit("us")
 _SLUGS = ("exchange", "exchanges")
 _OTHER_NAMES = ("/rwa/market-hours",)
@@ -113,8 +116,8 @@ def _list(name: str, text: str) -> tuple[str, ...]:
 
 
 def _integer(name: str, text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < 1:
-        raise bad_request(f"{name}={text!r} is not a whole number from 1")
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not 1 <= int(text) <= LARGEST:
+        raise bad_request(f"{name}={text!r} is not a whole number from 1 to {LARGEST}")
     return int(text)
 
 

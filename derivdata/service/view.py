@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from derivdata import api, tables, times
 from derivdata.service import buckets
 from derivdata.service.refusal import not_found
-from derivdata.service.span import INSTANT, Span, adaptive
+from derivdata.service.span import INSTANT, Span, adaptive, resolve
 from derivdata.service.store import Store
 
 __all__ = ["View"]
@@ -71,6 +71,17 @@ class View:
                     self._memo.popitem(last=False)
             self._memo.move_to_end(key)
             return self._memo[key]  # type: ignore[no-any-return]
+
+    def window(self, params: Mapping[str, Any], tier: str) -> Span:
+        """The window that is asked for, as far as a tier sees it and the store can hold anything of it.
+
+        Raises
+        ------
+        Refusal
+            See `derivdata.service.span.resolve`.
+        """
+        found = resolve(params, now=self.now, tier=tier)
+        return found._replace(start=max(found.start, self.store.start.floor("1D") - _LONGEST))
 
     def read(
         self,

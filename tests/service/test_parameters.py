@@ -54,7 +54,7 @@ REFUSED: list[tuple[str, str, str]] = [
     (EVENTS, "since=99999999999999", "is not a Unix time"),
     (EVENTS, "symbol=BTC&exclude_symbol=ETH", "symbol and exclude_symbol exclude each other"),
     (EVENTS, "exchange=nasdaq", "'nasdaq' is not an exchange"),
-    (EVENTS, "limit=100001", "above the largest, 100000"),
+    (EVENTS, "limit=100001", "is not a whole number from 1 to 100000"),
     (EVENTS, "min_usd=x", "min_usd='x' is not a number"),
     (OPTIONS, "exchange=nasdaq", "'nasdaq' is not an exchange"),
     (OPTIONS, "exchange=okx&symbol=DOGE", "no options of DOGE on okx; there is no fallback"),

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables, units
-from derivdata.service import market, span, wire
+from derivdata.service import market, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.view import View
 
@@ -66,7 +66,7 @@ def metadata(ask: Ask) -> dict[str, Any]:
 def historical(ask: Ask) -> dict[str, Any]:
     """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
     view, asked = ask.view, ask.params
-    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    window = view.window(asked, ask.tier)
     frame, used = view.series(
         "funding_history",
         "rate_bps_8h",
@@ -89,7 +89,7 @@ def historical(ask: Ask) -> dict[str, Any]:
 def settlement(ask: Ask) -> dict[str, Any]:
     """``GET /funding/settlement``: the payments of one symbol."""
     view, asked = ask.view, ask.params
-    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    window = view.window(asked, ask.tier)
     frame = view.read(
         "funding_settlements",
         window.start,

@@ -150,7 +150,7 @@ def candles(ask: Ask) -> dict[str, Any]:
     chosen = traders.window(ask)
     if asked["range"] is None and asked["start"] is None:
         first = (chosen.end - step * limit).floor(step)
-        chosen = span.resolve({**asked, "start": first}, now=view.now, tier=ask.tier)
+        chosen = view.window({**asked, "start": first}, ask.tier)
     whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
     prices, volume = (
         frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]

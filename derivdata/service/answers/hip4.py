@@ -65,7 +65,7 @@ def oi_eod(ask: Ask) -> dict[str, Any]:
     view = ask.view
     view.need(_OI)
     start = view.now - _MONTH if ask.params["start"] is None else ask.params["start"]
-    chosen = span.resolve({"start": start}, now=view.now, tier=ask.tier)
+    chosen = view.window({"start": start}, ask.tier)
     day = pd.Timedelta(1, "D")
     ends = _of_venue(ask, view.read(_OI, chosen.start + day, chosen.end))
     rows = traders.sums(ends.assign(day=ends["time"] - day), ["day"], _HELD)

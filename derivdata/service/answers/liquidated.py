@@ -24,7 +24,7 @@ def history(ask: Ask) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
     view, asked = ask.view, ask.params
     view.need(*fills.TABLES)
-    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    window = view.window(asked, ask.tier)
     used = asked["resolution"] or ("1h" if window.asked < _DAY else "1d")
     used = "1m" if used == "raw" else used
     found = _history(view, window, used, asked["symbol"])

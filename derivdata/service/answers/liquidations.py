@@ -10,13 +10,11 @@ import pandas as pd
 from derivdata import tables
 from derivdata.service import fills, span, wire
 from derivdata.service.answers.asking import Ask
-from derivdata.service.refusal import bad_request
 from derivdata.service.view import View
 
-__all__ = ["DEFAULT_LIMIT", "LARGEST_LIMIT", "events"]
+__all__ = ["DEFAULT_LIMIT", "events"]
 
 DEFAULT_LIMIT = 1000
-LARGEST_LIMIT = 100_000
 _SNAPSHOT = pd.Timedelta(24, "h")
 _FIRST_STEP = pd.Timedelta(6, "h")
 
@@ -29,8 +27,6 @@ def events(ask: Ask) -> dict[str, Any]:
     """
     view, asked = ask.view, ask.params
     limit = asked["limit"] or DEFAULT_LIMIT
-    if limit > LARGEST_LIMIT:
-        raise bad_request(f"limit={limit} is above the largest, {LARGEST_LIMIT}")
     view.need(*fills.TABLES)
     symbols = _symbols(view, asked)
     if asked["since"] is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.service import market, span, wire
+from derivdata.service import market, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.answers.quantity import Quantity
 from derivdata.service.refusal import not_found
@@ -35,7 +35,7 @@ def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
     view.need(quantity.table)
     if asked["symbol"] not in view.store.symbols(quantity.table):
         raise not_found(f"unknown symbol {asked['symbol']!r}")
-    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    window = view.window(asked, ask.tier)
     frame, used = view.series(
         quantity.table,
         quantity.column,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from derivdata import tables
 from derivdata.service import buckets, span, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.answers.options import require_pair
@@ -49,7 +50,7 @@ def metrics(ask: Ask) -> dict[str, Any]:
 def atm_history(ask: Ask) -> dict[str, Any]:
     """``GET /options/atm-history``: a row per full hour and expiry."""
     window = _window(ask)
-    found = pd.concat([_atm(chains) for chains in _hourly(ask, window)], ignore_index=True)
+    found = _joined([_atm(chains) for chains in _hourly(ask, window)])
     columns = {"hour": found["time"], **found[["expiry", "underlying_price", "strike", "iv"]]}
     return _envelope(ask) | {
         "count": len(found),
@@ -65,7 +66,7 @@ def surface_history(ask: Ask) -> dict[str, Any]:
     step = next((step for most, step in _STEPS if window.asked <= most * _DAY), "1D")
     hours = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left", unit="us")
     chains = [_chain(view, ask.params["symbol"], ask.params["exchange"], hour) for hour in hours]
-    found = pd.concat(chains, ignore_index=True)
+    found = _joined(chains)
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = pd.Series(wire.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object).str.decode("ascii")
     snapshots = wire.split(wire.objects(found[names]), stamps.str.strip('"'))
@@ -96,6 +97,11 @@ def overview_history(ask: Ask) -> dict[str, Any]:
     }
 
 
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    found = [part for part in parts if len(part)]
+    return pd.concat(found, ignore_index=True) if found else tables.OPTIONS_SNAPSHOT.empty()
+
+
 def _days(ask: Ask) -> int:
     return int(ask.params["range"][:-1])
 
@@ -103,7 +109,7 @@ def _days(ask: Ask) -> int:
 def _window(ask: Ask) -> span.Span:
     if _days(ask) > _CAP_DAYS and ask.tier not in ("pro", "team"):
         raise bad_request(f"range={ask.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
-    return span.resolve(ask.params, now=ask.view.now, tier=ask.tier)
+    return ask.view.window(ask.params, ask.tier)
 
 
 def _envelope(ask: Ask) -> dict[str, Any]:

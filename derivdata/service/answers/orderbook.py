@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.service import buckets, span, wire
+from derivdata.service import buckets, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.refusal import bad_request, not_found
 from derivdata.service.view import View
@@ -47,7 +47,7 @@ def depth_history(ask: Ask) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
     view, asked = ask.view, ask.params
     _require(view, "orderbook_depth_history", asked["symbol"], asked["exchange"])
-    window = span.resolve(asked, now=view.now, tier=ask.tier)
+    window = view.window(asked, ask.tier)
     frame, used = view.around(
         "orderbook_depth_history",
         window,

@@ -25,7 +25,7 @@ _DAY = pd.Timedelta(1, "D")
 def exchange_totals(ask: Ask, quantity: Quantity) -> dict[str, Any]:
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     ask.view.need(quantity.table)
-    window = span.resolve(ask.params, now=ask.view.now, tier=ask.tier)
+    window = ask.view.window(ask.params, ask.tier)
     found, used = _totals(ask, quantity, window, ask.params["exchanges"])
     columns = {
         "timestamp": found["time"],
@@ -42,7 +42,7 @@ def exchange_timeseries(ask: Ask) -> dict[str, Any]:
     view.need(OI.table, VOLUME.table)
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
-    window = span.resolve(ask.params, now=view.now, tier=ask.tier)
+    window = view.window(ask.params, ask.tier)
     parts, used = {}, ""
     for quantity in (VOLUME, OI):
         if view.has(quantity.table):
@@ -66,7 +66,7 @@ def top_symbols(ask: Ask, quantity: Quantity) -> dict[str, Any]:
     if exchange not in view.exchanges:
         raise bad_request(f"exchange={exchange!r} is not an exchange; slugs are lower case, like 'binance'")
     view.need(quantity.table)
-    window = span.resolve(ask.params, now=view.now, tier=ask.tier)
+    window = view.window(ask.params, ask.tier)
     frame, used = view.series(
         quantity.table, quantity.column, window, None, exchanges=[exchange], added=quantity.added
     )
@@ -98,7 +98,7 @@ def ratio(ask: Ask) -> dict[str, Any]:
     if ask.tier == "dev" and days > _DEV_DAYS:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
-    window = span.resolve(ask.params, now=view.now, tier=ask.tier)
+    window = view.window(ask.params, ask.tier)
     oi, used = _totals(ask, OI, window, ask.params["exchanges"])
     longer = window._replace(start=window.start - (days + 1) * _DAY)
     volume, step = totals(

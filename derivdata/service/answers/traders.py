@@ -36,7 +36,7 @@ def window(ask: Ask) -> span.Span:
     asked = dict(ask.params)
     if asked.get("range") == "all":
         asked |= {"range": None, "start": ask.view.store.start}
-    return span.resolve(asked, now=ask.view.now, tier=ask.tier)
+    return ask.view.window(asked, ask.tier)
 
 
 def envelope(ask: Ask, chosen: span.Span, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""Schemathesis against the service's own OpenAPI document: made-up requests, right and wrong."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.service.conftest import Caller
+
+SECONDS = 60
+
+
+@pytest.mark.slow
+def test_made_up_requests_find_no_failure(ask: Caller) -> None:
+    command = shutil.which("schemathesis", path=str(Path(sys.executable).parent)) or shutil.which(
+        "schemathesis"
+    )
+    if command is None:
+        pytest.skip("schemathesis is not installed")
+    config = Path(__file__).with_name("schemathesis.toml")
+    run = [
+        command,
+        "--config-file",
+        str(config),
+        "run",
+        f"{ask.local.url}/openapi.json",
+        "-H",
+        "X-Api-Key: key-pro",
+    ]
+    options = ["--max-time", str(SECONDS), "--seed", "1", "--no-color", "--generation-database", "none"]
+    done = subprocess.run([*run, *options], capture_output=True, text=True, timeout=3 * SECONDS, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
