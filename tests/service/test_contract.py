@@ -15,7 +15,7 @@ SECONDS = 60
 
 
 @pytest.mark.slow
-def test_made_up_requests_find_no_failure(ask: Caller) -> None:
+def test_made_up_requests_find_no_failure(ask: Caller, tmp_path: Path) -> None:
     command = shutil.which("schemathesis", path=str(Path(sys.executable).parent)) or shutil.which(
         "schemathesis"
     )
@@ -32,5 +32,7 @@ def test_made_up_requests_find_no_failure(ask: Caller) -> None:
         "X-Api-Key: key-pro",
     ]
     options = ["--max-time", str(SECONDS), "--seed", "1", "--no-color", "--generation-database", "none"]
-    done = subprocess.run([*run, *options], capture_output=True, text=True, timeout=3 * SECONDS, check=False)
+    done = subprocess.run(
+        [*run, *options], capture_output=True, text=True, cwd=tmp_path, timeout=3 * SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout[-4000:]

@@ -45,17 +45,13 @@ def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
         exchanges=asked["exchanges"],
         added=quantity.added,
     )
-    frame = frame.sort_values(["time", "exchange"])
-    data = {
-        "timestamp": frame["time"],
-        "exchange": frame["exchange"],
-        quantity.one: frame[quantity.column],
-    }
+    names = {"time": "timestamp", "exchange": "exchange", quantity.column: quantity.one}
+    frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
     return {
         "symbol": asked["symbol"],
         "unit": "usd",
         "resolution": used,
-        "data": wire.rows(data),
+        "data": wire.rows(frame),
         "notices": window.notices + ([] if len(frame) else ["no data in this range"]),
     }
 
