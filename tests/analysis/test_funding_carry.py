@@ -172,10 +172,15 @@ def test_only_tradable_venues_are_held():
     assert float(found["mean_carry_bps"]) == 1.0
 
 
-@pytest.mark.parametrize(("options", "message"), [({"latency_hours": -1.0}, "future"), ({}, "shorter than")])
-def test_a_hit_rate_that_cannot_be_taken(options, message):
-    with pytest.raises(ValueError, match=message):
-        funding.hit_rate(_pair([0.0] * 3, [1.0] * 3), 240.0, interval_hours=8.0, **options)
+def test_a_decision_does_not_use_the_future():
+    with pytest.raises(ValueError, match="future"):
+        funding.hit_rate(_pair([0.0] * 3, [1.0] * 3), 8.0, interval_hours=8.0, latency_hours=-1.0)
+
+
+def test_a_panel_shorter_than_the_horizon_decides_nothing():
+    found = funding.hit_rate(_pair([0.0] * 3, [1.0] * 3), 240.0, interval_hours=8.0).squeeze()
+    assert (int(found["decisions"]), int(found["dropped"])) == (0, 0)
+    assert np.isnan(found["hit_rate"])
 
 
 def _persistent(rows=270, *, half_life=3.0, mean=2.0, seed=1):

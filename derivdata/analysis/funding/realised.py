@@ -120,12 +120,12 @@ def hit_rate(
     Dataset, the panel's dims without ``exchange`` and ``time``
         ``hit_rate`` (fraction), ``stderr`` (binomial), ``mean_carry_bps`` (before cost), ``decisions``
         (counted), ``dropped`` (a pair was chosen, but data over its horizon is missing). NaN where nothing
-        was decided. Samples give estimated carry, settlements what was paid.
+        was decided, as in a panel shorter than latency and horizon. Samples give estimated carry, settlements what was paid.
 
     Raises
     ------
     TypeError, ValueError
-        As `cumulative`; the panel is shorter than the horizon and the latency.
+        As `cumulative`; the horizon or the latency make no sense.
     """
     require_rate(panel, "exchange", "time")
     plan = _decisions(panel, horizon_hours, interval_hours, latency_hours)
@@ -167,10 +167,7 @@ def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: floa
     if late < 0.0:
         raise ValueError(f"latency_hours={latency}: a decision cannot use rates of the future")
     stop = float(rows.since[-1]) + last_row
-    starts = np.arange(late, stop - hold + 1e-9, hold)
-    if not starts.size:
-        raise ValueError(f"the panel's {stop:g} hours are shorter than latency and horizon")
-    return _Decisions(rows, starts, hold, late)
+    return _Decisions(rows, np.arange(late, stop - hold + 1e-9, hold), hold, late)
 
 
 def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
