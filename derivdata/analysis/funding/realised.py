@@ -120,7 +120,8 @@ def hit_rate(
     Dataset, the panel's dims without ``exchange`` and ``time``
         ``hit_rate`` (fraction), ``stderr`` (binomial), ``mean_carry_bps`` (before cost), ``decisions``
         (counted), ``dropped`` (a pair was chosen, but data over its horizon is missing). NaN where nothing
-        was decided, as in a panel shorter than latency and horizon. Samples give estimated carry, settlements what was paid.
+        was decided, as in a panel shorter than latency and horizon. Samples give estimated carry,
+        settlements what was paid.
 
     Raises
     ------
