@@ -18,6 +18,7 @@ __all__ = ["Index", "Local", "Minimum", "Problem", "diagonal", "gain", "minimise
 _TOLERANCE = 1e-9
 _STILL = 1e-7
 _SINGULAR = 1e-14
+_NEGLIGIBLE = 1e-290
 
 Index = NDArray[np.int64] | NDArray[np.bool_]
 
@@ -115,13 +116,14 @@ class _Damping:
     def keep(self, rows: NDArray[np.bool_]) -> None:
         self.factor, self.growth = self.factor[rows], self.growth[rows]
 
-    def update(self, ratio: Floats) -> NDArray[np.bool_]:
-        """Adapt to the ratio of actual to predicted decrease; True where the step was good."""
+    def update(self, ratio: Floats, going: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Adapt those that go on to actual over predicted decrease; True where the step was good."""
         better = ratio > 0.0
         shrink = np.maximum(1.0 / 9.0, 1.0 - (2.0 * np.minimum(ratio, 2.0) - 1.0) ** 3)
-        self.factor = np.maximum(self.factor * np.where(better, shrink, self.growth), 1e-14)
-        self.growth = np.where(better, 2.0, 2.0 * self.growth)
-        return np.asarray(better)
+        factor = np.maximum(self.factor * np.where(better, shrink, self.growth), 1e-14)
+        self.factor = np.where(going, factor, self.factor)
+        self.growth = np.where(going, np.where(better, 2.0, 2.0 * self.growth), self.growth)
+        return np.asarray(better & going)
 
 
 def _arrived(here: Local, move: Floats, lowers: Floats, factor: Floats) -> NDArray[np.bool_]:
@@ -147,8 +149,8 @@ def _advance(
     new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
     predicted = gain(here.gram, here.grad, move)
     actual = here.loss - new.loss
-    ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > 0.0)
-    better = going & damping.update(ratio)
+    ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > _NEGLIGIBLE)
+    better = damping.update(ratio, going)
     return Local(*(np.where(better, after, before) for after, before in zip(new, here, strict=True)))
 
 

@@ -18,6 +18,7 @@ __all__ = ["fit"]
 METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
 ARBITRAGE = ("flag", "penalty", "gj", "ssvi")
 _ROWS = 8192
+_PERCENT_ABOVE = 5.0
 _FACTS = {
     "method": np.int8,
     "repaired": np.bool_,
@@ -90,7 +91,7 @@ def fit(
     ------
     ValueError
         An unknown method, weighting, repair or axis; options that do not go together; a missing dim;
-        volatilities that must be in percent (for lazy input when the result is computed).
+        volatilities whose median is above 5, which must be in percent (lazy input is not asked).
     TypeError
         A bare array beside labelled ones whose dims are not plain from theirs.
 
@@ -102,6 +103,7 @@ def fit(
     options = _options(method, weights, arbitrage, beta, axis, start)
     quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
+    _refuse_percent(volatility)
     warm = _warm(start, k, volatility)
     names = [*RAW, *(SABR if options.method == Method.SABR else ()), *_FACTS]
     nodes = NODES if options.method == Method.PCHIP else ()
@@ -175,6 +177,15 @@ def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
             f"{name} is a bare array of {array.ndim} dims; wrap it in a DataArray that names them"
         )
     return xr.DataArray(array, dims=dims[len(dims) - array.ndim :])
+
+
+def _refuse_percent(iv: xr.DataArray) -> None:
+    if iv.chunks is not None or not (known := iv.values[np.isfinite(iv.values)]).size:
+        return
+    if (middle := float(np.median(known))) > _PERCENT_ABOVE:
+        raise ValueError(
+            f"iv looks like percent (median {middle:.3g}); divide by 100: volatility is decimal here"
+        )
 
 
 def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:

@@ -121,13 +121,16 @@ def _fit_rung(
         found.notes[rows] |= np.where(lost, Status.OUTLIER, 0).astype(np.int32)
     else:
         _store(curves.raw, rows, _line(part))
-    curves.method[rows[np.isnan(_anchor(curves, rows))]] = Method.NONE
+    _drop_failures(curves, rows)
 
 
-def _anchor(curves: Curves, rows: NDArray[np.int64]) -> Floats:
-    """Something finite for every slice that came out well."""
+def _drop_failures(curves: Curves, rows: NDArray[np.int64]) -> None:
+    """Let go of slices that came to nothing finite in the middle of their quotes."""
     part = curves.rows(rows).standing()
-    return curve_values(part, (part.k_min + part.k_max) / 2.0)[:, 0]
+    failed = rows[~np.isfinite(curve_values(part, (part.k_min + part.k_max) / 2.0)[:, 0])]
+    curves.method[failed] = Method.NONE
+    for values in (*curves.raw, *(curves.sabr or ())):
+        values[failed] = np.nan
 
 
 def _line(quotes: Quotes) -> Raw:
@@ -160,8 +163,7 @@ def _count(found: Slices, rows: NDArray[np.int64], ended: Minimum) -> None:
 def _settle(found: Slices, quotes: Quotes, options: Options) -> None:
     """Check every slice, repair what was asked to be, and note what is left."""
     curves = found.curves
-    drawn = (curves.method != Method.SABR) & (np.isnan(curves.raw.a) == (curves.method == Method.NONE))
-    suspect = np.flatnonzero((curves.method != Method.NONE) & ~(drawn & certified(curves.raw)))
+    suspect = np.flatnonzero((curves.method != Method.NONE) & ~certified(curves.raw))
     guilty = suspect[~check_curves(curves.rows(suspect)).ok]
     if guilty.size and options.arbitrage == "ssvi":
         _replace_by_ssvi(found, quotes, guilty[quotes.distinct[guilty] >= NEEDED[Method.SSVI]])

@@ -11,8 +11,6 @@ from derivdata.analysis.smile.forms import Floats
 
 __all__ = ["Quotes", "Scaling", "prepare", "scaled_quotes"]
 
-PERCENT_ABOVE = 5.0
-
 
 class Quotes(NamedTuple):
     """Quotes of shape ``(slices, strikes)``; those that do not count have weight 0 and harmless values.
@@ -55,16 +53,10 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) 
         ``(slices,)`` [years].
     uniform
         Whether `weight` counts for residuals of total variance; if not, for those of volatility.
-
-    Raises
-    ------
-    ValueError
-        The median volatility is above 5: it must be in percent.
     """
     live = np.isfinite(t) & (t > 0.0)
     with np.errstate(invalid="ignore"):
         used = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & np.isfinite(weight)
-    _refuse_percent(iv[used])
     used &= live[:, None]
     k, iv = np.where(used, k, 0.0), np.where(used, iv, 1.0)
     w = iv * iv * np.where(live, t, 1.0)[:, None]
@@ -94,10 +86,3 @@ def _distinct(k: Floats, used: NDArray[np.bool_]) -> NDArray[np.int64]:
         steps = (np.diff(ordered, axis=1) > 0.0).sum(axis=1)
     full = used.all(axis=1) & used.any(axis=1)
     return np.asarray(steps + full, dtype=np.int64)
-
-
-def _refuse_percent(iv: Floats) -> None:
-    if iv.size and np.median(iv) > PERCENT_ABOVE:
-        raise ValueError(
-            f"iv looks like percent (median {np.median(iv):.3g}); divide by 100: volatility is decimal here"
-        )

@@ -28,6 +28,7 @@ _FLOOR = 1e-14
 _REACH = np.array([np.inf, np.inf, np.inf, 1.0, 1.5])[:, None]
 _SCAN_M = np.linspace(-0.9, 0.9, 8)
 _SCAN_SIGMA = np.array([0.03, 0.15, 0.8])
+_PROMISING = 1.6
 
 BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
 """Bounds of m and ln σ in scaled units: two ranges beyond the quotes; 0.001 to 5 ranges."""
@@ -86,8 +87,9 @@ def _projected(gram: Floats) -> Floats:
 def fit_svi(quotes: Quotes, start: Raw) -> tuple[Raw, Minimum]:
     """The best raw SVI slices inside Lee's bound with no negative variance.
 
-    Where `start` is known its vertex and width are where the search begins; elsewhere, and where that
-    search does not end, it begins at the one or two best places of a coarse grid.
+    Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search
+    does not end, it begins at the best place of a coarse grid, and again at the best place of each other
+    width that promises something near what was found: noisy slices have several minima, clean ones do not.
     """
     scaled, scaling = scaled_quotes(quotes)
     weighted_k = scaled.weight * scaled.k
@@ -115,12 +117,16 @@ def _search(slices: Scaled, warm: Floats) -> Minimum:
     )
     _improve(best, slices, warm, np.asarray(np.isfinite(warm).all(axis=0)))
     cold = np.asarray(~best.converged)
-    places, losses = np.full((2, 2, count), np.nan), np.full((2, count), np.inf)
     if cold.any():
+        places, losses = (
+            np.full((len(_SCAN_SIGMA), 2, count), np.nan),
+            np.full((len(_SCAN_SIGMA), count), np.inf),
+        )
         places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
-    _improve(best, slices, places[0], cold)
-    second = np.isfinite(losses[1]) & (best.loss > _FLOOR * slices.s0)
-    _improve(best, slices, places[1], np.asarray(second))
+        _improve(best, slices, places[0], cold)
+        for place, loss in zip(places[1:], losses[1:], strict=True):
+            promising = (loss < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
+            _improve(best, slices, place, np.asarray(promising))
     return best
 
 
@@ -166,18 +172,12 @@ def _lift(slices: Scaled, raw: Raw) -> Minimum:
 
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:
-    """Places ``(2, 2, slices)`` of the two lowest local minima on a coarse grid, and their losses.
-
-    First axis: which minimum; second: m or ln σ. A loss is infinite where there is no second minimum.
-    """
-    shape = (len(_SCAN_M), len(_SCAN_SIGMA))
-    m, sigma = np.repeat(_SCAN_M, shape[1]), np.tile(_SCAN_SIGMA, shape[0])
-    losses = linear_loss(slices, m, sigma)
-    framed = np.full((shape[0] + 2, shape[1] + 2, losses.shape[1]), np.inf)
-    framed[1:-1, 1:-1] = losses.reshape(*shape, -1)
-    windows = [framed[i : i + shape[0], j : j + shape[1]] for i in range(3) for j in range(3)]
-    lowest = np.minimum.reduce(windows).reshape(losses.shape)
-    minima = np.where(losses <= lowest, losses, np.inf)
-    order = np.argsort(minima, axis=0)[:2]
-    places = np.stack([m[order], np.log(sigma)[order]], axis=1)
-    return places, np.take_along_axis(minima, order, axis=0)
+    """The best vertex for each width of a coarse grid: places ``(widths, 2, slices)``, losses, best first."""
+    m, sigma = np.repeat(_SCAN_M, len(_SCAN_SIGMA)), np.tile(_SCAN_SIGMA, len(_SCAN_M))
+    losses = linear_loss(slices, m, sigma).reshape(len(_SCAN_M), len(_SCAN_SIGMA), -1)
+    best = losses.argmin(axis=0)
+    width = np.broadcast_to(np.log(_SCAN_SIGMA)[:, None], best.shape)
+    lowest = np.take_along_axis(losses, best[None], axis=0)[0]
+    order = np.argsort(lowest, axis=0)
+    places = np.stack([_SCAN_M[best], width], axis=1)
+    return np.take_along_axis(places, order[:, None], axis=0), np.take_along_axis(lowest, order, axis=0)
