@@ -111,7 +111,9 @@ class _Service:
             headers, tier = self._admitted(request, endpoint)
             pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
             texts = query.given(endpoint, pairs) | request.path_params
-            return self._response(request, 200, await self._answer(endpoint, tier, texts), headers | warned)
+            return self._response(
+                request, 200, await self._answer(request, endpoint, tier, texts), headers | warned
+            )
 
         return answer
 
@@ -126,7 +128,9 @@ class _Service:
             headers |= legacy.moved(path, coin, self._view.now)
             pairs, warned = legacy.modern(endpoint, given, self._view.now)
             texts = query.given(endpoint, pairs) | {"symbol": coin}
-            return self._response(request, 200, await self._answer(endpoint, tier, texts), warned | headers)
+            return self._response(
+                request, 200, await self._answer(request, endpoint, tier, texts), warned | headers
+            )
 
         return answer
 
@@ -138,17 +142,20 @@ class _Service:
         pace = self._paces.get(endpoint.path)
         return pace.admit(sent) if pace else {}, tier
 
-    async def _answer(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]) -> Encoded:
+    async def _answer(
+        self, request: Request, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]
+    ) -> Encoded:
         ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
         answer = self._kept.get(ask)
         if answer is None:
-            answer = await run_in_threadpool(self._made, endpoint, tier, texts)
+            answer = await run_in_threadpool(self._made, endpoint, tier, texts, _accepts_gzip(request))
             self._kept.put(ask, answer)
         return answer
 
-    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]) -> Encoded:
+    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool) -> Encoded:
         params = query.parse(endpoint, texts, self._view.exchanges)
-        return Encoded(wire.encode(ANSWERS[endpoint.path](Ask(self._view, tier, params))))
+        body = wire.encode(ANSWERS[endpoint.path](Ask(self._view, tier, params)))
+        return Encoded(body, packed=packed)
 
     async def hello(self, request: Request) -> Response:
         """The root: what this is, without a key."""
@@ -202,13 +209,14 @@ class _Service:
         self, request: Request, status: int, answer: Encoded, headers: Mapping[str, str] | None = None
     ) -> Response:
         body, extra = answer.body, dict(headers or {})
-        if answer.worth_compressing and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
-            body = answer.compressed
+        if answer.worth_compressing and _accepts_gzip(request):
+            body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
         return Response(body, status, {"Content-Type": "application/json", **self._headers, **extra})
 
 
-def _accepts_gzip(accepted: str) -> bool:
+def _accepts_gzip(request: Request) -> bool:
+    accepted = request.headers.get("Accept-Encoding", "")
     for item in accepted.lower().split(","):
         coding, _, quality = item.partition(";")
         if coding.strip() in ("gzip", "*"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections import OrderedDict
 from collections.abc import Hashable
-from functools import cached_property
 
 __all__ = ["Encoded", "Kept"]
 
@@ -13,20 +12,33 @@ _SMALL = 1024
 
 
 class Encoded:
-    """One answer as bytes, compressed at most once."""
+    """One answer as bytes, compressed at most once.
 
-    def __init__(self, body: bytes) -> None:
+    Parameters
+    ----------
+    body
+        The answer.
+    packed
+        Whether to compress it now, in the thread that made it, if it is worth it.
+    """
+
+    def __init__(self, body: bytes, *, packed: bool = False) -> None:
         self.body = body
-
-    @cached_property
-    def compressed(self) -> bytes:
-        """The body in gzip form; the same bytes on every run."""
-        return gzip.compress(self.body, 1, mtime=0)
+        self._packed = _packed(body) if packed and self.worth_compressing else b""
 
     @property
     def worth_compressing(self) -> bool:
         """Whether the body is large enough to gain by it."""
         return len(self.body) >= _SMALL
+
+    def compressed(self) -> bytes:
+        """The body in gzip form; the same bytes on every run."""
+        self._packed = self._packed or _packed(self.body)
+        return self._packed
+
+
+def _packed(body: bytes) -> bytes:
+    return gzip.compress(body, 1, mtime=0)
 
 
 class Kept:

@@ -1,0 +1,90 @@
+"""Books, depth, option overviews, outcome and builder markets: random access, and the right rows."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+
+from derivdata import sample
+from derivdata.tables import TABLES
+
+TABLES_BY_TIME = (
+    "options_overview_history",
+    "orderbook_depth_history",
+    "hip3_traders",
+    "hip3_candles",
+    "hip4_traders",
+    "hip4_oi",
+    "builders_history",
+)
+FEW = {"symbols": ["BTC"], "exchanges": ["binance", "deribit"]}
+CUTS = ("2026-03-09 22:00", "2026-03-09 23:07", "2026-03-10 00:00", "2026-03-10 09:30", "2026-03-11 00:10")
+
+
+def at(text: str) -> pd.Timestamp:
+    return pd.Timestamp(text, tz="UTC").as_unit("us")
+
+
+def read(table: str, start: str, end: str) -> pd.DataFrame:
+    few = FEW if "symbol" in TABLES[table].key and "exchange" in TABLES[table].key else {}
+    return sample.open().read(table, at(start), at(end), **few)
+
+
+@pytest.mark.parametrize("table", TABLES_BY_TIME)
+def test_joined_windows_are_the_long_window(table: str) -> None:
+    whole = read(table, CUTS[0], CUTS[-1])
+    parts = pd.concat([read(table, a, b) for a, b in pairwise(CUTS)], ignore_index=True)
+    assert len(whole) > 0
+    assert whole["time"].between(at(CUTS[0]), at(CUTS[-1]), inclusive="left").all()
+    pd.testing.assert_frame_equal(whole, TABLES[table].conform(parts))
+
+
+@pytest.mark.parametrize("table", ["options_overview_history", "orderbook_depth_history", "hip3_candles"])
+def test_the_newest_row_is_the_last_of_the_history(table: str) -> None:
+    few = FEW if "exchange" in TABLES[table].key else {}
+    newest = sample.open().latest(table, at("2026-03-10 09:00"), within=pd.Timedelta(2, "h"), **few)
+    history = read(table, "2026-03-10 07:00", "2026-03-10 09:00:01")
+    key = [name for name in TABLES[table].key if name != "time"]
+    last = history.sort_values("time").drop_duplicates(key, keep="last")
+    pd.testing.assert_frame_equal(newest, TABLES[table].conform(last))
+
+
+def test_books_are_books() -> None:
+    """Bids below asks, best first, and deep enough for the farthest distance that depth is counted to."""
+    book = sample.open().latest(
+        "orderbook_book", at("2026-03-10 09:03"), within=pd.Timedelta(1, "h"), symbols=["BTC"]
+    )
+    assert (book["time"] == at("2026-03-10 09:00")).all()
+    for _, levels in book.groupby("exchange", observed=True):
+        bids, asks = (
+            levels[levels["side"] == side].sort_values("level")["price_usd"] for side in ("bid", "ask")
+        )
+        assert bids.is_monotonic_decreasing
+        assert asks.is_monotonic_increasing
+        assert bids.iloc[0] < asks.iloc[0]
+        assert asks.iloc[-1] / bids.iloc[0] - 1 > 0.01
+
+
+def test_candles_join_and_hold_their_prices() -> None:
+    candles = read("hip3_candles", "2026-03-09", "2026-03-11")
+    for _, coin in candles.groupby(["dex", "symbol"], observed=True):
+        assert (coin["open_usd"].to_numpy()[1:] == coin["close_usd"].to_numpy()[:-1]).all()
+    ends = candles[["open_usd", "close_usd"]]
+    assert (candles["low_usd"] <= ends.min(axis=1)).all()
+    assert (candles["high_usd"] >= ends.max(axis=1)).all()
+
+
+def test_hours_follow_the_clocks_of_their_zone() -> None:
+    """New York opens at 14:30 UTC in winter and 13:30 in summer; a Sunday has no session."""
+    opens = {}
+    for day in ("2026-01-14 15:00", "2026-07-08 15:00"):
+        hours = sample.open().latest("rwa_market_hours", at(day), within=pd.Timedelta(1, "D"))
+        regular = hours[(hours["mic"] == "XNYS") & (hours["session"] == "regular")]
+        opens[day[:10]] = regular[regular["start"].dt.floor("D") == at(day[:10])]["start"].iloc[0]
+        assert set(regular["start"].dt.day_of_week) <= {0, 1, 2, 3, 4}
+        assert regular["is_tradable_now"].all()
+    assert opens == {"2026-01-14": at("2026-01-14 14:30"), "2026-07-08": at("2026-07-08 13:30")}
+    holiday = sample.open().latest("rwa_market_hours", at("2026-07-03 15:00"), within=pd.Timedelta(1, "D"))
+    assert not holiday[holiday["mic"] == "XNYS"]["is_tradable_now"].any()
