@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from derivdata.errors import NotConnected
 from derivdata.units import SECONDS_PER_YEAR
@@ -43,6 +44,8 @@ RESOLUTIONS = {
 
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
+_DTYPE = pd.DatetimeTZDtype("us", "UTC")
+_ZONED, _NAIVE = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _clock: Callable[[], pd.Timestamp] | None = None
 
 
@@ -146,6 +149,9 @@ def parse(texts: Any) -> pd.DatetimeIndex:
     ValueError
         Some text is not an instant; None and empty text are missing (NaT).
     """
+    uniform = _uniform(texts)
+    if uniform is not None:
+        return pd.DatetimeIndex(uniform, dtype=_DTYPE)
     parsed = pd.to_datetime(pd.Index(texts, dtype=object), format="ISO8601", utc=True)
     return pd.DatetimeIndex(parsed).as_unit("us")
 
@@ -171,3 +177,13 @@ def year_fraction(start: Any, end: Any) -> Any:
     Works on Timestamps, datetime64 arrays, DatetimeIndexes and DataArrays; a missing instant is NaN.
     """
     return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
+
+
+def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
+    """Microseconds of texts in one of the two wire formats, read by Arrow; None where it knows them not."""
+    zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
+    try:
+        found = pa.array(texts, pa.string()).cast(_ZONED if zoned else _NAIVE)
+    except (pa.ArrowInvalid, TypeError):
+        return None
+    return None if found.null_count else found.cast(pa.int64()).to_numpy()

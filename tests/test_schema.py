@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.errors import SchemaError
@@ -115,3 +118,60 @@ def test_counts_must_be_whole() -> None:
     }  # fmt: skip
     with pytest.raises(SchemaError, match=r"oi_exchanges\.symbol_count is not count: 1 of 1 are not whole"):
         tables.OI_EXCHANGES.build(columns)
+
+
+def _reference(rows: list[tuple[str, str, str, float]]) -> tuple[list[Any], int]:
+    """Rows in order of their key and how many repeat one, a row at a time."""
+    keys = Counter(row[:3] for row in rows)
+    return sorted(rows, key=lambda row: row[:3]), sum(n - 1 for n in keys.values())
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["ETH", "BTC", "sol", "é"]),
+            st.sampled_from(["okx", "binance"]),
+            st.sampled_from(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T12:00:00Z"]),
+            st.floats(-1e9, 1e9),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_any_rows_come_out_as_when_sorted_one_by_one(rows: list[tuple[str, str, str, float]]) -> None:
+    names = ("symbol", "exchange", "timestamp", "y")
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    columns |= {"resolution": ["1h"] * len(rows), "kind": ["sampled"] * len(rows)}
+    expected, doubles = _reference(rows)
+    if doubles:
+        with pytest.raises(SchemaError, match=f"{doubles} rows repeat a key"):
+            HISTORY.build(columns)
+        return
+    frame = HISTORY.build(columns)
+    stamps = [pd.Timestamp(t) for _, _, t, _ in expected]
+    assert frame["symbol"].tolist() == [s for s, *_ in expected]
+    assert frame["exchange"].tolist() == [e for _, e, *_ in expected]
+    assert frame["time"].tolist() == stamps
+    assert frame["rate_bps_8h"].tolist() == [y for *_, y in expected]
+    assert list(frame["symbol"].cat.categories) == sorted({s for s, *_ in expected})
+    assert list(frame.index) == list(range(len(rows)))
+    pd.testing.assert_frame_equal(HISTORY.conform(frame.sample(frac=1, random_state=1)), frame)
+
+
+def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() -> None:
+    zones = {"UTC": HISTORY.build(TWO)}
+    zones["Asia/Tokyo"] = zones["UTC"].assign(time=zones["UTC"]["time"].dt.tz_convert("Asia/Tokyo"))
+    for zone, frame in zones.items():
+        before = frame.copy(deep=True)
+        made = HISTORY.conform(frame)
+        made.loc[0, ["symbol", "rate_bps_8h"]] = ["ETH", 7.0]
+        made.loc[1, "time"] = pd.Timestamp("2000-01-01", tz="UTC")
+        pd.testing.assert_frame_equal(frame, before)
+        assert made["rate_bps_8h"].tolist() == [7.0, 1.0], zone
+        assert made["time"][1].year == 2000
+
+
+@pytest.mark.parametrize("column", [[[1.0], [2.0]], np.ones((2, 1)), [(1,), (2,)]])
+def test_nested_values_are_no_numbers(column: Any) -> None:
+    with pytest.raises(SchemaError, match="rate_bps_8h is not number"):
+        HISTORY.build(TWO | {"y": column})

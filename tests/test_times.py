@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from itertools import permutations, product
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,39 @@ def test_both_wire_formats_and_iso_read_alike() -> None:
 def test_wire_text_that_is_no_instant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         times.parse([text])
+
+
+def _one_by_one(text: str) -> pd.Timestamp | None:
+    """The slow reference: one text at a time; None where it is no instant."""
+    try:
+        stamp = pd.to_datetime(pd.Series([text], dtype=object), format="ISO8601", utc=True).iloc[0]
+    except ValueError:
+        return None
+    return stamp.as_unit("us")
+
+
+@pytest.mark.parametrize(
+    "day", ["2026-01-01", "2024-02-29", "2026-02-29", "2026-13-01", "0999-01-01", "2026-1-1"]
+)
+def test_lists_in_one_format_read_as_their_texts_do(day: str) -> None:
+    clocks = ["00:00:00", "23:59:59.123456", "12:30:00.1234567", "24:00:00", "23:59:60", "12:30", "1230", ""]
+    for between, clock, zone in product("T _", clocks, ["Z", "", "z", " Z", "+02:00", "-0530", "+25:00"]):
+        text = f"{day}{between}{clock}{zone}"
+        expected = _one_by_one(text)
+        if expected is None:
+            with pytest.raises(ValueError, match=r".+"):
+                times.parse([text, text])
+        else:
+            assert times.parse([text, text]).tolist() == [expected, expected]
+
+
+def test_a_list_may_change_its_format_or_lack_a_text() -> None:
+    texts = ["2026-06-30T12:00:00Z", "2026-06-30 12:00:00", "2026-06-30T14:00:00+02:00", "", None]
+    for ordered in permutations(texts):
+        missing = [not text for text in ordered]
+        assert times.parse(list(ordered)).isna().tolist() == missing
+        assert set(times.parse(list(ordered)).dropna()) == {NOON}
+    assert len(times.parse([])) == 0
 
 
 @given(st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2200, 1, 1)))  # noqa: DTZ001

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,16 @@ from derivdata import times
 from derivdata.errors import SchemaError
 from derivdata.schema.kinds import Column, Kind
 
+_PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
+_PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
-def cast(table: str, name: str, column: Column, values: Any) -> pd.Series:
+
+def cast(table: str, name: str, column: Column, values: Any) -> Any:
+    """An array of the column's dtype; a Series that has it already comes back as it is."""
+    if isinstance(values, pd.Series) and column.kind is not Kind.TEXT and values.dtype == column.kind.dtype:
+        return values
     try:
-        return pd.Series(_CASTS[column.kind](values), name=name, copy=False)
+        return _CASTS[column.kind](values)
     except (ValueError, TypeError, OverflowError) as problem:
         raise SchemaError(
             f"{table}.{name} is not {column.kind.name.lower()}: {str(problem)[:200]}; "
@@ -24,36 +32,67 @@ def cast(table: str, name: str, column: Column, values: Any) -> pd.Series:
 
 def text(values: Any) -> Any:
     """Categories sorted and only those in use, so that equal tables have equal dtypes."""
-    if isinstance(values, pd.Series):
-        values = values.array
-    if not isinstance(values, pd.Categorical):
-        found = pd.Index(values, dtype=object)
-        wrong = [v for v in found.unique() if not (isinstance(v, str) or v is None or v is pd.NA or v != v)]
-        if wrong:
-            raise TypeError(f"expected text, got {wrong[0]!r}")
-        values = pd.Categorical(found)
-    used = np.bincount(values.codes + 1, minlength=len(values.categories) + 1)[1:] > 0
-    ordered = pd.Index(sorted(values.categories[used]), dtype="str")
-    return values if ordered.identical(values.categories) else values.set_categories(ordered)
+    found = values.array if isinstance(values, pd.Series) else values
+    if not isinstance(found, pd.Categorical):
+        values = found = _categorical(found)
+    words = found.categories
+    used = _used(found.codes, len(words))
+    if used.all() and words.dtype == "str" and words.is_monotonic_increasing:
+        return values
+    return found.set_categories(pd.Index(sorted(words[used]), dtype="str"))
+
+
+@lru_cache(maxsize=256)
+def constant(word: str) -> pd.CategoricalDtype:
+    """The dtype of a text column that holds one word only."""
+    return pd.CategoricalDtype(pd.Index([word], dtype="str"))
+
+
+def _categorical(values: Any) -> pd.Categorical:
+    listed = (
+        np.fromiter(values, dtype=object, count=len(values)) if isinstance(values, list | tuple) else values
+    )
+    codes, words = pd.factorize(listed)
+    _refuse_others(words)
+    return pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype="str"))
+
+
+def _used(codes: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    """Which of `size` codes occur; equal neighbours, which tables have in long runs, are looked at once."""
+    first = np.append(True, codes[1:] != codes[:-1])[: codes.size]
+    return np.bincount(codes[first].astype(np.intp) + 1, minlength=size + 1)[1:] > 0
 
 
 def _label(values: Any) -> Any:
     if isinstance(values, pd.Categorical) or isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         return pd.array(np.asarray(values, dtype=object), dtype="str")
-    if not isinstance(getattr(values, "dtype", None), pd.StringDtype):
-        wrong = [v for v in values if not (isinstance(v, str) or v is None or v is pd.NA or v != v)]
-        if wrong:
-            raise TypeError(f"expected text, got {wrong[0]!r}")
+    if not isinstance(getattr(values, "dtype", None), pd.StringDtype) and not _only(values, _PLAIN_TEXT):
+        _refuse_others(values)
     return pd.array(values, dtype="str")
 
 
+def _refuse_others(values: Any) -> None:
+    wrong = [v for v in values if not (isinstance(v, str) or v is None or v is pd.NA or v != v)]
+    if wrong:
+        raise TypeError(f"expected text, got {wrong[0]!r}")
+
+
+def _only(values: Any, kinds: frozenset[type]) -> bool:
+    """Whether a list holds these kinds of value and no other, not even a kind that is derived from them."""
+    return isinstance(values, list) and set(map(type, values)) <= kinds
+
+
 def _number(values: Any) -> np.ndarray[Any, Any]:
+    if _only(values, _PLAIN_NUMBERS):
+        return np.array(values, dtype=np.float64)
     if isinstance(values, pd.Series | pd.Index) or hasattr(values, "to_numpy"):
         numeric = pd.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool
         if not numeric and not _all_numbers(values):
             raise TypeError(f"expected numbers, got {values.dtype}")
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     array = np.asarray(values)
+    if array.ndim != 1:
+        raise TypeError(f"expected a number a row, got {values!r:.60}")
     if array.dtype.kind == "O" and _all_numbers(array):
         array = np.array([np.nan if v is None else v for v in array], dtype=np.float64)
     if array.dtype.kind not in "iuf" and array.size:
@@ -70,10 +109,11 @@ def _all_numbers(values: Any) -> bool:
 
 def _count(values: Any) -> Any:
     numbers = _number(values)
-    whole = np.isnan(numbers) | (np.floor(numbers) == numbers)
+    missing = np.isnan(numbers)
+    whole = missing | (np.floor(numbers) == numbers)
     if not whole.all():
         raise ValueError(f"{(~whole).sum()} of {whole.size} are not whole, the first is {numbers[~whole][0]}")
-    return pd.array(pd.Series(numbers), dtype="Float64").astype("Int64")
+    return pd.arrays.IntegerArray(np.where(missing, 1, numbers).astype(np.int64), missing)
 
 
 def _rank(values: Any) -> Any:
@@ -91,22 +131,24 @@ def _flag(values: Any) -> Any:
     return pd.array(values, dtype="boolean")
 
 
-def _time(values: Any) -> pd.DatetimeIndex:
+def _time(values: Any) -> Any:
     if isinstance(values, pd.Series):
-        values = pd.Index(values)
+        values = pd.Index(values, copy=True)
     if not isinstance(values, pd.DatetimeIndex):
         values = list(values)
-        wrong = [v for v in values if isinstance(v, bool | int | float) and v == v]
-        if wrong:
-            raise TypeError(f"expected an instant, got {wrong[0]!r}")
-        return times.parse(values)
+        if not _only(values, _PLAIN_TEXT):
+            _refuse_numbers(values)
+        return times.parse(values).array
     if values.tz is None and len(values):
         raise ValueError("instants without a zone: say which with .dt.tz_localize('UTC')")
-    return (
-        values.tz_localize("UTC").as_unit("us")
-        if values.tz is None
-        else values.tz_convert("UTC").as_unit("us")
-    )
+    utc = values.tz_localize("UTC") if values.tz is None else values.tz_convert("UTC")
+    return utc.as_unit("us").array
+
+
+def _refuse_numbers(values: list[Any]) -> None:
+    wrong = [v for v in values if isinstance(v, bool | int | float) and v == v]
+    if wrong:
+        raise TypeError(f"expected an instant, got {wrong[0]!r}")
 
 
 _CASTS = {

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata.errors import SchemaError
-from derivdata.schema.casts import cast, text
+from derivdata.schema.arrange import arrangement, bare
+from derivdata.schema.casts import cast, constant, text
 from derivdata.schema.kinds import Column
 
 
@@ -74,15 +75,15 @@ class Table:
 
     def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The table from several sets of wire-named columns; no parts give no rows."""
-        frames = [
+        found = [
             {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
             for part in parts
         ]
-        if not frames:
+        if not found:
             return self.empty()
-        if len(frames) == 1:
-            return self._finish(frames[0])
-        return self._finish({name: _joined([f[name] for f in frames]) for name in self.columns})
+        if len(found) == 1:
+            return self._finish(found[0])
+        return self._finish({name: _joined([part[name] for part in found]) for name in self.columns})
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A frame with the library's names as this table: cast, ordered, sorted, checked; `attrs` stay.
@@ -92,7 +93,8 @@ class Table:
         SchemaError
             A column is missing or of another kind; a key is missing or doubled.
         """
-        result = self._finish({name: self._column(frame, name, name) for name in self.columns})
+        rows = frame.reset_index(drop=True)
+        result = self._finish({name: self._column(rows, name, name) for name in self.columns})
         result.attrs = dict(frame.attrs)
         return result
 
@@ -109,32 +111,27 @@ class Table:
         sizes = {name: len(values) for name, values in columns.items()}
         if len(set(sizes.values())) > 1:
             raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
-        frame = pd.DataFrame(columns, copy=False)
         for name in self.key:
-            missing = int(frame[name].isna().sum())
+            missing = int(np.sum(pd.isna(bare(columns[name]))))
             if missing:
                 raise SchemaError(f"{self.name}.{name} is part of the key and missing in {missing} rows")
-        return self._sorted(frame)
-
-    def _sorted(self, frame: pd.DataFrame) -> pd.DataFrame:
         by = [*self.order, *(k for k in self.key if k not in self.order)]
-        codes = [_codes(frame[name]) for name in by]
-        if not _ascending(codes):
-            rank = np.lexsort(codes[::-1])
-            frame = frame.take(rank).reset_index(drop=True)
-            codes = [code[rank] for code in codes]
-        self._refuse_doubles(frame, dict(zip(by, codes, strict=True)))
+        rank, tied = arrangement([columns[name] for name in by])
+        if rank is not None:
+            columns = {name: values.take(rank) for name, values in columns.items()}
+        frame = pd.DataFrame(columns, copy=False)
+        if rank is not None:
+            frame = frame.reset_index(drop=True)
+        self._refuse_doubles(frame, tied)
         return frame
 
-    def _refuse_doubles(self, frame: pd.DataFrame, codes: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """A pager that repeats a page, or a venue that sends a row twice: never mended in silence."""
-        if set(self.order) <= set(self.key):
-            doubled = np.ones(max(len(frame) - 1, 0), dtype=bool)
-            for name in self.key:
-                doubled &= codes[name][1:] == codes[name][:-1]
-            where = np.flatnonzero(doubled) + 1
-        else:
-            where = np.flatnonzero(frame.duplicated(list(self.key)))
+    def _refuse_doubles(self, frame: pd.DataFrame, tied: np.ndarray[Any, Any]) -> None:
+        """A pager that repeats a page, or a venue that sends a row twice: never mended in silence.
+
+        `tied` says which rows equal the one before in key and order.
+        """
+        within_key = set(self.order) <= set(self.key)
+        where = np.flatnonzero(tied) + 1 if within_key else np.flatnonzero(frame.duplicated(list(self.key)))
         if where.size:
             first = ", ".join(f"{name}={frame[name].iloc[where[0]]}" for name in self.key)
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
@@ -143,35 +140,13 @@ class Table:
 def repeated(value: Any, size: int) -> Any:
     """`value` in every one of `size` rows, as cheaply as its kind allows."""
     if isinstance(value, str):
-        return pd.Categorical.from_codes(
-            np.zeros(size, dtype=np.int8), categories=pd.Index([value], dtype="str")
-        )
+        return pd.Categorical.from_codes(np.zeros(size, dtype=np.int8), dtype=constant(value))
     if isinstance(value, pd.Timestamp):
         return pd.DatetimeIndex([value.as_unit("us")]).repeat(size)
     return [value] * size
 
 
 def _joined(parts: list[Any]) -> Any:
-    if isinstance(parts[0], pd.Series) and isinstance(parts[0].dtype, pd.CategoricalDtype):
-        return pd.Series(text(pd.api.types.union_categoricals([p.array for p in parts])))
-    return pd.concat(parts, ignore_index=True)
-
-
-def _codes(values: pd.Series) -> np.ndarray[Any, Any]:
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return np.asarray(values.cat.codes)
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        return np.asarray(values.array.asi8)
-    if values.dtype == "float64":
-        return np.asarray(values.to_numpy())
-    return np.asarray(pd.factorize(values, sort=True)[0])
-
-
-def _ascending(codes: Sequence[np.ndarray[Any, Any]]) -> bool:
-    """Whether rows are in lexicographic order of the code columns."""
-    tied = np.ones(max(len(codes[0]) - 1, 0), dtype=bool)
-    for code in codes:
-        if (tied & (code[1:] < code[:-1])).any():
-            return False
-        tied &= code[1:] == code[:-1]
-    return True
+    if isinstance(parts[0].dtype, pd.CategoricalDtype):
+        return text(pd.api.types.union_categoricals([bare(part) for part in parts]))
+    return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True)

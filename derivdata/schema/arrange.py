@@ -1,0 +1,52 @@
+"""The order of rows: found, checked, and which neighbours share their place in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+Array = np.ndarray[Any, Any]
+
+
+def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
+    """How to take rows so that they ascend by some columns, and which rows then equal the one before in all.
+
+    None instead of places where they ascend already. A column counts only where all before it are equal, so
+    it is not even ranked once no two neighbours are.
+    """
+    tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        if not tied.any():
+            return None, tied
+        codes = _codes(column)
+        if (tied & (codes[1:] < codes[:-1])).any():
+            return _sorted(columns)
+        tied &= codes[1:] == codes[:-1]
+    return None, tied
+
+
+def bare(column: Any) -> Any:
+    """The array of a column."""
+    return column.array if isinstance(column, pd.Series) else column
+
+
+def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
+    codes = [_codes(column) for column in columns]
+    rank = np.lexsort(codes[::-1])
+    ordered = [code[rank] for code in codes]
+    return rank, np.logical_and.reduce([code[1:] == code[:-1] for code in ordered])
+
+
+def _codes(column: Any) -> Array:
+    """Numbers that rank as the values do; categories are sorted."""
+    values = bare(column)
+    if isinstance(values, pd.Categorical):
+        return np.asarray(values.codes)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return np.asarray(values.asi8)
+    if values.dtype == "float64":
+        return np.asarray(values)
+    return np.asarray(pd.factorize(values, sort=True)[0])
