@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from derivdata import tables
+from derivdata.analysis.funding import slippage_bps
 from derivdata.errors import DataNotice
 from tests.shared import shared_path
 
@@ -170,3 +171,23 @@ def test_surface_is_of_one_chain() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tables.surface(_chain())
+
+
+def test_depth_is_by_side_and_distance() -> None:
+    columns = {
+        "symbol": ["BTC"] * 4,
+        "exchange": ["okx"] * 4,
+        "timestamp": ["2026-01-01T00:00:00Z"] * 2 + ["2026-01-01T01:00:00Z"] * 2,
+        "depth_bps": [10.0, 25.0, 10.0, 25.0],
+        "bid_depth_usd": [1.0, 2.0, 3.0, 4.0],
+        "ask_depth_usd": [5.0, 6.0, None, 8.0],
+    }
+    depth = tables.depth(tables.ORDERBOOK_DEPTH_HISTORY.build(columns))
+    assert depth.dims == ("symbol", "exchange", "time", "side", "depth_bps")
+    assert depth.attrs["units"] == "USD"
+    place = {"symbol": "BTC", "exchange": "okx", "time": "2026-01-01T01:00", "depth_bps": 10.0}
+    assert depth.sel(place | {"side": "bid"}).item() == 3.0
+    assert np.isnan(depth.sel(place | {"side": "ask"}).item())
+    now = depth.isel(symbol=0, time=0)
+    slipped = slippage_bps(now, 1.5)
+    assert slipped.sel(exchange="okx", side="bid").item() == pytest.approx((1 * 5 + 0.5 * 13.75) / 1.5)

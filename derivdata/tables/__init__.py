@@ -45,7 +45,7 @@ from derivdata.tables.named import (
 )
 from derivdata.tables.onchain import BUILDERS_HISTORY, HIP3_CANDLES, HIP3_TRADERS, HIP4_OI, HIP4_TRADERS
 from derivdata.tables.open import OPEN_TABLES
-from derivdata.tables.panel import panel, provenance
+from derivdata.tables.panel import depth, panel, provenance
 from derivdata.tables.surface import surface, surface_history
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
 
@@ -144,6 +144,7 @@ __all__ = [
     "Contract",
     "Venue",
     "contract",
+    "depth",
     "panel",
     "provenance",
     "surface",

@@ -13,7 +13,7 @@ from derivdata.tables.columns import COLUMNS
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["panel", "provenance"]
+__all__ = ["depth", "panel", "provenance"]
 
 _DIMS = ("symbol", "exchange", "time")
 
@@ -57,6 +57,45 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
         name=column,
         attrs=_attrs(table, column),
     )
+
+
+def depth(table: pd.DataFrame) -> xr.DataArray:
+    """Order book depth as an array.
+
+    Parameters
+    ----------
+    table
+        Table ``orderbook_depth_history``.
+
+    Returns
+    -------
+    DataArray, dims ``(symbol, exchange, time, side, depth_bps)``
+        Value [USD] bid and offered within each distance [bps] of the mid price, cumulative; ``side`` is
+        ``bid`` or ``ask``. NaN where the table has no row. As `derivdata.analysis.funding.slippage_bps` and
+        ``net_carry`` take it, at one instant.
+
+    Raises
+    ------
+    ValueError
+        A column is absent, or rows repeat a key.
+    """
+    import xarray as xr
+
+    sides = ("bid", "ask")
+    keyed = table.rename(columns={f"{side}_depth_usd": side for side in sides})
+    parts = [
+        xr.concat(
+            [panel(keyed[keyed["depth_bps"] == distance], side) for side in sides],
+            pd.Index(sides, name="side"),
+            coords="minimal",
+            join="outer",
+        )
+        for distance in sorted(keyed["depth_bps"].unique())
+    ]
+    distances = pd.Index(sorted(keyed["depth_bps"].unique()), name="depth_bps", dtype="float64")
+    joined = xr.concat(parts, distances, coords="minimal", join="outer")
+    attrs = _attrs(table, "bid_depth_usd")
+    return joined.transpose(*_DIMS, "side", "depth_bps").rename("depth_usd").assign_attrs(attrs)
 
 
 def provenance(data: Any) -> dict[str, Any]:

@@ -278,8 +278,8 @@ def test_samples_give_the_same_expectation_as_the_payments_they_foretell():
 def _books(first):
     return xr.DataArray(
         np.array([[[first, 400.0]] * 2, [[200.0, 400.0]] * 2]),
-        dims=("exchange", "side", "band_bps"),
-        coords={"exchange": ["a", "b"], "side": ["bid", "ask"], "band_bps": [10.0, 100.0]},
+        dims=("exchange", "side", "depth_bps"),
+        coords={"exchange": ["a", "b"], "side": ["bid", "ask"], "depth_bps": [10.0, 100.0]},
         attrs={"units": "USD"},
     )
 

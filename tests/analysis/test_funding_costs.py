@@ -85,8 +85,8 @@ def test_a_mean_without_a_half_life_is_refused():
 def _depth(values):
     return xr.DataArray(
         values,
-        dims=(*(["side"] if np.ndim(values) == 2 else []), "band_bps"),
-        coords={"band_bps": [10.0, 25.0, 50.0, 100.0]},
+        dims=(*(["side"] if np.ndim(values) == 2 else []), "depth_bps"),
+        coords={"depth_bps": [10.0, 25.0, 50.0, 100.0]},
         attrs={"units": "USD"},
     )
 
@@ -118,7 +118,7 @@ def test_slippage_of_several_books_and_lazily():
     assert cost.dims == ("side",)
     assert float(cost[0]) == 5.0
     assert np.isnan(cost[1])
-    lazy = funding.slippage_bps(depth.chunk({"band_bps": 2}), 100.0)
+    lazy = funding.slippage_bps(depth.chunk({"depth_bps": 2}), 100.0)
     assert lazy.chunks
     xr.testing.assert_identical(lazy.compute(), cost)
 

@@ -82,8 +82,8 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
             _oi(x)
             .isel(time=slice(4))
             .cumsum("time")
-            .rename(time="band_bps")
-            .assign_coords(band_bps=[10.0, 25.0, 50.0, 100.0])
+            .rename(time="depth_bps")
+            .assign_coords(depth_bps=[10.0, 25.0, 50.0, 100.0])
             .assign_attrs(units="USD"),
             1.0,
         ),

@@ -67,7 +67,7 @@ def net_carry(
     period_hours
         Length of the periods over which history is summed; at least every venue's interval.
     depth_usd, size_usd
-        Order-book depth [USD] with dims ``exchange``, ``side`` (bid, ask) and ``band_bps`` (see
+        Order-book depth [USD] with dims ``exchange``, ``side`` (bid, ask) and ``depth_bps`` (see
         `slippage_bps`), and notional of one leg [USD]: adds the slippage of the four trades. Both or
         neither.
     leverage
@@ -140,7 +140,7 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
         raise ValueError("depth_usd and size_usd go together: give both or neither")
     if depth is None:
         return xr.DataArray(0.0)
-    require(depth, "exchange", "side", "band_bps", name="depth_usd")
+    require(depth, "exchange", "side", "depth_bps", name="depth_usd")
     each = slippage_bps(depth, positive(size, "size_usd"))
     venue = {"long": long, "short": short}
     return sum(each.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES)

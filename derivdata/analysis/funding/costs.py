@@ -33,7 +33,7 @@ def legs_cost(cost_bps: Mapping[str, Any]) -> Any:
     return sum(cost_bps[leg] for leg in LEGS)
 
 
-def slippage_bps(depth_usd: xr.DataArray, size_usd: Any, *, dim: str = "band_bps") -> xr.DataArray:
+def slippage_bps(depth_usd: xr.DataArray, size_usd: Any, *, dim: str = "depth_bps") -> xr.DataArray:
     """Mean distance from mid at which an order fills, from the depth of the book.
 
     Parameters
