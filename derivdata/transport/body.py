@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -38,20 +40,86 @@ def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], fl
     Raises
     ------
     BodyTooLarge, TooSlow, urllib3.exceptions.HTTPError
-        It is larger than `cap`, not there at `deadline`, or broke off.
+        It is larger than `cap`, on the wire or decompressed; not there at `deadline`; or it broke off.
+
+    Notes
+    -----
+    urllib3's own decoding reads on until something comes of it, however long that takes, and lets a
+    compressed body that broke off pass.
     """
-    # A cassette's stand-in of a response has no read1 that decodes.
-    read = raw.read1 if isinstance(raw, urllib3.HTTPResponse) else raw.read
-    pieces: list[bytes] = []
-    size = 0
-    while piece := read(_CHUNK, decode_content=True):
-        size += len(piece)
-        pieces.append(piece)
-        if size > cap:
+    unpacker = _Gzip(cap) if _is_gzip(raw) else _Plain(cap)
+    received = 0
+    while piece := _piece(raw):
+        received += len(piece)
+        unpacker.feed(piece)
+        if received > cap:
             raise BodyTooLarge
         if monotonic() > deadline:
             raise TooSlow
-    return b"".join(pieces)
+    return unpacker.whole()
+
+
+def _is_gzip(raw: Any) -> bool:
+    return isinstance(raw, urllib3.HTTPResponse) and "gzip" in raw.headers.get("Content-Encoding", "").lower()
+
+
+def _piece(raw: Any) -> bytes:
+    """What is there, up to a chunk, as it came."""
+    if isinstance(raw, urllib3.HTTPResponse):
+        return raw.read1(_CHUNK, decode_content=False)
+    # A cassette's stand-in of a response has no read1, and nothing in it is compressed.
+    piece: bytes = raw.read(_CHUNK, decode_content=True)
+    return piece
+
+
+class _Plain:
+    """A body as it came."""
+
+    def __init__(self, cap: int) -> None:
+        self._cap, self._body = cap, bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        self._body += piece
+        if len(self._body) > self._cap:
+            raise BodyTooLarge
+
+    def whole(self) -> bytes:
+        return bytes(self._body)
+
+
+class _Gzip(_Plain):
+    """A body of one gzip member or several."""
+
+    def __init__(self, cap: int) -> None:
+        super().__init__(cap)
+        self._member = _member()
+        self._begun = False
+
+    def feed(self, piece: bytes) -> None:
+        self._begun, full = True, False
+        while piece or full:
+            if self._member.eof:
+                self._member = _member()
+            unpacked = self._decompressed(piece)
+            super().feed(unpacked)
+            piece = self._member.unconsumed_tail or self._member.unused_data
+            full = len(unpacked) == _CHUNK
+
+    def whole(self) -> bytes:
+        if self._begun and not self._member.eof:
+            raise urllib3.exceptions.DecodeError("the compressed body broke off")
+        return super().whole()
+
+    def _decompressed(self, piece: bytes) -> bytes:
+        try:
+            unpacked: bytes = self._member.decompress(piece, _CHUNK)
+        except zlib.error as error:
+            raise urllib3.exceptions.DecodeError(f"the body cannot be decompressed: {error}") from None
+        return unpacked
+
+
+def _member() -> Any:
+    return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
 def check_json(body: bytes, headers: Mapping[str, str]) -> None:
@@ -60,11 +128,14 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
     Raises
     ------
     NotJson
-        It is a page, broken, or nested too deeply.
+        It is a page, broken, nested too deeply, or an object in it has a key twice: of the two values every
+        parser keeps one, in silence.
     """
     try:
         _json.decode(body)
-        body.decode("utf-8")
+        _once_each.decode(body.decode("utf-8"))
+    except _Repeated:
+        raise NotJson("an object in it has the same key twice", cut=False) from None
     except RecursionError:
         raise NotJson("its JSON is nested too deeply", cut=False) from None
     except UnicodeDecodeError:
@@ -73,6 +144,18 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
         if body.lstrip()[:1] == b"<":
             raise NotJson("it is HTML (a proxy's or a login page?)", cut=False) from None
         raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), body, headers)) from None
+
+
+class _Repeated(Exception):
+    pass
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _Repeated
+
+
+_once_each = json.JSONDecoder(object_pairs_hook=_keys_once, parse_int=len, parse_float=len)
 
 
 def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:

@@ -220,7 +220,7 @@ def _is_closed(response: requests.Response, until: pd.Timestamp | None) -> bool:
 def _headers() -> dict[str, str]:
     return {
         "Accept": "application/json",
-        "Accept-Encoding": "gzip, deflate",
+        "Accept-Encoding": "gzip",
         "User-Agent": f"derivdata/{version('derivdata')}",
     }
 

@@ -45,7 +45,7 @@ class Limits:
     patience: float = 300.0
     retry_after: float = 30.0
     tries: int = 5
-    body_bytes: int = 64 * 2**20
+    body_bytes: int = 48 * 2**20
 
 
 @dataclass(frozen=True)

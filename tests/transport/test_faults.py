@@ -39,6 +39,7 @@ def asking(status: int, after: str) -> Reply:
 CUT = Reply(b'{"rate": 1.0', length=40)
 CUT_UNFRAMED = Reply(b'{"rate": 1.', framed=False)
 CUT_CHUNKED = Reply(b"ff\r\n{", headers={"Transfer-Encoding": "chunked"}, framed=False)
+CUT_GZIP = Reply(gzip.compress(GOOD.body)[:-9], headers={"Content-Encoding": "gzip"}, framed=False)
 RESET = Reply(raw=reset)
 HTML = Reply(b"<html><body>log in</body></html>", kind="text/html")
 BOMB = Reply(gzip.compress(b"0" * 300_000), headers={"Content-Encoding": "gzip"})
@@ -59,6 +60,7 @@ RECOVERED = [
     ("cut by length", [CUT, GOOD], [0.25]),
     ("cut without length", [CUT_UNFRAMED, GOOD], [0.25]),
     ("cut in chunks", [CUT_CHUNKED, GOOD], [0.25]),
+    ("cut while compressed", [CUT_GZIP, GOOD], [0.25]),
 ]
 LASTING = [
     ("400", [error(400, error="symbol is required")], errors.BadRequest, 1, "symbol is required"),
@@ -89,6 +91,13 @@ LASTING = [
     ("200 latin-1", [Reply('{"rate": "é"}'.encode("latin-1"))], errors.SchemaError, 1, "UTF-8"),
     ("200 nested", [Reply(b"[" * 100_000)], errors.SchemaError, 1, "nested"),
     ("200 with a BOM", [Reply(b'\xef\xbb\xbf{"rate": 1.0}')], errors.SchemaError, 1, "not JSON"),
+    (
+        "200 with a key twice",
+        [Reply(b'[{"a": {"rate": 1, "b": {}, "rate": 2}}]')],
+        errors.SchemaError,
+        1,
+        "twice",
+    ),
     ("200 without a date", [Reply(b"{}", date=None)], errors.SchemaError, 1, "Date"),
     ("204", [Reply(b"", status=204)], errors.SchemaError, 1, "HTTP 204"),
     ("decompression bomb", [BOMB], errors.NetworkError, 1, "larger than"),
@@ -182,6 +191,36 @@ def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
         with pytest.raises(errors.NetworkError, match="not complete"):
             connection.serve(ASKED, FUNDING)
         assert time.monotonic() - started < 1.0
+
+
+def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Open) -> None:
+    """Members of nothing, without end: what is decompressed never grows."""
+    nothing = gzip.compress(b"") * 50
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
+        for _ in range(500):
+            handler.wfile.write(nothing)
+            handler.wfile.flush()
+            time.sleep(0.01)
+
+    with serving(answers([Reply(raw=drip)])) as server:
+        connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
+        started = time.monotonic()
+        with pytest.raises(errors.NetworkError, match="not complete"):
+            connection.serve(ASKED, FUNDING)
+        assert time.monotonic() - started < 2.0
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])
+def test_compressed_bodies_of_any_size_come_out_whole(size: int, opened: Open) -> None:
+    """In one member, or in several, as concatenated gzip files have them."""
+    text = (random.Random(size).randbytes(size).hex() + "0" * size)[:size]
+    body = f'"{text}"'.encode()
+    half = len(body) // 2
+    for packed in (gzip.compress(body), gzip.compress(body[:half]) + gzip.compress(body[half:])):
+        with serving(answers([Reply(packed, headers={"Content-Encoding": "gzip"})])) as server:
+            assert opened(server.url).serve(ASKED, FUNDING).body == body
 
 
 def test_a_silent_server_ends_at_the_read_limit(opened: Open) -> None:

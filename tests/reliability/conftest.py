@@ -1,0 +1,74 @@
+"""The local service that fails on demand, connections to it, and figures for the page of promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from derivdata import service
+from derivdata.transport import connecting
+from derivdata.transport.connection import Connection
+from derivdata.transport.timing import Limits, Timing
+from tests.reliability.promises import PAGE, PROMISES, SOAK, written
+from tests.transport.conftest import KEY, Open, fake, opened
+
+__all__ = ["fake", "opened"]
+
+_figures = pytest.StashKey[dict[str, list[str]]]()
+
+Measured = Callable[[str, str], None]
+Use = Callable[..., Connection]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_figures] = {}
+
+
+@pytest.fixture
+def measured(request: pytest.FixtureRequest) -> Measured:
+    """Say what a run found for a promise; a soak writes it into the page."""
+
+    def say(promise: str, figure: str) -> None:
+        assert promise in PROMISES
+        request.config.stash[_figures].setdefault(promise, []).append(figure)
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    figures = config.stash[_figures]
+    if figures and SOAK:
+        terminalreporter.section("promises")
+        for promise in PROMISES:
+            for figure in figures.get(promise, []):
+                terminalreporter.write_line(f"{promise}: {figure}")
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    figures = session.config.stash[_figures]
+    if SOAK and figures and exitstatus == 0:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+
+
+@pytest.fixture(scope="package")
+def faulty() -> Iterator[service.Local]:
+    """The sample, served with faults on demand."""
+    local = service.start("sample", keys={KEY: "team"}, faults=True)
+    yield local
+    local.close()
+
+
+@pytest.fixture
+def use(faulty: service.Local, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Make a connection to the faulty service the current one; its pauses take no time."""
+
+    def connect(plan: str, **settings: object) -> Connection:
+        settings.setdefault("timing", Timing(sleep=lambda _: None))
+        settings.setdefault("limits", Limits(read=1.0, answer=2.0))
+        settings.setdefault("paced", False)
+        connection = opened(f"{faulty.url}/fault:{plan}", **settings)
+        monkeypatch.setattr(connecting, "_current", connection)
+        return connection
+
+    return connect

@@ -1,0 +1,127 @@
+"""Each fault that the service can be asked for: its exact error, after an exact number of tries."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pandas as pd
+import pytest
+import requests
+
+import derivdata as dd
+from derivdata import api, cli, errors, service, transport
+from derivdata.api import Request
+from derivdata.service.faults import PASSING
+from derivdata.transport.failures import checked
+from derivdata.transport.timing import Limits, Timing
+from tests.reliability.conftest import Measured, Use
+from tests.transport.conftest import KEY, FakeTime
+from tests.transport.test_faults import LASTING, RECOVERED
+
+LASTS: list[tuple[str, type[errors.DerivdataError], int, str]] = [
+    ("400", errors.BadRequest, 1, "a fault that was asked for"),
+    ("401", errors.AuthError, 1, "a fault that was asked for"),
+    ("403", errors.TierError, 1, "a fault that was asked for"),
+    ("404", errors.NotFound, 1, "a fault that was asked for"),
+    ("408", errors.BadRequest, 1, "HTTP 408"),
+    ("429=0.5", errors.RateLimited, 5, "try again in 0.5 s"),
+    ("429=3600", errors.RateLimited, 1, "try again in 3600 s"),
+    ("500", errors.ServerError, 5, "HTTP 500"),
+    ("501", errors.ServerError, 1, "HTTP 501"),
+    ("503", errors.ServerError, 5, "HTTP 503"),
+    ("html", errors.SchemaError, 1, "HTML"),
+    ("html=502", errors.ServerError, 5, "HTTP 502"),
+    ("html=404", errors.NotFound, 1, "HTTP 404"),
+    ("garbled", errors.NetworkError, 5, "broke off"),
+    ("bomb=70", errors.NetworkError, 1, "larger than"),
+    ("redirect=http://127.0.0.1:9/x", errors.NetworkError, 1, "plain http"),
+    ("reset", errors.NetworkError, 5, "failed or broke off"),
+    ("reset=100", errors.NetworkError, 5, "broke off"),
+    ("cut=0", errors.NetworkError, 5, "broke off"),
+    ("cut=100", errors.NetworkError, 5, "broke off"),
+    ("open=100", errors.NetworkError, 5, "broke off"),
+    ("chunk=100", errors.NetworkError, 5, "broke off"),
+    ("silent=9", errors.NetworkError, 5, "fell silent"),
+    ("drip=9", errors.NetworkError, 5, "fell silent"),
+]
+PASSES = [(f"{fault};ok", 2) for fault in PASSING if fault not in ("silent=1.5", "drip=0.1")] + [
+    ("silent=9;ok", 2),
+    ("drip=9;ok", 2),
+    ("503;reset;cut=10;chunk=10;ok", 5),
+    ("redirect", 1),
+    ("type=text/html", 1),
+    ("skew=0", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def right(faulty: service.Local) -> bytes:
+    answer = requests.get(f"{faulty.url}/oi/exchanges-summary", headers={"X-Api-Key": KEY}, timeout=10)
+    assert answer.status_code == 200
+    return answer.content
+
+
+def served(use: Use, plan: str, fake: FakeTime, **settings: object) -> transport.Served:
+    connection = use(quote(plan, safe="=;"), **{"timing": fake.timing, **settings})
+    return checked(connection.serve(Request("/oi/exchanges-summary", ()), api.OI_EXCHANGES_SUMMARY))
+
+
+@pytest.mark.parametrize(("plan", "kind", "tries", "says"), LASTS, ids=[case[0] for case in LASTS])
+def test_a_lasting_fault_is_one_error_of_its_class(
+    plan: str, kind: type[Exception], tries: int, says: str, use: Use, fake: FakeTime
+) -> None:
+    with pytest.raises(kind, match=says):
+        served(use, plan, fake, limits=Limits(read=0.2 if plan in ("silent=9", "drip=9") else 20.0))
+    assert len(fake.slept) == tries - 1
+
+
+@pytest.mark.parametrize(("plan", "tries"), PASSES, ids=[case[0] for case in PASSES])
+def test_a_passing_fault_is_the_right_answer(
+    plan: str, tries: int, right: bytes, use: Use, fake: FakeTime
+) -> None:
+    answer = served(
+        use, plan, fake, limits=Limits(read=1.0 if plan in ("silent=9;ok", "drip=9;ok") else 20.0)
+    )
+    assert answer.body == right
+    assert answer.as_of == pd.Timestamp("2026-06-30 12:00Z")
+    assert answer.synthetic
+    assert len(fake.slept) == tries - 1
+
+
+def test_a_drip_ends_at_the_deadline_of_one_answer(use: Use, fake: FakeTime) -> None:
+    timing = Timing(sleep=fake.sleep)
+    with pytest.raises(errors.NetworkError, match="not complete"):
+        served(use, "drip=0.02", fake, timing=timing, limits=Limits(answer=0.2, tries=2))
+    assert len(fake.slept) == 1
+
+
+def test_the_time_of_an_answer_is_the_servers_however_wrong(use: Use, fake: FakeTime) -> None:
+    """A year ahead, or behind: data are dated by the service, and windows end by its clock."""
+    for days in (365, -365):
+        use(f"skew={days * 86400}", timing=fake.timing)
+        moved = pd.Timestamp("2026-06-30 12:00Z") + pd.Timedelta(days, "D")
+        assert dd.asof() == moved
+        assert dd.provenance(dd.oi.exchanges())["as_of"] == moved.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_no_fault_can_be_asked_for_unless_the_service_was_started_for_it() -> None:
+    local = service.start("sample", keys={KEY: "team"})
+    key = {"X-Api-Key": KEY}
+    try:
+        plain = requests.get(f"{local.url}/oi/exchanges-summary?fault=503", headers=key, timeout=10)
+        assert plain.status_code == 200
+        assert (
+            requests.get(f"{local.url}/fault:503/oi/exchanges-summary", headers=key, timeout=10).status_code
+            == 404
+        )
+    finally:
+        local.close()
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "sample", "--faults"])
+
+
+def test_the_tables_of_cases_are_whole(measured: Measured) -> None:
+    """By the service here, and by a server that is wrong in ways of its own in tests/transport."""
+    cases = len(LASTS) + len(PASSES) + len(LASTING) + len(RECOVERED)
+    assert len(LASTS) + len(PASSES) >= 30
+    measured("each fault", f"{cases} cases, each with its class and number of tries")
