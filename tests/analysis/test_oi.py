@@ -245,3 +245,16 @@ def test_recorded_hyperliquid_share_of_two_coins() -> None:
     first = share.sel(time="2025-03-08T08:00")
     btc, doge = 8.987454e08, 3.535762e07  # read by eye
     assert first.sel(exchange="BTC").item() == pytest.approx(btc / (btc + doge), rel=1e-6)
+
+
+@pytest.mark.parametrize("spoil", [np.nan, 1e15, -3.0])
+def test_what_looks_at_time_does_not_look_ahead(spoil: float) -> None:
+    values = np.random.default_rng(5).uniform(1, 9, (3, 48))
+    future = panel(np.where(np.arange(48) >= 30, spoil, values))
+    now = panel(values)
+    for one, other in (
+        (oi.hhi(oi.market_share(now, venues=["a", "b"])), oi.hhi(oi.market_share(future, venues=["a", "b"]))),
+        (oi.oi_to_volume(now, now), oi.oi_to_volume(future, now)),
+        (oi.by_kind(now), oi.by_kind(future)),
+    ):
+        xr.testing.assert_equal(one.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
