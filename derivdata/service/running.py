@@ -176,7 +176,7 @@ def serve(
     made = app(store, now=clock, keys=by_key, keyless=keyless, limits=True)
     listener = _listen(host, port)
     _announce(store, clock, listener, made_up, keyless)
-    with contextlib.suppress(KeyboardInterrupt):
+    with listener, contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(_config(made)).run(sockets=[listener])
 
 

@@ -112,3 +112,37 @@ def test_where_there_is_no_archive_nothing_starts(tmp_path: Path) -> None:
 def test_two_tiers_with_one_key_are_refused(folder: Path) -> None:
     with pytest.raises(ValueError, match="the same key"):
         service.serve(str(folder), keys={"free": "k", "pro": "k"})
+
+
+class Interrupted:
+    """A server that is stopped by the keyboard as soon as it runs."""
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def run(self, sockets: list[socket.socket]) -> None:
+        assert sockets[0].getsockname()[1] > 0
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("derivdata.service.running.uvicorn.Server", Interrupted)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_open_door_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service.serve(str(folder), host="0.0.0.0", port=0, keyless=True)
+    said = capsys.readouterr().out
+    assert "every request counts as Team" in said
+    assert "other machines can reach this" in said
+    assert "key of tier" not in said
+
+
+@pytest.mark.usefixtures("stopped")
+def test_given_keys_are_not_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    service.serve(str(folder), port=0, keys={"pro": "my-secret"})
+    said = capsys.readouterr().out
+    assert "127.0.0.1" in said
+    assert "my-secret" not in said
+    assert "other machines" not in said

@@ -1,0 +1,118 @@
+"""Sources that hold a part of the base tables: figures come from what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pandas as pd
+
+from derivdata import service
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.market import at
+from tests.service.memory_store import MemoryStore
+
+
+@contextmanager
+def serving(now: str = market.NOW, **frames: pd.DataFrame) -> Iterator[Caller]:
+    local = service.start(MemoryStore(frames, now=now), keys=KEYS)
+    caller = Caller(local)
+    try:
+        yield caller
+    finally:
+        caller.session.close()
+        local.close()
+
+
+def test_settlements_stand_in_for_a_missing_history() -> None:
+    """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly of 12:00 not."""
+    with serving(funding_settlements=market.settlements()) as ask:
+        rates = ask.body("/funding")["funding_rates"]
+        assert rates == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.2, "SOL": 12.5}}
+        assert ask.body("/markets/funding-leaders")["data"][0]["funding_current_bps"] == 12.5
+    with serving(now="2026-06-30 15:30", funding_settlements=market.settlements()) as ask:
+        assert list(ask.body("/funding")["funding_rates"]) == ["binance"]
+
+
+def test_without_settlements_there_is_no_interval() -> None:
+    with serving(funding_history=market.funding()) as ask:
+        body = ask.body("/funding")
+        assert body["funding_rates"]["binance"] == {"BTC": 1.0, "ETH": -0.5}
+        assert (body["funding_intervals"], body["funding_rates_raw"], body["oi_rankings"]) == ({}, {}, {})
+        names = ask.body("/funding/metadata")["exchanges"]["exchange_names"]
+        assert names[0] == {"name": "binance", "display": "BINANCE"}
+        assert ask.body("/markets/funding-leaders")["data"][0]["oi_rank"] is None
+
+
+def test_the_state_of_pairs_alone_makes_the_leaderboard() -> None:
+    """`markets_symbol_exchanges` carries every figure; a day ago is not known."""
+    frame = market.prices().assign(
+        volume_24h_usd=2e7,
+        oi_usd=[100.0, 50.0, 70.0, 10.0],
+        funding_current_bps_8h=1.0,
+        funding_avg_7d_bps_8h=3.0,
+        liquidation_24h_usd=5.0,
+    )
+    with serving(markets_symbol_exchanges=frame) as ask:
+        top = ask.body("/markets/symbols")["symbols"][0]
+        assert (top["symbol"], top["oi_usd"], top["volume_24h_usd"]) == ("BTC", 150.0, 4e7)
+        assert (top["liquidation_24h_usd"], top["oi_24h_change_pct"]) == (10.0, None)
+        venues = ask.body("/markets/BTC/exchanges")["exchanges"]
+        assert [v["funding_avg_7d_bps"] for v in venues] == [3.0, 3.0]
+        assert ask.body("/oi/exchanges-summary")["total_market_oi"] == 230.0
+
+
+def events() -> pd.DataFrame:
+    """Whole orders: one that is also held as fills, with another value, and one that is not."""
+    columns = {
+        "exchange": ["binance", "binance"],
+        "order_id": ["a1", "z9"],
+        "time": [at("2026-06-30 09:00:02"), at("2026-06-30 09:30")],
+        "symbol": "BTC",
+        "side": "long",
+        "order_price_usd": 1.0,
+        "fill_price_usd": 1.0,
+        "quantity": 1.0,
+        "filled_quantity": 1.0,
+        "value_usd": [7.0, 8.0],
+        "status": "filled",
+        "fill_count": 1,
+    }
+    return pd.DataFrame(columns)
+
+
+def test_whole_orders_are_served_as_they_are() -> None:
+    with serving(liquidations_events=events()) as ask:
+        found = ask.body("/liquidations/events")["events"]
+        assert [(e["oid"], e["usd_value"]) for e in found] == [("z9", 8.0), ("a1", 7.0)]
+
+
+def test_an_order_held_whole_and_as_fills_is_one() -> None:
+    with serving(liquidations_events=events(), liquidations_fills=market.fills()) as ask:
+        found = ask.body("/liquidations/events", exchange="binance", since=0)["events"]
+        assert [(e["oid"], e["usd_value"]) for e in found] == [("old", 58000.0), ("a1", 7.0), ("z9", 8.0)]
+
+
+def test_nothing_now_is_an_empty_answer_and_no_error() -> None:
+    """A day after the last row nothing holds any more; the past is still there."""
+    with serving(
+        now="2026-07-01 18:00", funding_history=market.funding(), oi_history=market.open_interest()
+    ) as ask:
+        assert ask.body("/funding")["funding_rates"] == {}
+        assert ask.body("/markets/symbols")["symbols"] == []
+        assert ask.body("/oi/exchanges-summary") == {"exchanges": [], "total": 0, "total_market_oi": 0.0}
+        assert ask.body("/oi/exchange-totals", start="2026-07-01T01:00Z")["notices"] == [
+            "no data in this range"
+        ]
+        assert ask.body("/oi/BTC/timeseries", range="7d")["data"] != []
+
+
+def test_before_the_first_row_there_is_nothing() -> None:
+    with serving(
+        now="2025-08-01", options_snapshot=market.options(), funding_history=market.funding()
+    ) as ask:
+        for path in ("atm-history", "surface-history", "metrics"):
+            body = ask.body(f"/options/{path}", exchange="deribit")
+            assert not any(body.get(name) for name in ("data", "hours"))
+        assert ask.body("/funding/historical", symbol="BTC")["series"] == {}
