@@ -26,7 +26,7 @@ def serving(now: str = market.NOW, **frames: pd.DataFrame) -> Iterator[Caller]:
 
 
 def test_settlements_stand_in_for_a_missing_history() -> None:
-    """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly of 12:00 not."""
+    """A settlement holds for its interval: at 15:30 that of 08:00 over 8 hours does, an hourly one not."""
     with serving(funding_settlements=market.settlements()) as ask:
         rates = ask.body("/funding")["funding_rates"]
         assert rates == {"binance": {"BTC": 1.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.2, "SOL": 12.5}}
