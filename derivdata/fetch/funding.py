@@ -7,8 +7,8 @@ added up. The API gives them for information; they are not for P&L or production
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -18,6 +18,7 @@ import pandas as pd
 from derivdata import api, tables, times, transport
 from derivdata.errors import SchemaError
 from derivdata.fetch.windows import get_windows, inside, names, pieces
+from derivdata.schema import repeated
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -46,28 +47,36 @@ class _Metadata(msgspec.Struct):
     timestamp: str
 
 
-class _Point(msgspec.Struct):
-    y: float | None = None
+class _Point(msgspec.Struct, gc=False):
     timestamp: str = ""
-    t: str = ""
+    y: float | None = None
+
+
+class _Settlement(_Point, gc=False):
+    intervalMinutes: float | None = None
+
+
+class _OlderPoint(msgspec.Struct, gc=False):
+    t: str
 
 
 class _History(msgspec.Struct):
     symbol: str
     unit: Literal["bps_8h"]
     resolution: str
-    series: dict[str, list[_Point]]
+    series: dict[str, msgspec.Raw]
     notices: list[Any] = []
-
-
-class _Settlement(_Point):
-    intervalMinutes: float | None = None
 
 
 class _Settlements(msgspec.Struct):
     symbol: str
-    series: dict[str, list[_Settlement]]
+    series: dict[str, msgspec.Raw]
     notices: list[Any] = []
+
+
+_POINTS = msgspec.json.Decoder(list[_Point])
+_SETTLEMENTS = msgspec.json.Decoder(list[_Settlement])
+_OLDER_POINTS = msgspec.json.Decoder(list[_OlderPoint])
 
 
 def snapshot() -> pd.DataFrame:
@@ -221,58 +230,66 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
         "rate_native": _decimals([raw.get(v, none).get(s) for v, s, _ in keys], "funding_rates_raw"),
         "interval_hours": [hours.get(v, none).get(s) for v, s, _ in keys],
         "oi_rank": [body.oi_rankings.get(s) for _, s, _ in keys],
-        "kind": _kind("sampled", len(keys)),
+        "kind": repeated("sampled", len(keys)),
     }
 
 
 def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
-    columns, kept = _series(answer, answer.body.series)
-    columns["resolution"] = _kind(answer.body.resolution, int(kept.sum()))
-    columns["kind"] = _kind("sampled", int(kept.sum()))
+    columns = _series(answer, _POINTS, {"y": "y"})
+    columns["resolution"] = repeated(answer.body.resolution, len(columns["y"]))
+    columns["kind"] = repeated("sampled", len(columns["y"]))
     return columns
 
 
 def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
-    columns, kept = _series(answer, answer.body.series)
-    minutes = [p.intervalMinutes for p in chain.from_iterable(answer.body.series.values())]
-    columns["interval_hours"] = np.array(minutes, dtype=np.float64)[kept] / 60
-    columns["kind"] = _kind("settled", int(kept.sum()))
+    columns = _series(answer, _SETTLEMENTS, {"y": "y", "interval_hours": "intervalMinutes"})
+    columns["interval_hours"] /= 60
+    columns["kind"] = repeated("settled", len(columns["y"]))
     return columns
 
 
-def _series(answer: Answer[Any], series: dict[str, list[Any]]) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
-    """Columns of a series per venue, and which of its points are kept: with a rate, inside the window."""
-    sizes = [len(points) for points in series.values()]
-    codes = np.repeat(np.arange(len(sizes), dtype=np.int16), sizes)
-    rates = np.array([p.y for points in series.values() for p in points], dtype=np.float64)
-    stamps = _stamps(series)
-    kept = ~np.isnan(rates) & inside(answer, stamps)
-    venues = pd.Categorical.from_codes(codes[kept], categories=pd.Index(list(series), dtype="str"))
-    return {
-        "symbol": _kind(answer.body.symbol, int(kept.sum())),
-        "exchange": venues,
-        "timestamp": stamps[kept],
-        "y": rates[kept],
-    }, kept
+def _series(answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
+    """Columns of all venues; `numbers` are the fields of a point by column."""
+    parts = list(_venues(answer, decoder, numbers))
+    sizes = [part["y"].size for part in parts]
+    codes = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
+    names = pd.Index(list(answer.body.series), dtype="str")
+    columns = {
+        name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
+    }
+    stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
+    return columns | {
+        "symbol": repeated(answer.body.symbol, len(codes)),
+        "exchange": pd.Categorical.from_codes(codes, categories=names),
+        "timestamp": pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"),
+    }
 
 
-def _stamps(series: dict[str, list[Any]]) -> pd.DatetimeIndex:
-    """Instants of all points; venues mostly share one grid, which is then parsed once."""
-    parsed: list[np.ndarray[Any, Any]] = []
-    previous: list[str] | None = None
-    for points in series.values():
-        texts = [p.timestamp or p.t for p in points]
-        if texts != previous:
-            parsed.append(times.parse(texts).asi8)
-            previous = texts
-        else:
-            parsed.append(parsed[-1])
-    joined = np.concatenate(parsed) if parsed else np.array([], dtype=np.int64)
-    return pd.DatetimeIndex(joined.view("datetime64[us]")).tz_localize("UTC")
+def _venues(
+    answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]
+) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
+    """Points of each venue that have a rate and lie inside the window, one venue in memory at a time.
+
+    Venues mostly share one grid of instants, which is then read once.
+    """
+    texts: list[str] | None = None
+    for venue, raw in answer.body.series.items():
+        points = transport.part(answer, raw, decoder, f"$.series.{venue}")
+        before, texts = texts, [point.timestamp for point in points]
+        if not all(texts):
+            texts = _older(answer, venue)
+        if texts != before:
+            grid = times.parse(texts)
+            stamps, in_window = grid.asi8, inside(answer, grid)
+        found = {n: np.array([*map(attrgetter(f), points)], np.float64) for n, f in numbers.items()}
+        kept = in_window & ~np.isnan(found["y"])
+        yield {name: values[kept] for name, values in {"timestamp": stamps, **found}.items()}
 
 
-def _kind(value: str, size: int) -> pd.Categorical:
-    return pd.Categorical.from_codes(np.zeros(size, dtype=np.int8), categories=pd.Index([value], dtype="str"))
+def _older(answer: Answer[Any], venue: str) -> list[str]:
+    """Instants of a venue's points under their older name."""
+    points = transport.part(answer, answer.body.series[venue], _OLDER_POINTS, f"$.series.{venue}")
+    return [point.t for point in points]
 
 
 def _decimals(values: list[str | float | None], field: str) -> np.ndarray[Any, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -63,7 +63,7 @@ def get_windows(
     each: Sequence[Mapping[str, Any]],
     spans: Sequence[times.Window],
     into: type[T],
-) -> list[Answer[T]]:
+) -> Iterator[Answer[T]]:
     """One answer for each set of parameters and each span."""
     queries = [{**one, "start": span.start, "end": span.end} for one in each for span in spans]
     return transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries])
@@ -81,7 +81,9 @@ def inside(answer: Answer[Any], stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any
 
 def within(window: times.Window, stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
     """Which instants lie in a half-open window."""
-    return np.asarray((stamps >= window.start) & (stamps < window.end))
+    micros = stamps.as_unit("us").asi8
+    start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in window)
+    return np.asarray((micros >= start) & (micros < end))
 
 
 def days_back(window: times.Window) -> str:

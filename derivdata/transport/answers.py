@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,7 @@ from derivdata.transport.failures import checked
 from derivdata.transport.progress import progress
 from derivdata.transport.served import Served, observed, replaying, responder
 
-__all__ = ["Answer", "get", "get_each", "provenance", "raw", "tabulate"]
+__all__ = ["Answer", "get", "get_each", "part", "provenance", "raw", "tabulate"]
 
 T = TypeVar("T")
 
@@ -106,10 +106,11 @@ def get_each(
     *,
     into: type[T],
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
-) -> list[Answer[T]]:
+) -> Iterator[Answer[T]]:
     """One answer for each set of parameters, in order; a bar on a terminal and in a notebook.
 
-    The first error ends it; what came before is in the cache, so that running it again goes on from there.
+    Each is asked for when it is wanted: whoever lets go of one before the next holds one at a time. The first
+    error ends it; what came before is in the cache, so that running it again goes on from there.
 
     Raises
     ------
@@ -119,10 +120,28 @@ def get_each(
     single = until is None or isinstance(until, pd.Timestamp)
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
     pairs = zip(params, ends, strict=True)
-    return [
-        get(endpoint, one, into=into, until=end)
-        for one, end in progress(pairs, total=len(params), label=endpoint.path)
-    ]
+    for one, end in progress(pairs, total=len(params), label=endpoint.path):
+        yield get(endpoint, one, into=into, until=end)
+
+
+def part(answer: Answer[Any], found: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+    """A part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
+
+    Parameters
+    ----------
+    place
+        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
+
+    Raises
+    ------
+    SchemaError
+        The part is not what `decoder` says; the message names path and field.
+    """
+    try:
+        return decoder.decode(found)
+    except msgspec.MsgspecError as error:
+        said = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        raise _unreadable(answer.request, said.replace("`$", f"`{place}")) from None
 
 
 def raw(path: str, **params: Any) -> Any:
@@ -151,12 +170,14 @@ def raw(path: str, **params: Any) -> Any:
 
 
 def tabulate(
-    table: Table, answers: Sequence[Answer[T]], columns: Callable[[Answer[T]], Mapping[str, Any]]
+    table: Table, answers: Iterable[Answer[T]], columns: Callable[[Answer[T]], Mapping[str, Any]]
 ) -> pd.DataFrame:
     """The table of some answers, with their provenance in ``attrs``.
 
     Parameters
     ----------
+    answers
+        Each is let go as soon as its columns are there, so that one at a time is in memory.
     columns
         Wire-named columns of one answer.
 
@@ -165,8 +186,15 @@ def tabulate(
     SchemaError
         A column is missing or of another kind; a key is missing or doubled.
     """
-    frame = table.concat(columns(answer) for answer in answers)
-    frame.attrs["provenance"] = provenance(answers)
+    seen: list[Answer[Any]] = []
+
+    def each() -> Iterator[Mapping[str, Any]]:
+        for answer in answers:
+            seen.append(replace(answer, body=None))  # type: ignore[arg-type]
+            yield columns(answer)
+
+    frame = table.concat(each())
+    frame.attrs["provenance"] = provenance(seen)
     return frame
 
 
@@ -201,10 +229,14 @@ def _decoded(served: Served, into: Any) -> Any:
     try:
         return msgspec.json.decode(served.body, type=into)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if not replaying():
-            current().forget(served.request)
-        path = served.request.path
-        raise SchemaError(f"{path}: {error}; see the answer with dd.raw({path!r}, ...)") from None
+        raise _unreadable(served.request, str(error)) from None
+
+
+def _unreadable(request: Request, said: str) -> SchemaError:
+    """What cannot be read, let go of so that it is asked for again."""
+    if not replaying():
+        current().forget(request)
+    return SchemaError(f"{request.path}: {said}; see the answer with dd.raw({request.path!r}, ...)")
 
 
 def _notices(body: Any) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ def test_each_keeps_the_order_and_goes_on_from_where_it_stopped(capsys: pytest.C
     with serving(one_symbol) as server:
         transport.connect(server.url)
         with pytest.raises(errors.NotFound, match="no such symbol"):
-            transport.get_each(OI_TIMESERIES, params, into=Body)
+            list(transport.get_each(OI_TIMESERIES, params, into=Body))
         assert len(server.asked) == 3
         good = [params[n] for n in (3, 0, 1)]
         answers = transport.get_each(OI_TIMESERIES, good, into=Body, until=NOON - pd.Timedelta("2h"))
@@ -130,10 +130,10 @@ def test_each_takes_an_end_for_all_or_one_for_each() -> None:
     params = [{"symbol": s} for s in ("A", "B")]
     with serving(one_symbol) as server:
         transport.connect(server.url)
-        assert len(transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON, None])) == 2
-        assert transport.get_each(OI_TIMESERIES, [], into=Body) == []
+        assert len(list(transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON, None]))) == 2
+        assert list(transport.get_each(OI_TIMESERIES, [], into=Body)) == []
         with pytest.raises(ValueError, match="zip"):
-            transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON])
+            list(transport.get_each(OI_TIMESERIES, params, into=Body, until=[NOON]))
 
 
 def test_a_bar_is_shown_on_a_terminal(
@@ -142,7 +142,7 @@ def test_a_bar_is_shown_on_a_terminal(
     with serving(one_symbol) as server:
         transport.connect(server.url)
         monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-        transport.get_each(OI_TIMESERIES, [{"symbol": s} for s in ("A", "B")], into=Body)
+        list(transport.get_each(OI_TIMESERIES, [{"symbol": s} for s in ("A", "B")], into=Body))
     assert "/oi/{symbol}/timeseries" in capsys.readouterr().err
 
 

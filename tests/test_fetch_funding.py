@@ -1,0 +1,125 @@
+"""Funding histories: the columns read venue by venue equal rows read one at a time from plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import derivdata as dd
+from derivdata import transport
+from derivdata.api import Request
+from derivdata.errors import SchemaError
+from derivdata.transport import Served
+
+START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-01T07:00", tz="UTC")
+
+
+@contextmanager
+def answering(body: Any) -> Iterator[None]:
+    """Every request is answered with `body`."""
+
+    def answer(request: Request) -> Served:
+        return Served(
+            request=request,
+            status=200,
+            headers={},
+            body=json.dumps(body).encode(),
+            as_of=END,
+            source="test",
+            synthetic=False,
+        )
+
+    before = transport.set_responder(answer)
+    try:
+        yield
+    finally:
+        transport.set_responder(before)
+
+
+def one_by_one(series: dict[str, list[dict[str, Any]]]) -> list[tuple[str, pd.Timestamp, float]]:
+    """The slow reference: venue, instant and rate of every point inside the window that has a rate."""
+    rows = [
+        (venue, pd.Timestamp(point.get("timestamp") or point["t"]).tz_convert("UTC"), float(point["y"]))
+        for venue, points in series.items()
+        for point in points
+        if point["y"] is not None
+    ]
+    return sorted(row for row in rows if START <= row[1] < END)
+
+
+def history(series: Any) -> pd.DataFrame:
+    body = {"symbol": "BTC", "unit": "bps_8h", "resolution": "30m", "series": series, "notices": []}
+    with answering(body):
+        return dd.funding.history("BTC", START, END, resolution="30m")
+
+
+def point(place: int, rate: float | None, form: str) -> dict[str, Any]:
+    """Instants half an hour apart from midnight, as the API writes them now, before, or in both ways."""
+    stamp = pd.Timestamp("2026-01-01") + pd.Timedelta(30, "min") * place
+    written = f"{stamp.isoformat()}Z" if form != "zone" else f"{stamp.isoformat()}+00:00"
+    fields = {"both": {"timestamp": written, "t": written}, "older": {"t": written}}
+    return {**fields.get(form, {"timestamp": written}), "y": rate}
+
+
+def venue(form: str) -> st.SearchStrategy[list[dict[str, Any]]]:
+    rates = st.one_of(st.none(), st.floats(-75, 75))
+    return st.dictionaries(st.integers(0, 16), rates, max_size=8).map(
+        lambda points: [point(place, rate, form) for place, rate in points.items()]
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["okx", "binance", "Aster", "zo"]),
+        st.sampled_from(["now", "both", "older", "zone"]).flatmap(venue),
+    )
+)
+def test_history_is_what_reading_row_by_row_gives(series: dict[str, list[dict[str, Any]]]) -> None:
+    frame = history(series)
+    rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
+    assert list(rows) == one_by_one(series)
+    assert set(frame["symbol"]) <= {"BTC"}
+    assert set(frame["resolution"]) <= {"30m"}
+
+
+def test_venues_of_one_grid_and_of_others_keep_their_own_instants() -> None:
+    hours = {"binance": [2, 4, 6], "bybit": [2, 4, 6], "okx": [2, 5, 6], "zo": [2, 4, 6], "aster": []}
+    series = {v: [point(place, 1.5, "both") for place in places] for v, places in hours.items()}
+    frame = history(series)
+    for name, places in hours.items():
+        found = frame.loc[frame["exchange"] == name, "time"]
+        assert found.dt.strftime("%H:%M").tolist() == [f"{p // 2:02d}:{p % 2 * 30:02d}" for p in places]
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ([{"timestamp": "2026-01-01T02:00:00Z", "y": "1"}], r"got `str` - at `\$\.series\.okx\[0\]\.y`"),
+        ([{"y": 1.0}], r"missing required field `t` - at `\$\.series\.okx\[0\]`"),
+        ({"y": 1.0}, r"Expected `array`, got `object` - at `\$\.series\.okx`"),
+    ],
+)
+def test_a_point_that_is_none_is_a_schema_error_that_names_venue_and_place(points: Any, message: str) -> None:
+    good = [point(2, 1.0, "both")]
+    with pytest.raises(SchemaError, match=f"/funding/historical: .*{message}"):
+        history({"binance": good, "okx": points})
+
+
+def test_settlements_are_what_reading_row_by_row_gives() -> None:
+    series = {
+        "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
+        "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}, point(16, 4.0, "now")],
+    }
+    with answering({"symbol": "BTC", "series": series, "notices": []}):
+        frame = dd.funding.settlements("BTC", START, END)
+    rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
+    assert list(rows) == one_by_one(series)
+    assert frame.loc[frame["exchange"] == "okx", "interval_hours"].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert frame.loc[frame["exchange"] == "binance", "interval_hours"].isna().tolist() == [True]
