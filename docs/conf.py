@@ -24,6 +24,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the notebooks were run when they were copied here
+nb_output_stderr = "remove"  # progress bars
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # nothing from elsewhere in a page
 
 default_role = "py:obj"

@@ -12,11 +12,20 @@ from nbclient import NotebookClient
 __all__ = ["write"]
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
+ORDER = (
+    "which_spreads_survive_fees",
+    "eight_hours_four_hours_one_hour",
+    "who_holds_the_open_interest",
+    "a_btc_surface_you_can_defend",
+    "thirty_day_volatility_from_one_snapshot",
+    "anatomy_of_a_liquidation_cascade",
+    "reproducible_report",
+)
 _SECONDS = 120
 _HEAD = """\
 # Gallery
 
-One question and one figure each. All run from a recording of the synthetic market that lies beside them, so
+One question and one figure each. All run from a recording of the synthetic sample that lies beside them, so
 they give the same numbers without a network; `LIVE = True` in the first cell asks a live source instead.
 """
 
@@ -24,20 +33,26 @@ they give the same numbers without a network; `LIVE = True` in the first cell as
 def write(folder: Path) -> None:
     """Run every notebook and write it, its figure and the index into `folder`."""
     folder.mkdir(exist_ok=True)
-    cards, names = [], []
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        NotebookClient(notebook, timeout=_SECONDS, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
-        nbformat.write(notebook, folder / path.name)
-        (folder / f"{path.stem}.png").write_bytes(_figure(notebook))
+    parts = [_HEAD]
+    for name in ORDER:
+        notebook = _executed(NOTEBOOKS / f"{name}.ipynb")
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+        (folder / f"{name}.png").write_bytes(_figure(notebook))
         title, question = _headline(notebook)
-        picture = f"[![{title}]({path.stem}.png)]({path.name})"
-        cards.append(f"## [{title}]({path.name})\n\n{question}\n\n{picture}\n")
-        names.append(path.stem)
-    toc = "\n".join(names)
-    (folder / "index.md").write_text(
-        f"{_HEAD}\n{''.join(cards)}\n```{{toctree}}\n:hidden:\n\n{toc}\n```\n", encoding="utf-8"
-    )
+        parts.append(f"## [{title}]({name}.ipynb)\n\n{question}\n\n[![{title}]({name}.png)]({name}.ipynb)\n")
+    toc = "\n".join(ORDER)
+    parts.append(f"```{{toctree}}\n:hidden:\n\n{toc}\n```\n")
+    (folder / "index.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def _executed(path: Path) -> Any:
+    notebook = nbformat.read(path, as_version=4)
+    quiet = ["--log-level=ERROR"]
+    where = {"metadata": {"path": str(path.parent)}}
+    for cell in notebook.cells:
+        cell.source = cell.source.replace("](../docs/", "](../")
+    NotebookClient(notebook, extra_arguments=quiet, timeout=_SECONDS, resources=where).execute()
+    return notebook
 
 
 def _figure(notebook: Any) -> bytes:
