@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["main"]
 
-_REPORT = ("symbols", "window")
+_REPORT = ("symbols", "window", "venues", "fees", "expiries", "sections")
 """Options of the command that are the report's own, kept with a recording."""
 
 
@@ -57,6 +57,23 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--symbols", nargs="+", metavar="SYMBOL", help="assets (default: BTC ETH)")
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
     parser.add_argument("--window", help="lookback of the histories (default: 30d)")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues (default: all)")
+    parser.add_argument(
+        "--fees",
+        nargs="+",
+        action=_Fees,
+        metavar="BPS",
+        help="cost of one trade in bps: a number for all venues, VENUE=BPS for one (default: 5)",
+    )
+    parser.add_argument(
+        "--expiries", nargs="+", metavar="DATE", help="only options of these days (default: all)"
+    )
+    parser.add_argument(
+        "--sections",
+        nargs="+",
+        metavar="SECTION",
+        help="of funding carry oi options liquidations quality (default: all)",
+    )
     parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
     parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
     parser.set_defaults(run=_report)
@@ -110,6 +127,19 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_bundle)
 
 
+class _Fees(argparse.Action):
+    """Words such as ``4 binance=2.5`` as costs by venue, the bare number being that of all others."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        try:
+            pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
+        except ValueError:
+            parser.error(f"--fees takes numbers or VENUE=BPS, not {' '.join(values)!r}")
+        setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
+
+
 def _report(arguments: argparse.Namespace) -> None:
     from derivdata import errors, report
 
@@ -117,7 +147,9 @@ def _report(arguments: argparse.Namespace) -> None:
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
         chosen = _source(arguments, given, stack)
-        print(report(chosen.pop("symbols"), out=arguments.out, **chosen))
+        replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
+        kept = arguments.bundle or replayed
+        print(report(chosen.pop("symbols"), out=arguments.out, bundle=kept, **chosen))
 
 
 def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:

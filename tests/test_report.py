@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import derivdata as dd
 from derivdata.cli import main
+from derivdata.reports import words
 
-VOID = {"meta", "path", "use", "br", "img"}
+VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
+OPTIONS = ["--symbols", "BTC", "--window", "14d", "--fees", "2", "kalshi=1"]
+TITLES = (
+    "Summary",
+    "Funding",
+    "Carry",
+    "Open interest",
+    "Options",
+    "Liquidations",
+    "Data quality and coverage",
+    "Where the data comes from",
+)
 
 
 class Page(HTMLParser):
-    """Headings and words of a page, and whether every element is closed."""
+    """Words, ids, links and tables of a page, and whether every element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.ids: list[str] = []
         self.words: list[str] = []
+        self.tables: list[list[list[str]]] = []
+        self.links: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.ids += [value for name, value in attrs if name == "id" and value]
+        found = dict(attrs)
+        self.ids += [found["id"] or ""] if "id" in found else []
+        if tag == "a":
+            self.links.append(found.get("href") or "")
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag in ("td", "th"):
+            self.tables[-1][-1].append("")
         if tag not in VOID:
             self.open.append(tag)
 
@@ -35,6 +60,13 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+        if self.open and self.open[-1] in ("td", "th"):
+            self.tables[-1][-1][-1] += data
+
+    def table(self, *columns: str) -> pd.DataFrame:
+        """The first table with these columns."""
+        rows = next(t for t in self.tables if set(columns) <= set(t[0]))
+        return pd.DataFrame(rows[1:], columns=rows[0])
 
 
 @pytest.fixture(scope="module")
@@ -42,55 +74,153 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
-        assert (
-            main(["report", "sample", "--symbols", "BTC", "--window", "3d", "--out", str(folder / "r.html")])
-            == 0
-        )
+        assert main(["report", "sample", *OPTIONS, "--out", str(folder / "r.html")]) == 0
         dd.disconnect()
     return (folder / "r.html").read_text(encoding="utf-8")
 
 
-def test_the_page_is_whole_and_loads_nothing(written: str) -> None:
-    page = Page(written)
+@pytest.fixture(scope="module")
+def page(written: str) -> Page:
+    return Page(written)
+
+
+def said(page: Page) -> str:
+    return " ".join(" ".join(page.words).split())
+
+
+def test_the_page_is_whole_and_loads_nothing(written: str, page: Page) -> None:
     assert page.open == []
     assert len(page.ids) == len(set(page.ids)), "figures share ids"
-    assert not re.search(r'(src|href)="(?!#)', written.replace('xlink:href="#', ""))
+    targets = re.findall(r'(?:src|href)="([^"]*)"', written)
+    assert all(t.startswith(("#", "data:image/png;base64,")) for t in targets)
+    assert {t[1:] for t in targets if t.startswith("#")} <= set(page.ids)
     assert "@import" not in written
     assert "url(http" not in written
     assert len(written) < 5_000_000
 
 
-def test_every_section_has_its_figure_and_its_table(written: str) -> None:
-    words = " ".join(Page(written).words)
-    for heading in ("Where the data comes from", "Funding", "Open interest", "Liquidations", "Options"):
-        assert f"<h2>{heading}</h2>" in written
-    assert written.count("<figure>") == 6
-    assert written.count("<table>") >= 6
-    assert "Synthetic data, made up for demonstration" in words
-    assert "not for P&L or production trading" in words
-    assert "2026-06-27 12:00 to 2026-06-30 12:00 UTC" in words
+def test_figures_take_the_pages_ink_and_say_how_they_are_read(written: str) -> None:
+    figures = re.findall(r"<figure>.*?</figure>", written, flags=re.S)
+    assert len(figures) == 13
+    for figure in figures:
+        assert "How to read it." in figure
+        assert 'role="img" aria-label="' in figure
+        assert "source: sample · as of 2026-06-30 12:00 UTC · synthetic data" in figure
+        assert not re.search(r"(fill|stroke): ?#(000000|ffffff)", figure)
 
 
-def test_the_widest_spread_is_the_difference_of_the_venues_means(written: str) -> None:
-    dd.connect("sample")
-    rates = dd.panel(dd.funding.history("BTC", "3d")).isel(symbol=0)
-    row = re.search(
-        r"<tr><td class=text>BTC</td><td class=text>(\w+)</td><td class=text>(\w+)</td><td>([\d.]+)</td>",
-        written,
+def test_every_section_is_there_and_linked(written: str, page: Page) -> None:
+    for title in TITLES:
+        assert f"<h2>{title}</h2>" in written
+    assert [link[1:] for link in page.links] == [re.sub(r"\W+", "-", t.lower()) for t in TITLES]
+    assert "Synthetic data, made up for demonstration" in said(page)
+    assert "2026-06-16 12:00 to 2026-06-30 12:00 UTC" in said(page)
+
+
+def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: str) -> None:
+    summary = written[written.index('<section id="summary">') : written.index('<section id="funding">')]
+    for heading in ("What is wide", "What survives costs", "What changed"):
+        assert f"<h3>{heading}</h3>" in summary
+    assert len(re.findall('class="tile"', summary)) == 5
+    assert "BTC funding, weighted by open interest: " in summary
+
+
+def test_the_warning_stands_before_the_first_figure_of_carry(written: str) -> None:
+    carry = written[written.index("<h2>Carry</h2>") :]
+    assert carry.index("not intended for P&amp;L, backtesting or production trading") < carry.index(
+        "<figure>"
     )
-    assert row is not None
-    long, short, spread = row.groups()
-    both = rates.sel(exchange=[long, short]).dropna("time")
-    earned = both.sel(exchange=short) - both.sel(exchange=long)
-    assert float(spread) == pytest.approx(float(earned.mean()), abs=6e-4)
-    venues = rates.where(rates.notnull().sum("time") >= 36, drop=True).mean("time")
-    assert float(spread) >= float(venues.max() - venues.min()) - 0.1, "no pair is much wider"
+    assert "Cost of one trade: kalshi 1; 2 bps on every other venue (as given)" in carry
+
+
+def test_the_widest_spread_is_the_difference_of_the_venues_means(page: Page) -> None:
+    pairs = page.table("long", "short", "mean spread [bps/8h]", "net APR [%]")
+    dd.connect("sample")
+    rates = dd.panel(dd.funding.history("BTC", "14d")).isel(symbol=0)
+    frame = rates.to_pandas().T
+    widest = {
+        (long, short): (frame[short] - frame[long]).mean()
+        for long in frame
+        for short in frame
+        if (frame[short] - frame[long]).notna().mean() >= 0.5
+    }
+    first = pairs.iloc[0]
+    assert float(first["mean spread [bps/8h]"]) == pytest.approx(max(widest.values()), abs=6e-4)
+    assert widest[first["long"], first["short"]] == max(widest.values())
+
+
+def test_net_is_gross_less_the_four_trades_over_the_year(page: Page) -> None:
+    """7 days are 52.142857 times in 365: 8 bps of cost are 4.171 % a year."""
+    pairs = page.table("long", "short", "gross APR [%]", "costs [bps]", "net APR [%]")
+    for row in pairs.to_dict("records"):
+        cost = 2 * sum(1.0 if row[leg] == "kalshi" else 2.0 for leg in ("long", "short"))
+        assert float(row["costs [bps]"]) == cost
+        left = float(row["gross APR [%]"]) - cost / 1e4 * 365 / 7 * 100
+        assert float(row["net APR [%]"]) == pytest.approx(left, abs=0.11)
+
+
+def test_every_answer_stands_with_its_hash(page: Page) -> None:
+    requests = page.table("what", "request", "answered [UTC]", "sha256")
+    assert requests["sha256"].str.fullmatch("[0-9a-f]{16}").all()
+    dd.connect("sample")
+    frame = dd.funding.history("BTC", "14d")
+    answer = dd.provenance(frame)["requests"][0]
+    row = requests[requests["request"].str.startswith("/funding/historical?")].iloc[0]
+    assert row["sha256"] == answer["sha256"][:16]
+    assert f"{len(requests)} answers, each with the hash of its body" in said(page)
+
+
+def test_one_hash_of_all_answers(tmp_path: Path) -> None:
+    dd.connect("sample")
+    out = dd.report("ETH", out=tmp_path / "r.html", window="2d", sections=["funding"])
+    hashes = [
+        request["sha256"]
+        for frame in (dd.funding.history("ETH", "2d"), dd.oi.history("ETH", "2d"))
+        for request in dd.provenance(frame)["requests"]
+    ]
+    whole = hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()
+    assert whole in out.read_text(encoding="utf-8")
+
+
+def test_quality_counts_what_the_tables_have(page: Page) -> None:
+    dd.connect("sample")
+    frame = dd.funding.history("BTC", "14d")
+    row = page.table("table", "series", "complete [%]", "present").iloc[0]
+    assert row["table"] == "funding rates"
+    assert row["present"] == f"{len(frame):,}"
+    assert int(row["series"]) == frame["exchange"].nunique()
 
 
 def test_the_same_data_gives_the_same_report(tmp_path: Path) -> None:
     dd.connect("sample")
-    one, two = (dd.report("ETH", out=tmp_path / name, window="1d") for name in ("a.html", "b.html"))
-    assert one.read_text(encoding="utf-8") == two.read_text(encoding="utf-8")
+    sections = ["funding", "oi", "options"]
+    one, two = (
+        dd.report("ETH", out=tmp_path / name, window="1d", venues=["deribit", "okx"], sections=sections)
+        for name in ("a.html", "b.html")
+    )
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_venues_and_expiries_hold_the_report(tmp_path: Path) -> None:
+    dd.connect("sample")
+    held = ["binance", "okx", "deribit"]
+    out = dd.report(
+        "BTC", out=tmp_path / "r.html", window="2d", venues=held, expiries=["2026-07-31", "2026-09-25"]
+    )
+    page = Page(out.read_text(encoding="utf-8"))
+    assert set(page.table("venue", "mean [bps/8h]")["venue"]) == {"binance", "okx"}
+    assert list(page.table("expiry", "ATM [%]")["expiry"]) == ["2026-07-31 08:00", "2026-09-25 08:00"]
+    assert set(page.table("venue", "30-day ATM [%]")["venue"]) == {"deribit", "binance", "okx"}
+    assert "Venues: binance, okx, deribit." in said(page)
+
+
+def test_a_window_too_short_for_carry_says_so(tmp_path: Path) -> None:
+    dd.connect("sample")
+    out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["carry"])
+    text = out.read_text(encoding="utf-8")
+    assert "The window is too short to say how long a spread lasts" in text
+    assert "<figure>" not in text
+    assert Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").all()
 
 
 def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
@@ -106,14 +236,66 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
     )
     dd.open_archive(tmp_path / "mine").append("funding_history", frame)
     out = tmp_path / "r.html"
-    assert (
-        main(["report", str(tmp_path / "mine"), "--symbols", "BTC", "--window", "1d", "--out", str(out)]) == 0
-    )
+    arguments = ["--symbols", "BTC", "ETH", "--window", "1d", "--out", str(out)]
+    assert main(["report", str(tmp_path / "mine"), *arguments]) == 0
     text = out.read_text(encoding="utf-8")
-    assert "long okx" in text or "<td class=text>okx</td><td class=text>zo</td>" in text
-    assert "Synthetic" not in text
-    assert text.count('class="lack"') >= 3
-    assert "No options on BTC" in text
+    pair = Page(text).table("long", "short", "mean spread [bps/8h]").iloc[0]
+    assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("okx", "zo", "2.500")
+    assert "ynthetic" not in text
+    for lack in (
+        "No options on BTC",
+        "No liquidations",
+        "No open interest of ETH",
+        "no funding rates of ETH",
+    ):
+        assert lack in text
+    assert "Liquidations: " not in text
+
+
+def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
+    dd.connect("sample", attribution_url="https://data.example.org/about")
+    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
+    text = out.read_text(encoding="utf-8")
+    link = '<a href="https://data.example.org/about">https://data.example.org/about</a>'
+    assert f"Funding rate data provided by {link}" in text
+    [figure, *_] = re.findall(r"<figure>.*?</figure>", text, flags=re.S)
+    assert '<a xlink:href="https://data.example.org/about"' in figure
+
+
+def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
+    monkeypatch.setattr("derivdata.reports.sections.liquidated.EVENTS", 40)
+    monkeypatch.setattr("derivdata.reports.sections.coverage.EVENTS", 40)
+    dd.connect("sample")
+    out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["liquidations", "quality"])
+    text = out.read_text(encoding="utf-8")
+    assert "The answer was full at 40 orders: others may be missing." in text
+    assert "the answer was full at 40, so that some may be missing" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"symbols": []}, "symbols must name at least one"),
+        ({"window": "2026-01-01"}, "window='2026-01-01' is not a lookback"),
+        ({"sections": ["fundings"]}, "'fundings'.*is not of funding, carry"),
+        ({"fees": -1}, "fees: -1.0 for others is not a cost"),
+        ({"fees": {"okx": float("nan")}}, "fees: nan for okx"),
+        ({"expiries": ["soon"]}, "expiries='soon' is not an instant"),
+    ],
+)
+def test_arguments_that_make_no_sense(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    dd.connect("sample")
+    out = tmp_path / "r.html"
+    with pytest.raises(ValueError, match=message):
+        dd.report(**({"symbols": "BTC", "out": out} | options))  # type: ignore[arg-type]
+    assert not out.exists()
+
+
+def test_fees_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", "sample", "--fees", "cheap"])
+    assert "--fees takes numbers or VENUE=BPS" in capsys.readouterr().err
 
 
 def test_nothing_is_written_when_the_source_cannot_be_asked(
@@ -123,5 +305,26 @@ def test_nothing_is_written_when_the_source_cannot_be_asked(
     assert main(["report", "--out", str(out)]) == 1
     assert "not connected" in capsys.readouterr().err
     assert not out.exists()
-    with pytest.raises(ValueError, match="symbols must name at least one"):
-        dd.report([], out=out)
+
+
+@pytest.mark.parametrize(
+    ("made", "written_as"),
+    [
+        (words.usd(36_412_000.0), "36.4 M USD"),
+        (words.usd(1.81e11), "181 B USD"),
+        (words.usd(-950.0), "-950 USD"),
+        (words.usd(float("nan")), "unknown"),
+        (words.rate(0.854), "+0.85 bps/8h"),
+        (words.pct(-0.0604, signed=True), "-6.0 %"),
+        (words.lasting(7.2), "7.2 h"),
+        (words.lasting(24.4), "24 h"),
+        (words.lasting(93.0), "3.9 days"),
+        (words.lasting(float("inf")), "never"),
+        (words.count(1, "order"), "1 order"),
+        (words.count(2864, "order"), "2,864 orders"),
+        (words.listing(["a"]), "a"),
+        (words.listing(["a", "b", "c"]), "a, b and c"),
+    ],
+)
+def test_numbers_as_people_write_them(made: str, written_as: str) -> None:
+    assert made == written_as

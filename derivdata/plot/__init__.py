@@ -1,19 +1,40 @@
 """Tables, panels and fits in, matplotlib ``Axes`` out: one function per question.
 
 Every function draws on the ``ax`` that it is given or on a new figure, labels its axes with units, writes
-times in UTC, and states the data's source below the axes.
+times in UTC, and states below the axes where the data is from, as of when, and whether it is synthetic.
+Most results of an analysis do not carry that along: give the table they were made of as ``source=``.
+Figures of several strips take the place of the axes given and return the main one of theirs.
 """
 
 from __future__ import annotations
 
-from derivdata.plot.options import smile, term_structure
-from derivdata.plot.perpetuals import funding_history, funding_spreads, liquidations, oi_share
+from derivdata.plot.cards import Card, card
+from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
+from derivdata.plot.depth import orderbook_depth
+from derivdata.plot.differences import venue_difference
+from derivdata.plot.holdings import oi_share, share_trend
+from derivdata.plot.liquidated import liquidations
+from derivdata.plot.rates import funding_heatmap, funding_history
+from derivdata.plot.smiles import smile
+from derivdata.plot.strikes import open_interest_by_strike
+from derivdata.plot.surfaces import surface
+from derivdata.plot.terms import term_structure
 
 __all__ = [
+    "Card",
+    "card",
+    "cumulative_funding",
+    "funding_heatmap",
     "funding_history",
     "funding_spreads",
     "liquidations",
+    "net_carry",
     "oi_share",
+    "open_interest_by_strike",
+    "orderbook_depth",
+    "share_trend",
     "smile",
+    "surface",
     "term_structure",
+    "venue_difference",
 ]

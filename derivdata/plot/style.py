@@ -2,28 +2,79 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
 
 from derivdata import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.text import Text
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F3C8D")
 """Okabe and Ito's colours that stand apart for every kind of colour vision, two darker ones added."""
 
 GREY = "#8a8a8a"
 LONG, SHORT = PALETTE[0], PALETTE[1]
+SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
+NO_DATA = "#c3c7cd"
+
+_SIZE = (8.0, 4.5)
 
 
-def axes(ax: Axes | None) -> Axes:
+def look(place: int) -> dict[str, Any]:
+    """Colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
+    strokes = ("-", "--", ":")
+    return {"color": PALETTE[place % len(PALETTE)], "ls": strokes[place // len(PALETTE) % len(strokes)]}
+
+
+def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str | None = None) -> Axes:
     """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
 
-    _, new = plt.subplots(figsize=(8.0, 4.5), layout="constrained")
+    _, new = plt.subplots(figsize=size, layout="constrained", subplot_kw={"projection": projection})
     return new
+
+
+def strips(ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5)) -> list[Axes]:
+    """Axes below one another in the place of `ax`, with one time or moneyness axis at the lowest.
+
+    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size.
+    """
+    host = axes(ax, size=size)
+    host.set_axis_off()
+    gap = 0.05
+    free = (1.0 - gap * (len(heights) - 1)) / sum(heights)
+    tops = 1.0 - np.cumsum([0.0, *(free * height + gap for height in heights)])
+    made: list[Axes] = []
+    for top, height in zip(tops, heights, strict=False):
+        shared = made[0] if made else None
+        made.append(host.inset_axes((0.0, top - free * height, 1.0, free * height), sharex=shared))
+    for upper in made[:-1]:
+        upper.tick_params(labelbottom=False)
+    return made
+
+
+def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
+    """Size [inches] of a figure with a row of its own for each of so many things."""
+    return wide, 1.7 + each * max(rows, 2)
+
+
+def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
+    """What all axes look like: title at the left, no frame, a faint grid behind the data."""
+    ax.set_title(title, loc="left", fontsize=11)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=8.5)
+    ax.set_axisbelow(True)
+    if grid:
+        ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
 
 
 def utc_axis(ax: Axes) -> None:
@@ -36,27 +87,100 @@ def utc_axis(ax: Axes) -> None:
     ax.set_xlabel("time [UTC]")
 
 
-def footer(ax: Axes, *data: Any) -> None:
-    """Source, as-of time and, where it is so, that the data is synthetic, below the axes."""
-    said = next((d for d in map(_provenance, data) if d), None)
-    if said is None:
-        return
-    words = [f"source: {said['source']}", f"as of {said['as_of']}"]
-    if said.get("synthetic"):
-        words.append("synthetic data")
-    elif said.get("attribution"):
-        words.append(str(said["attribution"]))
-    ax.annotate(
-        " · ".join(words),
+def legend(ax: Axes, where: Literal["inside", "right", "top"] = "inside", **options: Any) -> None:
+    """A small legend: inside where there is room, to the right of the axes, or on the line of the title."""
+    places: dict[str, dict[str, Any]] = {
+        "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
+        "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
+        "top": {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "frameon": False, "borderaxespad": 0.2},
+    }
+    ax.legend(**{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
+
+
+def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:
+    """A colour scale beside the axes, and inside their cell of the figure."""
+    scale = ax.inset_axes((1.015, 0.0, 0.02, 1.0))
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.colorbar(drawn, cax=scale, **options)
+    scale.set_ylabel(label, fontsize=8.5)
+    scale.tick_params(labelsize=8)
+    scale.spines[:].set_visible(False)
+    return scale
+
+
+def number(value: float) -> str:
+    """A size with four digits or all of its whole ones: ``653.2``, ``250,870``."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def percent(ax: Axes, axis: str = "y", *, digits: int = 0, signed: bool = False) -> None:
+    """Write fractions as percent."""
+    from matplotlib.ticker import FuncFormatter
+
+    sign = "+" if signed else ""
+    formatter = FuncFormatter(lambda value, _: f"{100 * value:{sign}.{digits}f} %")
+    (ax.yaxis if axis == "y" else ax.xaxis).set_major_formatter(formatter)
+
+
+def day_axis(ax: Axes, days: Any) -> None:
+    """Days to expiry on a logarithmic x axis, labelled at round numbers within the data."""
+    low, high = float(np.min(days)), float(np.max(days))
+    ax.set_xscale("log")
+    ax.set_xlim(low / 1.15, high * 1.15)
+    round_days = [
+        d for d in (0.25, 0.5, 1, 2, 4, 7, 14, 30, 60, 90, 180, 365, 730) if low / 1.1 <= d <= high * 1.1
+    ]
+    ax.set_xticks(round_days, [f"{d:g}" for d in round_days])
+    ax.minorticks_off()
+    ax.set_xlabel("time to expiry [days]")
+
+
+def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
+    """Source, instant, attribution and whether the data is synthetic, below the axes.
+
+    Parameters
+    ----------
+    ax
+        The lowest axes of the figure, with its x label set.
+    data
+        What is drawn; whatever of it carries a provenance is named.
+    source
+        What to name where an analysis let go of the provenance.
+    """
+    said = [found for found in map(_provenance, (*data, source)) if found is not None]
+    text, url = stated(said)
+    written = ax.annotate(
+        text,
         xy=(1.0, 0.0),
-        xycoords="axes fraction",
-        xytext=(0, -42),
+        xycoords=("axes fraction", ax.xaxis.label),
+        xytext=(0, -5),
         textcoords="offset points",
         ha="right",
         va="top",
         fontsize=7,
         color=GREY,
+        annotation_clip=False,
     )
+    if url:
+        written.set_url(url)
+    return written
+
+
+def stated(said: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """The footer's words, and the address that an attribution names."""
+    if not said:
+        return "source not stated", ""
+    sources = dict.fromkeys(s["source"] for s in said)
+    last = max((s["as_of"] for s in said if s["as_of"]), default=None)
+    words = [f"source: {', '.join(sources)}"]
+    if last is not None:
+        words.append(f"as of {pd.Timestamp(last):%Y-%m-%d %H:%M} UTC")
+    if any(s.get("synthetic") for s in said):
+        words.append("synthetic data")
+    credit = "; ".join(dict.fromkeys(s["attribution"] for s in said if s.get("attribution")))
+    url = next((word for word in credit.split() if word.startswith(("http://", "https://"))), "")
+    return "\n".join([" · ".join(words), *([credit] if credit else [])]), url
 
 
 def panel_of(data: Any, column: str) -> Any:
@@ -72,13 +196,18 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
     ValueError
         The symbol is not in the panel, or is not named and there are several.
     """
-    held = [str(s) for s in panel["symbol"].values]
+    if "symbol" not in panel.dims:
+        held = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
+    else:
+        held = [str(s) for s in panel["symbol"].values]
     if symbol is None and len(held) == 1:
         symbol = held[0]
     if symbol not in held:
         raise ValueError(f"symbol={symbol!r}: name one of {', '.join(held)}")
-    return panel.sel(symbol=symbol), symbol
+    return (panel.sel(symbol=symbol) if "symbol" in panel.dims else panel), symbol
 
 
 def _provenance(data: Any) -> dict[str, Any] | None:
-    return tables.provenance(data) if "provenance" in getattr(data, "attrs", {}) else None
+    if data is None or "provenance" not in getattr(data, "attrs", {}):
+        return None
+    return tables.provenance(data)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
 
 import derivdata
 from derivdata import times
-from derivdata.reports.page import Section, page
-from derivdata.reports.sections import (
-    Asked,
-    Seen,
-    funding_section,
-    liquidations_section,
-    oi_section,
-    options_section,
-)
+from derivdata.reports.asked import Asked, Fees, asked
+from derivdata.reports.data import Data
+from derivdata.reports.page import page
+from derivdata.reports.sections import BY_NAME, origin_section, summary_section
 
 __all__ = ["report"]
 
-_SECTIONS = (funding_section, oi_section, liquidations_section, options_section)
 
-
-def report(symbols: str | Sequence[str], *, out: str | Path = "report.html", window: str = "30d") -> Path:
+def report(
+    symbols: str | Sequence[str],
+    *,
+    out: str | Path = "report.html",
+    window: str = "30d",
+    venues: str | Sequence[str] | None = None,
+    fees: Fees | None = None,
+    expiries: Sequence[times.Instant] | None = None,
+    sections: Sequence[str] | None = None,
+    bundle: str | Path | None = None,
+) -> Path:
     """Write a report on the connected source.
 
     Parameters
@@ -36,66 +36,61 @@ def report(symbols: str | Sequence[str], *, out: str | Path = "report.html", win
         The HTML file; it holds everything that it shows and loads nothing.
     window
         Lookback of the histories from `derivdata.asof`, such as ``"30d"``.
+    venues
+        Venues that it is held to; None is all.
+    fees
+        Cost of one trade [bps of its notional]: one number, or one by venue with that of all the rest under
+        ``"others"``. None assumes 5, and the report says so.
+    expiries
+        Days of expiry that the options are held to; None is all.
+    sections
+        Of ``funding``, ``carry``, ``oi``, ``options``, ``liquidations``, ``quality``; None is all. Summary
+        and provenance are always there.
+    bundle
+        Name of the bundle that the answers are recorded in or replayed from, for the last line.
 
     Returns
     -------
     Path
-        The file. What the source lacks is said in it.
+        The file. What the source lacks is said in it. The same data gives the same bytes, but for the last
+        line.
 
     Raises
     ------
-    ValueError
-        The window is not a lookback, or no symbol is given.
+    ValueError, TypeError
+        The window is not a lookback, no symbol is given, a section is unknown, a fee is no cost in bps.
     NotConnected, FetchError, SchemaError
         The source cannot be asked, or gives something else than the API document says; nothing is written.
     """
-    names = (symbols,) if isinstance(symbols, str) else tuple(symbols)
-    if not names:
-        raise ValueError("symbols must name at least one")
-    asked = Asked(names, times.window(window))
-    seen: list[Seen] = []
-    sections = [section(asked, seen) for section in _SECTIONS]
-    said = seen[0].said if seen else {}
-    kind = (
-        "Synthetic data, made up for demonstration: no market ever looked like this. "
-        if said.get("synthetic")
-        else ""
-    )
-    span = f"{asked.window.start:%Y-%m-%d %H:%M} to {asked.window.end:%Y-%m-%d %H:%M} UTC"
+    wanted = asked(symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections)
+    data = Data(wanted)
+    made = [BY_NAME[name](data) for name in wanted.sections]
+    parts = [summary_section(made), *made, origin_section(data.seen, data.lacks)]
     text = page(
-        f"Crypto derivatives: {', '.join(names)}",
-        f"{kind}Source: {said.get('source', 'none answered')}. Window: {span}.",
-        [_provenance(asked, seen), *sections],
-        f"Made with derivdata {derivdata.__version__} from data as of {asked.window.end:%Y-%m-%d %H:%M} UTC.",
+        f"Crypto derivatives: {', '.join(wanted.symbols)}",
+        _subtitle(wanted, data),
+        parts,
+        _made(wanted, bundle),
     )
     path = Path(out)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def _provenance(asked: Asked, seen: Sequence[Seen]) -> Section:
-    section = Section("Where the data comes from")
-    if any(s.said.get("synthetic") for s in seen):
-        section.text("Every figure below shows synthetic data.", "warn")
-    for words in dict.fromkeys(str(n) for s in seen for n in _listed(s.said, "notices")):
-        section.text(f"Notice of the source: {words}", "warn")
-    for words in dict.fromkeys(str(s.said["attribution"]) for s in seen if s.said.get("attribution")):
-        section.text(words)
-    rows = [
-        {
-            "what": s.what,
-            "request": r["path"] + "?" + "&".join(f"{k}={v}" for k, v in r["query"].items()),
-            "as of": r["as_of"],
-            "sha256": r["sha256"][:16],
-        }
-        for s in seen
-        for r in _listed(s.said, "requests")
-    ]
-    section.text(f"{len(rows)} answers, each with the hash of its body.")
-    section.folded("Every request", pd.DataFrame(rows, columns=["what", "request", "as of", "sha256"]))
-    return section
+def _subtitle(wanted: Asked, data: Data) -> str:
+    said = data.seen[0].said if data.seen else {}
+    span = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
+    words = [f"Source: {said.get('source', 'none answered')}", f"Window: {span}"]
+    if wanted.venues is not None:
+        words.append(f"Venues: {', '.join(wanted.venues)}")
+    if said.get("attribution"):
+        words.append(said["attribution"])
+    if said.get("synthetic"):
+        words.insert(0, "Synthetic data, made up for demonstration")
+    return ". ".join(words) + "."
 
 
-def _listed(said: dict[str, object], name: str) -> list[Any]:
-    found = said.get(name, [])
-    return found if isinstance(found, list) else []
+def _made(wanted: Asked, bundle: str | Path | None) -> str:
+    kept = f" Answers in {Path(bundle).name}." if bundle is not None else ""
+    when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
+    return f"Made with derivdata {derivdata.__version__} from data as of {when}.{kept}"

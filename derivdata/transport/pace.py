@@ -18,12 +18,17 @@ try:
 except ImportError:  # Windows: turns are then shared within the process only
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "spacing_seconds"]
 
 _SHARE = 0.9
 """Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
 _LOCK_SECONDS = 2.0
 _HORIZON_SECONDS = 60.0
+
+
+def spacing_seconds(endpoint: Endpoint) -> float:
+    """Seconds that are kept between two requests to an endpoint; 0 where it has no limit."""
+    return 0.0 if endpoint.per_second is None else 1.0 / (_SHARE * endpoint.per_second)
 
 
 class Pace:
@@ -48,7 +53,7 @@ class Pace:
         """Sleep until this request may be sent."""
         if endpoint is None or endpoint.per_second is None:
             return
-        spacing = 1.0 / (_SHARE * endpoint.per_second)
+        spacing = spacing_seconds(endpoint)
         name = hashlib.sha256(f"{self._scope}\n{endpoint.path}".encode()).hexdigest()[:32]
         delay = self._shared_delay(name, spacing)
         if delay is None:

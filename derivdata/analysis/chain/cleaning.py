@@ -13,6 +13,7 @@ import xarray as xr
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.rows import keys_of, quoted, rows
 from derivdata.analysis.status import Status
+from derivdata.tables import provenance
 
 __all__ = ["clean"]
 
@@ -75,6 +76,8 @@ def clean(
         options = options[~bad]
     options = options.assign(status=options["status"] | _flags(options, pd.Timedelta(min_time)))
     options.attrs["dropped"] = dropped
+    if "provenance" in chain.attrs:
+        options.attrs["provenance"] = provenance(chain)
     return options.reset_index(drop=True)
 
 

@@ -80,7 +80,9 @@ def smiles(
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
-    return labelled.assign_attrs(dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
+    said = options.attrs.get("provenance")
+    kept = {} if said is None else {"provenance": json.dumps(said, sort_keys=True)}
+    return labelled.assign_attrs(kept, dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
 
 
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -66,4 +66,4 @@ def from_chain(
         model = smile.iv(surface, k, extrapolate=True)
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
         surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
-    return surface
+    return surface.assign_attrs({name: said for name, said in quotes.attrs.items() if name == "provenance"})

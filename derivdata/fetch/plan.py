@@ -1,0 +1,86 @@
+"""What a large fetch would ask for, before it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata import api, times
+from derivdata.fetch.windows import names, pieces
+from derivdata.transport.pace import spacing_seconds
+
+__all__ = ["plan"]
+
+_HISTORIES = {
+    "funding.history": api.FUNDING_HISTORICAL,
+    "funding.settlements": api.FUNDING_SETTLEMENT,
+    "oi.history": api.OI_TIMESERIES,
+    "volume.history": api.VOLUME_TIMESERIES,
+}
+_SETTLED = "1h"
+
+
+def plan(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+    latency_seconds: float = 0.3,
+) -> pd.DataFrame:
+    """How many requests a fetch of histories makes, and how long they take; nothing is sent.
+
+    Parameters
+    ----------
+    symbols, start, end, exchanges, resolution
+        As they would be given to ``dd.funding.history``.
+    latency_seconds
+        Seconds that the service is taken to need for one answer; requests go one after another.
+
+    Returns
+    -------
+    DataFrame, one row per fetcher
+        ``fetcher``; ``tier``, the lowest that may ask; ``requests``; ``per_second``, how many the service
+        allows (NaN: any number); ``seconds`` at the pace that is kept, with an empty cache: what is cached
+        costs nothing, and an archive, the sample and a replay are not paced. ``attrs["summary"]`` says it
+        in a line.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name or the resolution is not one; `latency_seconds` is negative.
+    """
+    if not latency_seconds >= 0:
+        raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
+    asked = names(symbols, "symbols")
+    window = times.window(start, end)
+    rows = []
+    for fetcher, endpoint in _HISTORIES.items():
+        step = _SETTLED if endpoint is api.FUNDING_SETTLEMENT else resolution
+        count = len(asked) * len(pieces(window, step, exchanges))
+        each = max(spacing_seconds(endpoint), latency_seconds)
+        rows.append(
+            {
+                "fetcher": fetcher,
+                "tier": endpoint.tier,
+                "requests": count,
+                "per_second": float("nan") if endpoint.per_second is None else endpoint.per_second,
+                "seconds": (count - 1) * each + latency_seconds,
+            }
+        )
+    found = pd.DataFrame(rows)
+    found.attrs["summary"] = _summary(found, window)
+    return found
+
+
+def _summary(found: pd.DataFrame, window: times.Window) -> str:
+    each = (f"{row.fetcher} {row.requests:,} requests, {_lasting(row.seconds)}" for row in found.itertuples())
+    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {'; '.join(each)}"
+
+
+def _lasting(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,143 @@
+"""What a fit or a surface is, at a glance: for the last line of a notebook cell."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.smile import Method
+from derivdata.plot.fitted import at_the_money, days, is_fit, name_of, single, verdicts
+from derivdata.plot.smiles import smile
+from derivdata.plot.surfaces import surface
+
+__all__ = ["Card", "card"]
+
+_SIZE = (5.2, 3.1)
+
+
+@dataclass(frozen=True)
+class Card:
+    """Facts, numbers by expiry and a small picture; shows itself in a notebook.
+
+    Attributes
+    ----------
+    title
+        What it is of.
+    facts
+        Words and numbers by name.
+    table
+        One row per expiry.
+    picture
+        PNG, empty where there is nothing to draw.
+    """
+
+    title: str
+    facts: dict[str, str]
+    table: pd.DataFrame
+    picture: bytes = field(repr=False)
+
+    def __repr__(self) -> str:
+        facts = "\n".join(f"{name}: {value}" for name, value in self.facts.items())
+        return f"{self.title}\n{facts}\n{self.table.to_string(index=False)}"
+
+    def _repr_html_(self) -> str:
+        facts = " · ".join(f"{escape(name)}: <b>{escape(value)}</b>" for name, value in self.facts.items())
+        image = base64.b64encode(self.picture).decode()
+        drawn = f'<img alt="{escape(self.title)}" src="data:image/png;base64,{image}">' if image else ""
+        table = self.table.to_html(index=False, border=0, na_rep="")
+        beside = "display: flex; flex-wrap: wrap; align-items: flex-start; gap: 1em"
+        return f'<div><b>{escape(self.title)}</b><br>{facts}<div style="{beside}">{drawn}{table}</div></div>'
+
+
+def card(data: xr.Dataset) -> Card:
+    """Parameters, error, arbitrage and a small picture of a fit; or what a surface of quotes holds.
+
+    Parameters
+    ----------
+    data
+        A fit of ``dd.analysis.smile`` or ``dd.analysis.surface`` to one chain, or a surface of
+        ``dd.options.surface``.
+
+    Returns
+    -------
+    Card
+        Volatilities and errors in percent and points. The Dataset itself keeps the representation that
+        xarray gives it.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    ValueError
+        It is of several chains.
+    """
+    if is_fit(data):
+        return _of_fit(single(data, "a card"))
+    if isinstance(data, xr.Dataset) and {"iv", "observed"} <= set(data.data_vars):
+        return _of_quotes(data)
+    raise TypeError("give a fit, or a surface of dd.options.surface")
+
+
+def _of_fit(fit: xr.Dataset) -> Card:
+    words = verdicts(fit)
+    error = 100 * fit["rmse_vol"].values
+    alive = np.isfinite(at_the_money(fit).values)
+    rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
+    parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
+    table = pd.DataFrame(
+        {
+            "days": days(fit).round(2),
+            "ATM [%]": (100 * at_the_money(fit).values).round(2),
+            **{n: [float(f"{v:.4g}") for v in fit[n].values] for n in parameters},
+            "quotes": fit["n"].values,
+            "error [points]": error.round(4),
+            "status": words,
+        }
+    )
+    facts = {
+        "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
+        "expiries": f"{alive.sum()} of {alive.size} fitted",
+        "median error": f"{np.nanmedian(error):.4f} points" if np.isfinite(error).any() else "unknown",
+        "arbitrage": "none" if set(words) == {"free of arbitrage"} else ", ".join(sorted(set(words))),
+    }
+    draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
+    return Card(name_of(fit), facts, table, _picture(draw, fit) if alive.any() else b"")
+
+
+def _of_quotes(data: xr.Dataset) -> Card:
+    seen = data["observed"]
+    table = pd.DataFrame(
+        {
+            "days": days(data).round(2),
+            "underlying [USD]": data["underlying_price"].values.round(2),
+            "calls": seen.sel(side="call").sum("strike").values,
+            "puts": seen.sel(side="put").sum("strike").values,
+            "with iv": data["iv"].notnull().sum(("strike", "side")).values,
+            "open interest": data["open_interest"].sum(("strike", "side"), min_count=1).values,
+        }
+    )
+    facts = {
+        "options": f"{int(seen.sum()):,}",
+        "expiries": str(data.sizes["expiry"]),
+        "strikes": str(data.sizes["strike"]),
+        "as of": f"{pd.Timestamp(data['as_of'].values):%Y-%m-%d %H:%M} UTC",
+    }
+    return Card(name_of(data), facts, table, _picture(smile, data))
+
+
+def _picture(draw: Callable[..., Any], data: xr.Dataset) -> bytes:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    draw(data, ax=figure.subplots())
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=70)
+    return out.getvalue()

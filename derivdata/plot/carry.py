@@ -1,0 +1,258 @@
+"""Figures of what a pair of venues earns: gross against net, over the holding time, and as accrued."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import tables
+from derivdata.analysis import funding
+from derivdata.plot.style import (
+    GREY,
+    NO_DATA,
+    PALETTE,
+    SEQUENTIAL,
+    axes,
+    colorbar,
+    dress,
+    footer,
+    legend,
+    one_symbol,
+    percent,
+    row_size,
+    utc_axis,
+)
+from derivdata.units import apr_from_bps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
+
+
+def funding_spreads(
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+) -> Axes:
+    """Which spreads survive their costs: gross and net APR of each pair, coloured by its half-life.
+
+    Parameters
+    ----------
+    carry
+        What ``dd.analysis.funding.net_carry`` gave, for one pair or for several.
+    source
+        What carries the provenance, where `carry` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        One row per pair, in the order given: a ring for gross, a dot for net with its interval, both as
+        simple APR of one leg's notional over the holding time. A half-life that is unknown or infinite is
+        grey. Pairs whose carry is unknown (NaN) are left out.
+
+    Raises
+    ------
+    ValueError
+        No pair has a figure.
+    """
+    from matplotlib.colors import LogNorm
+
+    rows = _pairs(carry)
+    ax = axes(ax, size=row_size(len(rows), 0.32))
+    place = np.arange(len(rows))
+    lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
+    lasting = np.where(np.isfinite(lasting) & (lasting > 0), lasting, np.nan)
+    ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
+    ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
+    ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
+    ax.scatter(rows["net_apr"], place, s=42, color=NO_DATA, edgecolor=GREY, lw=0.5, zorder=3)
+    norm = LogNorm(*_ends(lasting))
+    dots = ax.scatter(
+        rows["net_apr"], place, s=42, c=lasting, cmap=SEQUENTIAL, norm=norm, zorder=4, label="net of costs"
+    )
+    colorbar(ax, dots, "half-life of the spread [h]; grey: none found")
+    ax.axvline(0, color=GREY, lw=1.0)
+    ax.set_yticks(place, rows["name"])
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    dress(ax, title=f"Carry of {_held(rows)}, gross and net", grid="x")
+    percent(ax, "x")
+    ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the net")
+    legend(ax, "top", ncols=2)
+    footer(ax, *_each(carry), source=source)
+    return ax
+
+
+def net_carry(
+    carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
+) -> Axes:
+    """What a pair is expected to have earned after each holding time, and when its costs are paid.
+
+    Parameters
+    ----------
+    carry
+        Results of ``dd.analysis.funding.net_carry`` for one pair at several horizons: a sequence, or one
+        Dataset with dim ``horizon_hours``.
+    source
+        What carries the provenance, where `carry` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        Net carry with its interval, gross carry above it, and the break-even where there is one.
+
+    Raises
+    ------
+    ValueError
+        The results are of several pairs, or all of one horizon.
+    """
+    rows = _pairs(carry).sort_values("horizon_hours")
+    if rows["name"].nunique() != 1 or rows["horizon_hours"].nunique() < 2:
+        raise ValueError("give one pair at two horizons or more: net_carry(..., horizon_hours=h) for each h")
+    ax = axes(ax)
+    days = rows["horizon_hours"].to_numpy() / 24.0
+    ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
+    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label="net, with its interval")
+    ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
+    ax.axhline(0, color=GREY, lw=1.0)
+    even = float(rows["breakeven_hours"].iloc[-1]) / 24.0
+    if np.isfinite(even) and even <= days.max():
+        ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are paid after {even:.3g} days")
+    cost = float(rows["gross_bps"].iloc[-1] - rows["net_bps"].iloc[-1])
+    dress(ax, title=f"{rows['name'].iloc[0]}: expected carry after costs of {cost:.3g} bps")
+    ax.set(xlabel="holding time [days]", ylabel="carry [bps of one leg's notional]")
+    ax.set_xlim(0, days.max())
+    legend(ax)
+    footer(ax, *_each(carry), source=source)
+    return ax
+
+
+def cumulative_funding(
+    sampled: pd.DataFrame | xr.DataArray,
+    settled: pd.DataFrame | None = None,
+    *,
+    exchange: str,
+    symbol: str | None = None,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Funding that a long has paid: the integral of the samples, the sum of the payments, the naive sum.
+
+    Parameters
+    ----------
+    sampled
+        Table ``funding_history`` or its panel of ``rate_bps_8h`` [bps/8h].
+    settled
+        Table ``funding_settlements`` of the same window, or None.
+    exchange, symbol
+        Which venue; which symbol, where there are several.
+    source
+        What carries the provenance, where `sampled` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        The naive sum adds up the samples as if each were a payment, which counts an hourly sample eight
+        times; it is drawn to be told from the other two. Holes are left out of all three.
+
+    Raises
+    ------
+    ValueError
+        The venue or the symbol is not in a table.
+    """
+    rates, symbol = one_symbol(_panel(sampled), symbol)
+    rates = _venue(rates, exchange)
+    accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
+    naive = rates.cumsum("time").where(rates.notnull())
+    ax = axes(ax)
+    times = rates["time"].values
+    ratio = float(naive.max() / accrued.max()) if float(accrued.max()) > 0 else np.nan
+    excess = f", {ratio:.2g} × as much" if np.isfinite(ratio) else ""
+    ax.plot(
+        times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {_last(accrued):+.1f} bps"
+    )
+    if settled is not None:
+        paid = _payments(settled, symbol, exchange)
+        label = f"sum of the payments: {_last(paid):+.1f} bps"
+        ax.step(paid["time"].values, paid, where="post", color=PALETTE[1], lw=1.2, label=label)
+    label = f"naive sum of the samples, not money: {_last(naive):+.1f}{excess}"
+    ax.plot(times, naive, color=GREY, lw=1.0, ls="--", label=label)
+    ax.axhline(0, color=GREY, lw=0.8)
+    dress(ax, title=f"{symbol} on {exchange}: funding paid by a long")
+    ax.set_ylabel("cumulative funding [bps of notional]")
+    legend(ax)
+    utc_axis(ax)
+    footer(ax, sampled, *([] if settled is None else [settled]), source=source)
+    return ax
+
+
+def _panel(sampled: Any) -> xr.DataArray:
+    return sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
+
+
+def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
+    held = [str(name) for name in panel["exchange"].values]
+    if exchange not in held:
+        raise ValueError(f"exchange={exchange!r}: the data has {', '.join(held)}")
+    return panel.sel(exchange=exchange)
+
+
+def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray:
+    rows = settled[(settled["symbol"] == symbol) & (settled["exchange"] == exchange)]
+    if rows.empty:
+        raise ValueError(f"settled has no payments of {symbol} on {exchange}")
+    rates, hours = (
+        tables.panel(rows, name).isel(symbol=0, exchange=0) for name in ("rate_bps_8h", "interval_hours")
+    )
+    return funding.cumulative(rates, interval_hours=hours, gaps="skip")["funding_bps"]
+
+
+def _last(line: xr.DataArray) -> float:
+    known = line.dropna("time")
+    return float(known.isel(time=-1)) if known.size else float("nan")
+
+
+def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    return [carry] if isinstance(carry, xr.Dataset) else list(carry)
+
+
+def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
+    """One row per pair and horizon that has a figure."""
+    frames = [_frame(one) for one in _each(carry)]
+    rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
+    rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
+    if rows.empty:
+        raise ValueError("no pair has a net carry: its status says why")
+    for end in ("low", "high"):
+        rows[f"{end}_apr"] = apr_from_bps(rows[f"net_{end}_bps"], rows["horizon_hours"])
+    legs = "long " + rows["long"].astype(str) + ", short " + rows["short"].astype(str)
+    rows["name"] = (rows["symbol"].astype(str) + ": " if "symbol" in rows else "") + legs
+    return rows
+
+
+def _frame(one: xr.Dataset) -> pd.DataFrame:
+    dims = list(one.dims)
+    frame = one.drop_attrs().expand_dims("pair").to_dataframe().reset_index()
+    return frame.drop(columns=[n for n in ("pair",) if n not in dims])
+
+
+def _held(rows: pd.DataFrame) -> str:
+    held = rows["horizon_hours"].unique()
+    return f"pairs held {held[0] / 24:.3g} days" if len(held) == 1 else "pairs"
+
+
+def _ends(values: Any) -> tuple[float, float]:
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return 1.0, 100.0
+    low, high = float(known.min()), float(known.max())
+    return (low, high) if high > low else (low / 2, low * 2)

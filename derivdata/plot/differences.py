@@ -1,0 +1,99 @@
+"""Figure of how venues' volatilities differ from those of a reference venue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis import surface
+from derivdata.plot.fitted import fit_of
+from derivdata.plot.style import DIVERGING, NO_DATA, axes, colorbar, dress, footer, row_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+__all__ = ["venue_difference"]
+
+_DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
+
+
+def venue_difference(
+    data: Any,
+    *,
+    reference: str = "deribit",
+    days: Sequence[float] = (7, 30, 90, 180),
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Implied volatility of each venue less that of a reference venue, by moneyness and tenor.
+
+    Parameters
+    ----------
+    data
+        A fit of ``dd.analysis.surface`` with dim ``exchange``, or the tables ``options_snapshot`` of one
+        symbol on several venues in one frame, to which eSSVI surfaces are fitted first.
+    reference
+        The venue that the others are compared with.
+    days
+        Times to expiry [days].
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        One row per venue and tenor, one column per moneyness in at-the-money standard deviations of the
+        reference; the number in a cell is the difference in volatility points. Grey where either venue
+        has no quotes there.
+
+    Raises
+    ------
+    ValueError
+        There is one venue only, or not the reference; several symbols or instants.
+    """
+    fit = fit_of(data)
+    gap = _differences(fit, reference, days)
+    rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]
+    cells = 100 * gap.transpose("exchange", "days", "deviation").values.reshape(len(rows), -1)
+    ax = axes(ax, size=row_size(len(rows), 0.26))
+    limit = max(float(np.nanmax(np.abs(cells), initial=0.0)), 0.1) if np.isfinite(cells).any() else 1.0
+    ax.set_facecolor(NO_DATA)
+    drawn = ax.pcolormesh(cells, cmap=DIVERGING, vmin=-limit, vmax=limit, edgecolor="#fdfdfd", lw=0.5)
+    for (i, j), value in np.ndenumerate(cells):
+        if np.isfinite(value):
+            ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
+            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=7.5, color=ink)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
+    ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, [f"{d:+.1f}" if d else "at F" for d in _DEVIATIONS])
+    ax.invert_yaxis()
+    symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
+    dress(ax, title=f"{symbol}: implied volatility less that of {reference}", grid="")
+    ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue, time to expiry")
+    colorbar(ax, drawn, "difference [volatility points]")
+    footer(ax, data, source=source)
+    return ax
+
+
+def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:
+    held = [str(v) for v in fit["exchange"].values] if "exchange" in fit.dims else []
+    if len(held) < 2 or reference not in held:
+        raise ValueError(
+            f"reference={reference!r} and one more venue are needed; the data has {held or 'one'}"
+        )
+    crowd = [str(d) for d in fit.dims if d not in ("exchange", "expiry")]
+    if crowd:
+        raise ValueError(f"one symbol and one instant are compared; the data has a dim {crowd[0]!r}")
+    maturity = xr.DataArray(
+        np.asarray(days, dtype=np.float64) / 365.0, dims="days", coords={"days": list(days)}
+    )
+    spread = xr.DataArray(np.array(_DEVIATIONS), dims="deviation")
+    basis = fit.sel(exchange=reference, drop=True).dropna("expiry", subset=["year_fraction"])
+    k = np.sqrt(surface.total_variance(basis, 0.0, maturity, wings=True)) * spread
+    iv = surface.iv(fit, k, maturity)
+    return (iv - iv.sel(exchange=reference, drop=True)).drop_sel(exchange=reference)

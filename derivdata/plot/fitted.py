@@ -1,0 +1,115 @@
+"""What figures of options ask of their data: a fit, or a chain that is fitted first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import chain, smile, surface
+from derivdata.analysis.status import Status
+
+Floats = np.ndarray[Any, Any]
+_DAYS = 365.0
+
+
+def is_fit(data: Any) -> bool:
+    """Whether this is the result of a smile or surface fit."""
+    return isinstance(data, xr.Dataset) and {"k_min", "k_max", "status"} <= set(data.data_vars)
+
+
+def fit_of(data: Any) -> xr.Dataset:
+    """A fit as it is; of the table ``options_snapshot`` or of a surface, the eSSVI surface.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if isinstance(data, pd.DataFrame | xr.Dataset):
+        return data if isinstance(data, xr.Dataset) and is_fit(data) else surface.from_chain(data)
+    raise TypeError(f"give a fit, a surface or the table options_snapshot, not {type(data).__name__}")
+
+
+def quotes_of(data: Any) -> xr.Dataset:
+    """Quotes over log-moneyness as they are, or those of a chain out of the money."""
+    if isinstance(data, xr.Dataset) and "log_moneyness" in data:
+        return data
+    return chain.smiles(chain.clean(data))
+
+
+def of_one(data: xr.Dataset, dim: str, what: str) -> xr.Dataset:
+    """The data without a dim of one label.
+
+    Raises
+    ------
+    ValueError
+        There are several labels.
+    """
+    if dim not in data.dims:
+        return data
+    if data.sizes[dim] != 1:
+        raise ValueError(f"{what} is of one {dim}; there are {data.sizes[dim]}: choose with .sel({dim}=...)")
+    return data.isel({dim: 0})
+
+
+def single(data: xr.Dataset, what: str) -> xr.Dataset:
+    """The slices of one surface, those that have a time to expiry, in its order."""
+    for dim in ("symbol", "exchange", "time"):
+        data = of_one(data, dim, what)
+    if "expiry" not in data.dims:
+        data = data.expand_dims("expiry")
+    return data.isel(expiry=np.argsort(np.asarray(data["year_fraction"]))).dropna(
+        "expiry", subset=["year_fraction"]
+    )
+
+
+def fitted(fit: xr.Dataset) -> xr.Dataset:
+    """The slices that have a smile.
+
+    Raises
+    ------
+    ValueError
+        None has.
+    """
+    alive = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
+    kept = fit.isel(expiry=np.flatnonzero(alive))
+    if not kept.sizes["expiry"]:
+        raise ValueError("no expiry has a fit: its status says why")
+    return kept
+
+
+def days(data: xr.Dataset) -> Floats:
+    """Days to expiry."""
+    return np.asarray(_DAYS * data["year_fraction"])
+
+
+def at_the_money(fit: xr.Dataset) -> xr.DataArray:
+    """Volatility at the forward of each slice [per √year], inside the quotes or not."""
+    return smile.iv(fit, 0.0, extrapolate=True)
+
+
+def verdicts(fit: xr.Dataset) -> list[str]:
+    """What there is to know of each expiry: its status, or the arbitrage found, or that there is none."""
+    butterfly, calendar = smile.butterfly_check(fit)["ok"].values, surface.calendar_check(fit)["ok"].values
+    return [
+        _verdict(int(s), bool(b), bool(c))
+        for s, b, c in zip(fit["status"].values, butterfly, calendar, strict=True)
+    ]
+
+
+def _verdict(status: int, butterfly: bool, calendar: bool) -> str:
+    words = [str(bit.name).lower().replace("_", " ") for bit in Status if status & bit]
+    if "too few strikes" not in words or Status.FALLBACK_USED & status:
+        words += [
+            w for w, free in (("butterfly", butterfly), ("calendar", calendar)) if not free and w not in words
+        ]
+    return ", ".join(words) or "free of arbitrage"
+
+
+def name_of(data: xr.Dataset) -> str:
+    """Symbol and venue, as far as the data says them."""
+    symbol, venue = (str(data[c].item()) if c in data.coords else "" for c in ("symbol", "exchange"))
+    return f"{symbol or 'options'} on {venue}" if venue else symbol or "options"

@@ -1,0 +1,177 @@
+"""Figures of who holds the open interest, and who gains of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import oi as analysis
+from derivdata.plot.style import (
+    GREY,
+    PALETTE,
+    axes,
+    dress,
+    footer,
+    legend,
+    one_symbol,
+    panel_of,
+    percent,
+    row_size,
+    strips,
+    utc_axis,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["oi_share", "share_trend", "trend_of"]
+
+_STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+_LEAST_POINTS = 24
+
+
+def oi_share(
+    data: Any, *, symbol: str | None = None, venues: int = 7, source: Any = None, ax: Axes | None = None
+) -> Axes:
+    """Venues' parts of the open interest of one symbol over time, stacked, and how concentrated they are.
+
+    Parameters
+    ----------
+    data
+        Table ``oi_history`` or its panel of ``oi_usd`` [USD].
+    symbol
+        Which symbol, where there are several.
+    venues
+        How many venues are named; the others are one band.
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        That of the shares; below it stands the Herfindahl–Hirschman index. Shares are of the venues that
+        are present in 95 % of the window (see ``dd.analysis.oi.market_share``); an instant at which one of
+        them is missing for long is a gap.
+
+    Raises
+    ------
+    ValueError
+        The symbol is not in the data, or no venue is present for long enough.
+    """
+    share, symbol = _shares(data, symbol)
+    upper, lower = strips(ax, 4.0, 1.2)
+    frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
+    order = frame.ffill().iloc[-1].sort_values(ascending=False).index
+    bands = frame[order[:venues]].copy()
+    if len(order) > venues:
+        bands["others"] = frame[order[venues:]].sum(axis=1, min_count=1)
+    colors = [*PALETTE[: min(venues, len(order))], GREY]
+    labels = [f"{name} {bands[name].ffill().iloc[-1]:.0%}" for name in bands]
+    upper.stackplot(bands.index, bands.to_numpy().T, labels=labels, colors=colors, lw=0)
+    dress(upper, title=f"{symbol}: open interest by venue", grid="")
+    upper.set(ylabel="share of open interest [%]", ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
+    percent(upper)
+    legend(upper, "right", reverse=True, title="latest share")
+    concentration = analysis.hhi(share)["hhi_10000"]
+    lower.plot(frame.index, concentration, color=PALETTE[0], lw=1.4)
+    dress(lower)
+    lower.set_ylabel("HHI\n[0 to 10,000]")
+    utc_axis(lower)
+    footer(lower, data, source=source)
+    return upper
+
+
+def share_trend(
+    data: Any, *, symbol: str | None = None, venues: int = 15, source: Any = None, ax: Axes | None = None
+) -> Axes:
+    """Which venues gain and which lose: the trend of each one's share, with an interval.
+
+    Parameters
+    ----------
+    data
+        Table ``oi_history``, its panel of ``oi_usd`` [USD], or what ``dd.analysis.oi.share_trend`` gave.
+    symbol
+        Which symbol, where there are several.
+    venues
+        How many venues are drawn, those with the steepest trends.
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        One row per venue, the greatest gain at the top; filled dots where the interval excludes zero. The
+        trends of a table are those of `trend_of`.
+
+    Raises
+    ------
+    ValueError
+        The symbol is not in the data, or no venue has a trend.
+    """
+    trend, symbol = _trend(data, symbol)
+    frame = trend[["slope", "low", "high"]].to_dataframe()[["slope", "low", "high"]].dropna()
+    if frame.empty:
+        raise ValueError("no venue has a trend: shares need three points or more")
+    kept = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
+    kept = 100.0 * kept.sort_values("slope", ascending=False)
+    sure = (kept["low"] > 0) | (kept["high"] < 0)
+    ax = axes(ax, size=row_size(len(kept), 0.26))
+    place = np.arange(len(kept))
+    ax.hlines(place, kept["low"], kept["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
+    for told, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "interval holds zero")):
+        ax.plot(kept["slope"][told], place[told], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
+    ax.axvline(0, color=GREY, lw=1.0)
+    ax.set_yticks(place, list(kept.index))
+    ax.set_ylim(len(kept) - 0.4, -0.6)
+    level = f"{trend.attrs['confidence']:.0%} interval" if "confidence" in trend.attrs else "interval"
+    dress(ax, title=f"{symbol}: trend of the share of open interest", grid="x")
+    ax.set_xlabel(f"change of share [percentage points a day], with {level}")
+    legend(ax, "top", ncols=2)
+    footer(ax, data, source=source)
+    return ax
+
+
+def trend_of(share: xr.DataArray) -> xr.Dataset:
+    """Trend of each share, from means over days or, where there are few days, over shorter steps.
+
+    Hour by hour a share hardly moves against the hour before, and so many points that say the same make
+    the interval of a trend either wrong or endless.
+
+    Parameters
+    ----------
+    share
+        What ``dd.analysis.oi.market_share`` gave, dims ``exchange`` and ``time``.
+
+    Returns
+    -------
+    Dataset
+        What ``dd.analysis.oi.share_trend`` gives of the longest of 1, 2, 4, 8 and 24 hours that leaves 24
+        points or more.
+    """
+    times = share["time"].values
+    hours = (times[-1] - times[0]) / np.timedelta64(1, "h")
+    fitting = [name for name, width in _STEPS.items() if hours / width >= _LEAST_POINTS]
+    return analysis.share_trend(share.resample(time=fitting[-1] if fitting else "1h").mean())
+
+
+def _shares(data: Any, symbol: str | None) -> tuple[xr.DataArray, str]:
+    held, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
+    share = analysis.market_share(held)
+    kept = share.where(share.notnull().any("time"), drop=True)
+    if not kept.sizes["exchange"]:
+        raise ValueError(f"no venue has open interest of {symbol} over most of the window")
+    return kept, symbol
+
+
+def _trend(data: Any, symbol: str | None) -> tuple[xr.Dataset, str]:
+    if isinstance(data, xr.Dataset):
+        return one_symbol(data, symbol)
+    share, symbol = _shares(data, symbol)
+    return trend_of(share), symbol

@@ -1,0 +1,175 @@
+"""Figures of funding rates over time and venues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from derivdata.plot.style import (
+    DIVERGING,
+    GREY,
+    NO_DATA,
+    axes,
+    colorbar,
+    dress,
+    footer,
+    legend,
+    look,
+    one_symbol,
+    panel_of,
+    row_size,
+    utc_axis,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["funding_heatmap", "funding_history"]
+
+_STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
+_COLUMNS = 400
+
+
+def funding_history(
+    data: Any,
+    *,
+    symbol: str | None = None,
+    venues: list[str] | None = None,
+    highlight: int = 3,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Funding rate of every venue over time; the venues that pay most and least stand out.
+
+    Parameters
+    ----------
+    data
+        Table ``funding_history`` or ``funding_settlements``, or a panel of ``rate_bps_8h`` [bps/8h].
+    symbol
+        Which symbol, where there are several.
+    venues
+        The venues that are coloured; None takes the first and last `highlight` by mean rate.
+    highlight
+        How many venues from either end of the ranking are coloured.
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        Missing rates leave gaps in the lines. The scale holds 99 % of all rates and every rate of the
+        coloured venues between the 0.5 and 99.5 percentile.
+
+    Raises
+    ------
+    ValueError
+        The symbol or a venue is not in the data.
+    """
+    rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
+    ax = axes(ax)
+    means = rates.mean("time").to_series().dropna().sort_values(ascending=False)
+    chosen = _chosen(means, venues, highlight)
+    times = rates["time"].values
+    for venue in means.index.difference(chosen):
+        ax.plot(times, rates.sel(exchange=venue), color=GREY, lw=0.5, alpha=0.35, rasterized=True)
+    for place, venue in enumerate(chosen):
+        label = f"{venue} ({means[venue]:+.2f})"
+        ax.plot(times, rates.sel(exchange=venue), lw=1.2, label=label, **look(place))
+    low, high = np.nanpercentile(rates, [0.5, 99.5])
+    margin = 0.15 * (high - low) + 0.1
+    ax.set_ylim(low - margin, high + margin)
+    ax.axhline(0, color=GREY, lw=0.8)
+    dress(ax, title=f"{symbol}: funding rate by venue")
+    ax.set_ylabel("funding rate [bps per 8 h]")
+    legend(ax, "right", title="venue (mean)")
+    utc_axis(ax)
+    footer(ax, data, source=source)
+    return ax
+
+
+def funding_heatmap(
+    data: Any,
+    *,
+    symbol: str | None = None,
+    step: str | None = None,
+    limit: float | None = None,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Funding rate by venue and time as colours: who pays, who is paid, and when that turned.
+
+    Parameters
+    ----------
+    data
+        Table ``funding_history`` or ``funding_settlements``, or a panel of ``rate_bps_8h`` [bps/8h].
+    symbol
+        Which symbol, where there are several.
+    step
+        Width of a column, over which rates are averaged; None takes the finest that leaves at most 400.
+    limit
+        Rate [bps/8h] at which the colours end on both sides; None takes the 98th percentile of sizes.
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        Venues in order of their mean rate, the highest at the top. A column without a rate is grey.
+
+    Raises
+    ------
+    ValueError
+        The symbol is not in the data.
+    """
+    rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
+    cells = _columns(rates, step)
+    order = rates.mean("time").to_series().dropna().sort_values().index
+    ax = axes(ax, size=row_size(len(order), 0.16))
+    shown = cells[order].to_numpy().T
+    limit = limit or max(float(np.nanpercentile(np.abs(shown), 98)), 0.01)
+    width = cells.index[1] - cells.index[0] if len(cells) > 1 else np.timedelta64(1, "h")
+    edges = np.append(cells.index.to_numpy(), cells.index.to_numpy()[-1:] + width)
+    ax.set_facecolor(NO_DATA)
+    drawn = ax.pcolormesh(
+        edges, np.arange(len(order) + 1), shown, cmap=DIVERGING, vmin=-limit, vmax=limit, rasterized=True
+    )
+    ax.set_yticks(np.arange(len(order)) + 0.5, list(order))
+    dress(ax, title=f"{symbol}: funding rate by venue and time", grid="")
+    ax.tick_params(axis="y", labelsize=7 if len(order) > 20 else 8.5, length=0)
+    ax.set_ylabel("venue, highest mean at the top")
+    colorbar(ax, drawn, "funding rate [bps per 8 h]; grey: none", extend=_beyond(shown, limit))
+    utc_axis(ax)
+    footer(ax, data, source=source)
+    return ax
+
+
+def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:
+    if venues is None:
+        return list(dict.fromkeys([*means.index[:highlight], *means.index[len(means) - highlight :]]))
+    absent = [v for v in venues if v not in means.index]
+    if absent:
+        raise ValueError(f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)}")
+    return venues
+
+
+def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
+    """Time by venue, averaged over equal steps."""
+    frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
+    if step is None:
+        hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
+        step = next((name for name, width in _STEPS.items() if hours <= _COLUMNS * width), "1D")
+    return frame.resample(step).mean()
+
+
+def _beyond(shown: Any, limit: float) -> str:
+    low, high = bool(np.nanmin(shown) < -limit), bool(np.nanmax(shown) > limit)
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
+        low, high
+    ]

@@ -1,0 +1,141 @@
+"""Figure of smiles: quotes, what was fitted to them, and whether it allows arbitrage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.analysis import smile as analysis
+from derivdata.plot.fitted import days, is_fit, name_of, quotes_of, single
+from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["smile"]
+
+_POINTS = 161
+
+
+def smile(
+    quotes: Any,
+    fit: xr.Dataset | None = None,
+    *,
+    expiries: Any = None,
+    most: int = 6,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Implied volatility by log-moneyness: quotes as dots, the fit as a line, and its g(k) below.
+
+    Parameters
+    ----------
+    quotes
+        The table ``options_snapshot``, a surface of ``dd.options.surface``, or what
+        ``dd.analysis.chain.smiles`` gave; one chain. A fit alone is drawn without quotes.
+    fit
+        A fit of ``dd.analysis.smile`` or ``dd.analysis.surface`` to them.
+    expiries
+        Which expiries; None takes up to `most`, spread over those that there are.
+    most
+        How many are drawn at most.
+    source
+        What carries the provenance, where the data does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        That of the smiles. Where there is a fit, the strip below shows Durrleman's g between its first and
+        last quote: below zero the smile holds a butterfly arbitrage. Bars span bid and ask where the
+        quotes have them.
+
+    Raises
+    ------
+    ValueError
+        The data is of several chains, or an expiry is not in it.
+    """
+    if is_fit(quotes):
+        quotes, fit = None, quotes
+    points = None if quotes is None else single(quotes_of(quotes), "a figure of smiles")
+    curve = None if fit is None else single(fit, "a figure of smiles")
+    said = points if points is not None else curve
+    assert said is not None
+    chosen = _chosen(said, expiries, most)
+    upper, lower = (axes(ax), None) if curve is None else strips(ax, 3.4, 1.2)
+    for color, expiry in zip(_colors(len(chosen)), chosen, strict=True):
+        _one(upper, lower, _at(points, expiry), _at(curve, expiry), color)
+    upper.axvline(0, color=GREY, lw=0.8)
+    dress(upper, title=f"{name_of(said)}: implied volatility by expiry")
+    percent(upper)
+    upper.set_ylabel("implied volatility\n[% per √year]")
+    legend(upper, "right", title="to expiry")
+    if lower is not None:
+        _dress_g(lower)
+    lowest = upper if lower is None else lower
+    lowest.set_xlabel("log-moneyness ln(K/F) [1]")
+    footer(lowest, quotes, fit, source=source)
+    return upper
+
+
+def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
+    held = pd.DatetimeIndex(data["expiry"].values)
+    if expiries is None:
+        places = np.unique(np.linspace(0, len(held) - 1, min(most, len(held))).round().astype(int))
+        return held[places]
+    many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
+    asked = pd.DatetimeIndex(pd.to_datetime(many, utc=True)).tz_localize(None).as_unit(held.unit)
+    absent = asked.difference(held)
+    if len(absent):
+        raise ValueError(f"no expiry {absent[0]}; there are {', '.join(map(str, held))}")
+    return asked
+
+
+def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
+    if data is None or expiry not in pd.DatetimeIndex(data["expiry"].values):
+        return None
+    return data.sel(expiry=expiry)
+
+
+def _colors(count: int) -> Sequence[Any]:
+    from matplotlib import colormaps
+
+    return [colormaps[SEQUENTIAL](0.25 + 0.62 * place / max(count - 1, 1)) for place in range(count)]
+
+
+def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -> None:
+    said = points if points is not None else curve
+    label = f"{float(days(said)):.3g} d"
+    if points is not None:
+        _dots(upper, points, color, "" if curve is not None else label)
+    if curve is None or lower is None:
+        return
+    k = np.linspace(float(curve["k_min"]), float(curve["k_max"]), _POINTS)
+    if not np.isfinite(k).all():
+        return
+    upper.plot(k, analysis.iv(curve, k), color=color, lw=1.4, label=label)
+    g = np.asarray(analysis.durrleman(curve, k))
+    lower.plot(k, g, color=color, lw=1.2)
+    lower.fill_between(k, g, 0.0, where=g < 0, color=SHORT, alpha=0.6, lw=0)
+
+
+def _dots(ax: Axes, points: xr.Dataset, color: Any, label: str) -> None:
+    k, iv = np.asarray(points["log_moneyness"]), np.asarray(points["iv"])
+    if "iv_bid" in points and "iv_ask" in points:
+        ax.vlines(k, points["iv_bid"], points["iv_ask"], color=color, lw=1.0, alpha=0.5)
+    kept = np.isfinite(iv)
+    ax.plot(k[kept], iv[kept], ".", ms=3.5, color=color, alpha=0.8, label=label or "_quotes")
+
+
+def _dress_g(ax: Axes) -> None:
+    dress(ax)
+    ax.axhline(0, color=SHORT, lw=1.0)
+    low, high = ax.get_ylim()
+    ax.set_ylim(min(low, -0.1), min(high, 2.5))
+    ax.set_ylabel("g(k) [1]\n≥ 0: no arbitrage", fontsize=8)

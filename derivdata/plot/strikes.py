@@ -1,0 +1,139 @@
+"""Figure of where the open options lie."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.analysis import exposure
+from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["open_interest_by_strike"]
+
+Floats = np.ndarray[Any, Any]
+_SHOWN = 0.995
+
+
+def open_interest_by_strike(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    expiry: Any = None,
+    contract_size: float = 1.0,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Open calls and puts by strike, with the underlying's price and the strike of least pain.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot`` or a surface, of one symbol on one venue.
+    expiry
+        Which expiry; None adds up all of them, and then no pain is drawn: it belongs to one expiry.
+    contract_size
+        Coins per contract.
+    source
+        What carries the provenance, where `chain` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        Calls upwards, puts downwards [coins]; the strikes that hold 99.5 % of the open interest. Options
+        whose open interest is not known are counted in the title and not drawn.
+
+    Raises
+    ------
+    ValueError
+        Several chains, an expiry that is not listed, or no open interest at all.
+    """
+    by = ("expiry", "strike", "side")
+    held = exposure.open_interest(chain, by=by, contract_size=contract_size)
+    crowd = [str(dim) for dim in held.dims if dim not in by]
+    if crowd:
+        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
+    if expiry is not None:
+        held = _listed(held, expiry)
+    coins = (
+        held["open_interest"].sum("expiry", min_count=1) if "expiry" in held.dims else held["open_interest"]
+    )
+    calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
+    if not (calls + puts).sum():
+        raise ValueError("no option has open interest")
+    ax = axes(ax)
+    strike = np.asarray(held["strike"])
+    width = _width(strike[calls + puts > 0])
+    symbol = str(held["symbol"].item()) if "symbol" in held.coords else "coin"
+    ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(calls.sum())} {symbol}")
+    ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(puts.sum())} {symbol}")
+    _marks(ax, chain, held, expiry, contract_size)
+    ax.set_xlim(_range(strike, calls + puts))
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+    ax.xaxis.set_major_formatter(lambda value, _: number(value))
+    missing = int(held["missing"].sum())
+    lack = f" ({missing} options without a figure)" if missing else ""
+    dress(ax, title=f"{symbol}: open options by strike, {_when(held, expiry)}{lack}")
+    ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
+    legend(ax)
+    footer(ax, chain, source=source)
+    return ax
+
+
+def _listed(held: xr.Dataset, expiry: Any) -> xr.Dataset:
+    stamp = pd.Timestamp(expiry)
+    naive = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
+    listed = pd.DatetimeIndex(held["expiry"].values)
+    if naive not in listed:
+        raise ValueError(f"no expiry {naive}; there are {', '.join(map(str, listed))}")
+    one = held.sel(expiry=naive)
+    return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
+
+
+def _width(strike: Floats) -> float:
+    """One width for all bars, nearly the distance between strikes where they lie close."""
+    return 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
+
+
+def _range(strike: Floats, total: Floats) -> tuple[float, float]:
+    share = np.cumsum(total) / total.sum()
+    tail = (1.0 - _SHOWN) / 2
+    inside = strike[(share >= tail) & (share - total / total.sum() <= 1.0 - tail)]
+    low, high = float(inside.min()), float(inside.max())
+    margin = 0.04 * (high - low) + 0.01 * low
+    return low - margin, high + margin
+
+
+def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: float) -> None:
+    price = _price(chain, expiry, held)
+    if np.isfinite(price):
+        ax.axvline(price, color=GREY, lw=1.2, ls="--", label=f"underlying: {number(price)} USD")
+    if expiry is None:
+        return
+    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=held["expiry"])
+    if np.isfinite(pain):
+        ax.axvline(
+            float(pain), color=PALETTE[2], lw=1.2, ls=":", label=f"least pain: {number(float(pain))} USD"
+        )
+
+
+def _price(chain: Any, expiry: Any, held: xr.Dataset) -> float:
+    """Median underlying price of the expiry, or of the first one."""
+    first = held["expiry"].values if expiry is not None else held["expiry"].values[0]
+    if isinstance(chain, pd.DataFrame):
+        same = chain["expiry"].dt.tz_convert("UTC").dt.tz_localize(None) == pd.Timestamp(first)
+        return float(chain.loc[same, "underlying_price"].median())
+    return float(chain["underlying_price"].sel(expiry=first))
+
+
+def _when(held: xr.Dataset, expiry: Any) -> str:
+    if expiry is None:
+        return f"{held.sizes['expiry']} expiries"
+    return f"expiry {pd.Timestamp(held['expiry'].values):%Y-%m-%d}"

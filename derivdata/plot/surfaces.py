@@ -1,0 +1,120 @@
+"""Figures of a whole volatility surface, flat or in three dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from derivdata.analysis import surface as analysis
+from derivdata.plot.fitted import days, fit_of, fitted, name_of, single
+from derivdata.plot.style import GREY, SEQUENTIAL, axes, colorbar, day_axis, dress, footer
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+__all__ = ["surface"]
+
+Floats = np.ndarray[Any, Any]
+_ACROSS, _ALONG = 121, 120
+
+
+def surface(
+    data: Any,
+    *,
+    kind: Literal["heat", "3d"] = "heat",
+    reach: float = 2.0,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Implied volatility over moneyness and time to expiry, as colours or as a sheet in space.
+
+    Parameters
+    ----------
+    data
+        A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
+        ``dd.options.surface``, to which an eSSVI surface is fitted first.
+    kind
+        ``"heat"``, or ``"3d"``, which needs axes with ``projection="3d"``.
+    reach
+        How far from the forward, in at-the-money standard deviations.
+    source
+        What carries the provenance, where `data` does not.
+    ax
+        Axes to draw on; None makes a figure.
+
+    Returns
+    -------
+    Axes
+        Moneyness is ln(K/F) over the at-the-money standard deviation, which puts short and long expiries
+        side by side. Blank outside the quotes: nothing is extrapolated. Ticks at the right edge of the
+        heat map are the listed expiries.
+
+    Raises
+    ------
+    ValueError
+        An unknown `kind`, flat axes for ``"3d"``, several surfaces, or no expiry with a fit.
+    """
+    if kind not in ("heat", "3d"):
+        raise ValueError(f"kind={kind!r} is not one of heat, 3d")
+    fit = fitted(single(fit_of(data), "a figure of a surface"))
+    if fit.sizes["expiry"] < 2:
+        raise ValueError("a surface needs two expiries with a fit; for one there is dd.plot.smile")
+    tenors, spread, iv = _grid(fit, reach)
+    title = f"{name_of(fit)}: implied volatility surface"
+    if kind == "3d":
+        return _sheet(ax, tenors, spread, iv, title, (data, source))
+    ax = axes(ax)
+    drawn = ax.pcolormesh(tenors, spread, 100 * iv, cmap=SEQUENTIAL, shading="gouraud", rasterized=True)
+    if np.isfinite(iv).sum() > 1:
+        lines = ax.contour(tenors, spread, 100 * iv, colors="#fdfdfd", linewidths=0.7, alpha=0.8)
+        ax.clabel(lines, fontsize=7, fmt="%g %%")
+    ax.axhline(0, color=GREY, lw=0.8, ls=":")
+    ax.plot(days(fit), np.full(fit.sizes["expiry"], -reach), "|", color=GREY, ms=9, mew=1.4, clip_on=False)
+    dress(ax, title=title, grid="")
+    day_axis(ax, days(fit))
+    ax.set_xlim(tenors[0], tenors[-1])
+    ax.set_ylabel("moneyness ln(K/F) / (σ√T)\n[standard deviations]")
+    colorbar(ax, drawn, "implied volatility [% per √year]")
+    footer(ax, data, source=source)
+    return ax
+
+
+def _grid(fit: xr.Dataset, reach: float) -> tuple[Floats, Floats, Floats]:
+    """Days to expiry, deviations, and volatility over (deviation, day)."""
+    import xarray as xr
+
+    t = np.asarray(fit["year_fraction"])
+    maturity = xr.DataArray(np.geomspace(t[0], t[-1], _ALONG), dims="maturity")
+    maturity[[0, -1]] = t[[0, -1]]
+    spread = xr.DataArray(np.linspace(-reach, reach, _ACROSS), dims="deviation")
+    middle = np.sqrt(analysis.total_variance(fit, 0.0, maturity, wings=True))
+    iv = analysis.iv(fit, middle * spread, maturity).transpose("deviation", "maturity")
+    return 365.0 * maturity.values, spread.values, np.asarray(iv)
+
+
+def _sheet(
+    ax: Axes | None, tenors: Floats, spread: Floats, iv: Floats, title: str, data: tuple[Any, Any]
+) -> Axes:
+    from matplotlib import colormaps
+
+    ax = axes(ax, size=(8.0, 6.0), projection="3d")
+    if ax.name != "3d":
+        raise ValueError('kind="3d" needs axes made with projection="3d"')
+    scale: Any = ax
+    across, along = np.meshgrid(spread, np.log10(tenors), indexing="ij")
+    scale.plot_surface(
+        across, along, 100 * iv, cmap=colormaps[SEQUENTIAL], rcount=60, ccount=60, lw=0, rasterized=True
+    )
+    ticks = [d for d in (1, 7, 30, 90, 365) if tenors[0] <= d <= tenors[-1]]
+    scale.set_yticks(np.log10(ticks), [f"{d}" for d in ticks])
+    scale.set(
+        xlabel="moneyness [standard deviations]",
+        ylabel="time to expiry [days]",
+        zlabel="implied volatility [%]",
+    )
+    scale.set_title(title, loc="left", fontsize=11)
+    scale.view_init(elev=24, azim=-60)
+    footer(scale, data[0], source=data[1])
+    return ax

@@ -1,0 +1,102 @@
+"""What a report is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from derivdata import times
+
+__all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Asked", "Fees", "asked"]
+
+SECTIONS = ("funding", "carry", "oi", "options", "liquidations", "quality")
+"""Sections that can be chosen; the summary and the provenance are always there."""
+
+FEE_BPS = 5.0
+"""What one trade is taken to cost where nobody says it: a usual taker fee of the first tier."""
+
+OTHERS = "others"
+_STEPS = ((45, "1h"), (180, "4h"), (400, "8h"))
+
+Fees = float | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Symbols, window, venues, costs and sections of one report.
+
+    Attributes
+    ----------
+    fees
+        Cost of one trade [bps] by venue, that of all ``others`` included.
+    given
+        Whether the caller gave the costs.
+    expiries
+        Days of expiry that the options are held to; empty is all.
+    """
+
+    symbols: tuple[str, ...]
+    window: times.Window
+    venues: tuple[str, ...] | None
+    fees: Mapping[str, float]
+    given: bool
+    expiries: tuple[pd.Timestamp, ...]
+    sections: tuple[str, ...]
+
+    def fee(self, venue: str) -> float:
+        """Cost of one trade on a venue [bps]."""
+        return self.fees.get(venue, self.fees[OTHERS])
+
+    @property
+    def resolution(self) -> str:
+        """Step of the histories: finer for shorter windows."""
+        days = (self.window.end - self.window.start) / pd.Timedelta(1, "D")
+        return next((step for longest, step in _STEPS if days <= longest), "1d")
+
+
+def asked(
+    symbols: str | Sequence[str],
+    *,
+    window: str,
+    venues: str | Sequence[str] | None,
+    fees: Fees | None,
+    expiries: Sequence[times.Instant] | None,
+    sections: Sequence[str] | None,
+) -> Asked:
+    """The report that these arguments ask for.
+
+    Raises
+    ------
+    ValueError, TypeError
+        No symbol, a window that is no lookback, an unknown section, a fee that is none.
+    """
+    names = (symbols,) if isinstance(symbols, str) else tuple(symbols)
+    if not names:
+        raise ValueError("symbols must name at least one")
+    if times.lookback(window) is None:
+        raise ValueError(f"window={window!r} is not a lookback such as '30d'")
+    chosen = SECTIONS if sections is None else tuple(sections)
+    unknown = [s for s in chosen if s not in SECTIONS]
+    if unknown or not chosen:
+        raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}")
+    held = (venues,) if isinstance(venues, str) else venues
+    return Asked(
+        symbols=names,
+        window=times.window(window),
+        venues=None if held is None else tuple(held),
+        fees=_fees(fees),
+        given=fees is not None,
+        expiries=tuple(times.instant(e, "expiries").normalize() for e in expiries or ()),
+        sections=tuple(s for s in SECTIONS if s in chosen),
+    )
+
+
+def _fees(fees: Fees | None) -> Mapping[str, float]:
+    by_venue = dict(fees) if isinstance(fees, Mapping) else {OTHERS: FEE_BPS if fees is None else float(fees)}
+    by_venue.setdefault(OTHERS, FEE_BPS)
+    for venue, fee in by_venue.items():
+        if not 0.0 <= fee <= 1000.0:
+            raise ValueError(f"fees: {fee!r} for {venue} is not a cost of one trade in bps")
+    return by_venue

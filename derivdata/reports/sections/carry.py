@@ -1,0 +1,240 @@
+"""Carry: the widest spreads between venues, and which of them survive their costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import plot, tables, units
+from derivdata.analysis import funding
+from derivdata.plot.style import row_size
+from derivdata.reports.asked import FEE_BPS, OTHERS, Asked
+from derivdata.reports.data import Data
+from derivdata.reports.page import Section
+from derivdata.reports.words import count, lasting, pct, rate
+
+__all__ = ["carry_section"]
+
+_PAIRS = 6
+_HOLD_HOURS = 7 * 24.0
+_HORIZONS = (12.0, 24.0, 48.0, 72.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0)
+_WARNING = (
+    "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
+    "trading. What follows is an estimate from it, before funding caps, margin, borrow, transfer and the "
+    "risk of either venue."
+)
+_FORMATS = {
+    "mean spread [bps/8h]": ".3f",
+    "hours in favour [%]": ".0f",
+    "half-life [h]": ".0f",
+} | dict.fromkeys(("gross APR [%]", "net APR [%]", "costs [bps]"), ".1f")
+
+
+class Pair(NamedTuple):
+    """A pair that was wide: its spread over the window, and what it is expected to earn."""
+
+    spread: float
+    favour: float
+    carry: xr.Dataset
+    life: xr.Dataset
+
+
+def carry_section(data: Data) -> Section:
+    """Widest spreads, gross and net, and what a pair earns over its holding time."""
+    section = Section("Carry")
+    section.text(_WARNING, "warn")
+    section.text(_costs(data.asked))
+    table = data.funding()
+    if table is None:
+        section.lack(data.lacks["funding rates"])
+        return section
+    rates = tables.panel(table)
+    pairs = [_pair(data, rates, *row) for row in _widest(rates).itertuples(index=False)]
+    if not pairs:
+        section.lack("No two venues have rates over the same half of the window: there is no spread.")
+        return section
+    known = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
+    _spreads(section, table, known)
+    section.table(_pair_table(pairs), formats=_FORMATS)
+    _blind(section, rates)
+    for symbol in dict.fromkeys(str(p.carry["symbol"].item()) for p in known):
+        _holding(section, data, table, rates, next(p for p in known if p.carry["symbol"] == symbol))
+    _findings(section, pairs, known)
+    return section
+
+
+def _costs(asked: Asked) -> str:
+    others = asked.fees[OTHERS]
+    named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(asked.fees.items()) if venue != OTHERS)
+    said = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
+    whose = "as given" if asked.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
+    return (
+        f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
+        f"both venues. Cost of one trade: {said} ({whose}); slippage is not in it. Figures are per year of "
+        f"one leg's notional for a pair held {_HOLD_HOURS / 24:g} days; the spread is expected to revert to "
+        "its mean."
+    )
+
+
+def _widest(rates: xr.DataArray) -> pd.DataFrame:
+    """Pairs with the widest mean spread of each symbol, in the direction that earns."""
+    found = []
+    for symbol in rates["symbol"].values:
+        spreads = funding.pair_spreads(rates.sel(symbol=symbol, drop=True))
+        known = spreads.notnull().sum("time")
+        frame = xr.Dataset(
+            {"spread": spreads.mean("time"), "favour": (spreads > 0).sum("time") / known, "known": known}
+        ).to_dataframe()
+        kept = frame[(frame["known"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
+        top = kept.sort_values("spread", ascending=False).head(_PAIRS).reset_index()
+        found.append(top.assign(symbol=str(symbol)))
+    return pd.concat(found)[["symbol", "long", "short", "spread", "favour"]]
+
+
+def _pair(
+    data: Data, rates: xr.DataArray, symbol: str, long: str, short: str, spread: float, favour: float
+) -> Pair:
+    one = rates.sel(symbol=symbol)
+    hours = max((_interval(data, symbol, venue) for venue in (long, short)), default=8.0)
+    life = funding.half_life(funding.spread(one, long, short), interval_hours=hours, sampling="mean")
+    return Pair(spread, favour, _carry(data, one, long, short, _HOLD_HOURS), life)
+
+
+def _carry(data: Data, rates: xr.DataArray, long: str, short: str, hold: float) -> xr.Dataset:
+    fees = {"long": data.asked.fee(long), "short": data.asked.fee(short)}
+    costs = {leg: fees[leg.split("_")[0]] for leg in funding.LEGS}
+    return funding.net_carry(rates, long, short, hold, cost_bps=costs)
+
+
+def _interval(data: Data, symbol: str, venue: str) -> float:
+    """The venue's usual settlement interval over the window [h]; 8 where no payment says it."""
+    paid = data.settlements()
+    if paid is None:
+        return 8.0
+    mine = paid[(paid["symbol"] == symbol) & (paid["exchange"] == venue)]["interval_hours"]
+    return float(mine.median()) if mine.notna().any() else 8.0
+
+
+def _spreads(section: Section, table: pd.DataFrame, known: list[Pair]) -> None:
+    if not known:
+        section.lack(
+            "The window is too short to say how long a spread lasts: an estimate needs 30 periods of 8 "
+            "hours, eleven days of rates. Only the spreads themselves are shown."
+        )
+        return
+    section.figure(
+        plot.funding_spreads,
+        [p.carry for p in known],
+        source=table,
+        title="Carry of the widest spreads, gross and net",
+        reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
+        "the 90 % interval of the net figure. A pair is worth a second look where the whole bar lies right "
+        "of zero. The lighter the dot, the longer the spread lasts; grey: no reversion was found.",
+        size=row_size(len(known), 0.3, wide=8.6),
+    )
+
+
+def _pair_table(pairs: list[Pair]) -> pd.DataFrame:
+    return pd.DataFrame([_row(pair) for pair in pairs])
+
+
+def _row(pair: Pair) -> dict[str, object]:
+    carry = {str(name): float(value) for name, value in pair.carry.data_vars.items()}
+    net = [units.apr_from_bps(carry[f"net_{end}bps"], _HOLD_HOURS) for end in ("", "low_", "high_")]
+    low, high = (float(pair.life[f"half_life_{end}_hours"]) for end in ("low", "high"))
+    even = carry["breakeven_hours"]
+    return {
+        "symbol": str(pair.carry["symbol"].item()),
+        "long": str(pair.carry["long"].item()),
+        "short": str(pair.carry["short"].item()),
+        "mean spread [bps/8h]": pair.spread,
+        "hours in favour [%]": 100 * pair.favour,
+        "gross APR [%]": 100 * carry["gross_apr"],
+        "costs [bps]": carry["cost_bps"],
+        "net APR [%]": 100 * net[0],
+        "90 % interval": f"{100 * net[1]:.1f} to {100 * net[2]:.1f}" if np.isfinite(net[1]) else "",
+        "half-life [h]": float(pair.life["half_life_hours"]),
+        "its interval": f"{low:.0f} to {high:.0f}" if np.isfinite(low) else "",
+        "break-even": "" if np.isnan(carry["net_bps"]) else lasting(even),
+    }
+
+
+def _blind(section: Section, rates: xr.DataArray) -> None:
+    """What the best pair earned when it was chosen beforehand."""
+    words = []
+    for symbol in rates["symbol"].values:
+        hit = funding.hit_rate(rates.sel(symbol=symbol), 24.0)
+        decisions = int(hit["decisions"])
+        if decisions >= 5:
+            words.append(
+                f"{symbol}: {pct(float(hit['hit_rate']), 0)} of {decisions} days in favour, "
+                f"{float(hit['mean_carry_bps']):+.1f} bps a day before costs"
+            )
+    section.text(
+        "These pairs were picked because they were the widest in this very window, so expect less of them. "
+        "Chosen blind, each day the pair that was widest the hour before, earned: "
+        + ("; ".join(words) if words else "too few days to say")
+        + "."
+    )
+
+
+def _holding(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArray, pair: Pair) -> None:
+    symbol, long, short = (str(pair.carry[c].item()) for c in ("symbol", "long", "short"))
+    section.heading(f"{symbol}: long {long}, short {short}")
+    curve = [_carry(data, rates.sel(symbol=symbol), long, short, hold) for hold in _HORIZONS]
+    section.figure(
+        plot.net_carry,
+        curve,
+        source=table,
+        title=f"{symbol} expected carry by holding time",
+        reading="The line is what the widest pair is expected to have earned after costs when it is closed "
+        "after so many days; left of where it crosses zero the costs are not paid yet.",
+    )
+    section.figure(
+        plot.cumulative_funding,
+        table,
+        data.settlements(),
+        exchange=short,
+        symbol=symbol,
+        title=f"{symbol} cumulative funding on {short}",
+        reading=f"What the short on {short} received over the window. The integral of the samples and the "
+        "sum of the payments should agree; the dashed line is what adding up the samples would claim.",
+    )
+
+
+def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
+    widest = max(pairs, key=lambda p: p.spread)
+    section.found(
+        "wide",
+        f"Widest spread: {_named(widest)}, {rate(widest.spread)} on average, in favour "
+        f"{pct(widest.favour, 0)} of the time.",
+    )
+    sure = [p for p in known if float(p.carry["net_low_bps"]) > 0]
+    section.number(
+        f"{len(sure)} of {len(pairs)}", "wide pairs whose net carry is above zero with 90 % confidence"
+    )
+    for pair in sorted(sure, key=lambda p: -float(p.carry["net_apr"]))[:4]:
+        net, low, high = (
+            units.apr_from_bps(float(pair.carry[f"net_{end}bps"]), _HOLD_HOURS)
+            for end in ("", "low_", "high_")
+        )
+        section.found(
+            "left",
+            f"{_named(pair)}: {pct(net)} a year net ({pct(low)} to {pct(high)}) if held "
+            f"{_HOLD_HOURS / 24:g} days, half-life {lasting(float(pair.life['half_life_hours']))}, costs "
+            f"paid after {lasting(float(pair.carry['breakeven_hours']))}.",
+        )
+    if known and not sure:
+        section.found(
+            "left", f"None of the {count(len(known), 'widest pair')}: no interval stays above zero."
+        )
+    if not known:
+        section.found("left", "Not known: the window is too short for an estimate of how long spreads last.")
+
+
+def _named(pair: Pair) -> str:
+    symbol, long, short = (str(pair.carry[c].item()) for c in ("symbol", "long", "short"))
+    return f"{symbol}, long {long}, short {short}"

@@ -1,0 +1,147 @@
+"""Data quality and coverage: what came, what is missing, what looks wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pandas as pd
+
+from derivdata.analysis import chain as chains
+from derivdata.analysis import quality
+from derivdata.reports.data import EVENTS, Data
+from derivdata.reports.page import Section
+from derivdata.reports.words import count
+
+__all__ = ["quality_section"]
+
+_WORST = 12
+_SUMS = [
+    "present",
+    "expected",
+    "missing",
+    "gaps",
+    "duplicates",
+    "conflicts",
+    "repeated_pages",
+    "interval_changes",
+]
+_NAMES = {
+    "step_hours": "step [h]",
+    "longest_gap_hours": "longest gap [h]",
+    "repeated_pages": "repeated pages",
+    "interval_changes": "interval changes",
+    "at_high_share": "at its highest [%]",
+    "at_low_share": "at its lowest [%]",
+}
+
+
+def quality_section(data: Data) -> Section:
+    """What each table has, lacks and has twice; and what was not used."""
+    section = Section("Data quality and coverage")
+    section.text(
+        "Expected are the points between the first and the last of a series at its own step. A venue whose "
+        "rate often stands at its highest or lowest value has a cap or a floor. Outliers are over twelve "
+        "robust deviations from the median; they are counted and kept."
+    )
+    examined = {what: quality.quality(table, start=_start(data)) for what, table in _tables(data)}
+    if not examined:
+        section.lack("No table over time came: there is nothing to examine.")
+    else:
+        section.table(_overview(examined), formats=_formats())
+        section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
+        worst = _worst(examined)
+        if len(worst):
+            section.table(worst, formats=_formats(), fold=f"Series with the most missing: {len(worst)}")
+    _options(section, data)
+    _liquidations(section, data)
+    return section
+
+
+def _start(data: Data) -> pd.Timestamp:
+    return data.asked.window.start
+
+
+def _tables(data: Data) -> Iterator[tuple[str, pd.DataFrame]]:
+    named = [("funding rates", data.funding()), ("funding settlements", data.settlements())]
+    named += [(f"open interest of {symbol}", data.oi(symbol)) for symbol in data.asked.symbols]
+    yield from ((what, table) for what, table in named if table is not None)
+
+
+def _overview(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row per table; what none of them has anything of is left out."""
+    rows = []
+    for what, report in examined.items():
+        flags = {n: int(report[n].sum()) for n in ("clamped", "open_last_bucket", "outliers")}
+        whole = 100 * report["present"].sum() / max(report["expected"].sum(), 1)
+        sums = {name: int(report[name].sum()) for name in _SUMS}
+        rows.append({"table": what, "series": len(report), "complete [%]": whole, **sums, **flags})
+    frame = pd.DataFrame(rows)
+    quiet = [name for name in frame.columns[6:] if not frame[name].any()]
+    return frame.drop(columns=quiet).rename(columns=_NAMES | {"open_last_bucket": "open last bucket"})
+
+
+def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    columns = ["symbol", "exchange", "start", "end", "step_hours", "present", "missing", "gaps"]
+    parts = [
+        report.assign(table=what)[["table", *columns, "longest_gap_hours"]]
+        for what, report in examined.items()
+    ]
+    rows = pd.concat(parts, ignore_index=True)
+    rows = rows[rows["missing"] > 0].sort_values("missing", ascending=False, kind="stable").head(_WORST)
+    text = {name: rows[name].astype(str) for name in ("symbol", "exchange")}
+    return rows.assign(**text).rename(columns=_NAMES | {"exchange": "venue"})
+
+
+def _options(section: Section, data: Data) -> None:
+    rows = []
+    for symbol in data.asked.symbols:
+        for venue in data.option_venues(symbol):
+            options = data.options(symbol, venue) if "options" in data.asked.sections else None
+            if options is not None:
+                rows.append(_chain(options, symbol, venue))
+    if rows:
+        section.heading("Options")
+        section.text(
+            "Options out of the money are used, one per strike. Static arbitrage between quotes is counted "
+            "and not mended: a call dearer than one of a lower strike, a butterfly below zero."
+        )
+        section.table(pd.DataFrame(rows), formats={"options": ",d", "used": ",d", "arbitrages": ",d"})
+
+
+def _chain(options: pd.DataFrame, symbol: str, venue: str) -> dict[str, object]:
+    quotes = chains.smiles(options)
+    dropped = {reason: n for reason, n in json.loads(quotes.attrs["dropped"]).items() if n}
+    reasons = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in dropped.items())
+    sources = sorted(set(map(str, quotes["forward_source"].values.ravel())) - {""})
+    return {
+        "symbol": symbol,
+        "venue": venue,
+        "options": len(options) + sum(options.attrs["dropped"].values()),
+        "used": int(quotes["iv"].notnull().sum()),
+        "dropped": reasons or "none",
+        "forward from": ", ".join(sources) or "none",
+        "without open interest": int(options["open_interest"].isna().sum()),
+        "arbitrages": len(chains.arbitrage(quotes)),
+    }
+
+
+def _liquidations(section: Section, data: Data) -> None:
+    events = data.liquidations() if "liquidations" in data.asked.sections else None
+    if events is None:
+        return
+    since = data.liquidated_since
+    full = (
+        f"the answer was full at {EVENTS:,}, so that some may be missing"
+        if len(events) >= EVENTS
+        else ("the answer was not full")
+    )
+    section.text(
+        f"Liquidations: {count(len(events), 'order')} since {since:%Y-%m-%d %H:%M} UTC; {full}. What a "
+        "venue's own feed leaves out is not known."
+    )
+
+
+def _formats() -> dict[str, str]:
+    counts = [_NAMES.get(n, n) for n in _SUMS] + ["series", "clamped", "open last bucket", "outliers"]
+    return dict.fromkeys(counts, ",d") | {"complete [%]": ".2f", "step [h]": ".3g", "longest gap [h]": ".1f"}

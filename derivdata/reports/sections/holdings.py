@@ -1,0 +1,153 @@
+"""Open interest: who holds it, and who gains."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import plot, tables
+from derivdata.analysis import oi as analysis
+from derivdata.plot.holdings import trend_of
+from derivdata.plot.style import row_size
+from derivdata.reports.data import Data
+from derivdata.reports.page import Section
+from derivdata.reports.words import listing, pct, usd
+
+__all__ = ["oi_section"]
+
+_TRENDS = 15
+_MATTERS = 0.002
+_FORMATS = {
+    "OI [M USD]": ",.1f",
+    "share [%]": ".2f",
+    "share at start [%]": ".2f",
+    "trend [pp/day]": "+.4f",
+    "from": "+.4f",
+    "to": "+.4f",
+}
+
+
+def oi_section(data: Data) -> Section:
+    """Shares, concentration and trends per symbol, and all symbols by venue."""
+    section = Section("Open interest")
+    for symbol in data.asked.symbols:
+        table = data.oi(symbol)
+        if table is None:
+            section.lack(data.lacks[f"open interest of {symbol}"])
+        else:
+            _symbol(section, table, symbol)
+    summary = data.oi_exchanges()
+    if summary is None:
+        section.lack(data.lacks["open interest by venue"])
+        return section
+    total = summary["total_oi_usd"].sum()
+    ranked = summary.sort_values("total_oi_usd", ascending=False)
+    section.text(
+        f"Over all symbols the source counts {usd(total)} on {len(ranked)} venues; the three largest hold "
+        f"{pct(float(ranked['total_oi_usd'].head(3).sum() / total))}."
+    )
+    frame = pd.DataFrame(
+        {
+            "venue": ranked["exchange"].astype(str),
+            "OI [M USD]": ranked["total_oi_usd"] / 1e6,
+            "share [%]": 100 * ranked["market_share"],
+            "symbols": ranked["symbol_count"],
+            "largest symbol": ranked["top_symbol"].astype(str),
+        }
+    )
+    section.table(frame, formats=_FORMATS, fold="All symbols, by venue")
+    return section
+
+
+def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:
+    held = tables.panel(table, "oi_usd").isel(symbol=0)
+    share = analysis.market_share(held)
+    share = share.where(share.notnull().any("time"), drop=True)
+    section.heading(symbol)
+    if not share.sizes["exchange"]:
+        section.lack(f"No venue has open interest of {symbol} over most of the window.")
+        return
+    section.figure(
+        plot.oi_share,
+        table,
+        symbol=symbol,
+        title=f"{symbol} shares of open interest",
+        reading="The height of a band is the venue's part of the open interest. The line below is the "
+        "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
+        size=(8.6, 5.0),
+    )
+    gone = share.attrs.get("dropped")
+    if gone:
+        section.text(
+            f"Left out, since they are absent over more than 5 % of the window: {', '.join(gone)}.", "soft"
+        )
+    trend = trend_of(share)
+    if trend["slope"].notnull().any():
+        trend = trend.assign_coords(symbol=symbol)
+        shown = min(_TRENDS, int(trend["slope"].notnull().sum()))
+        section.figure(
+            plot.share_trend,
+            trend,
+            source=table,
+            title=f"{symbol} trend of shares",
+            reading="Right of zero a venue gains share, left it loses. Only filled dots are trends: the "
+            "interval of a ring holds zero, which slow swings alone would give.",
+            size=row_size(shown, 0.24, wide=8.6),
+        )
+    section.table(_venues(held, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
+    _findings(section, held.sel(exchange=share["exchange"]), share, trend, symbol)
+
+
+def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.DataFrame:
+    frame: pd.DataFrame = held.transpose("time", "exchange").to_pandas()
+    filled: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
+    found = pd.DataFrame(
+        {
+            "OI [M USD]": frame.ffill().iloc[-1] / 1e6,
+            "share [%]": 100 * filled.ffill().iloc[-1],
+            "share at start [%]": 100 * filled.bfill().iloc[0],
+            "trend [pp/day]": 100 * trend["slope"].to_series(),
+            "from": 100 * trend["low"].to_series(),
+            "to": 100 * trend["high"].to_series(),
+        }
+    )
+    ordered = found.dropna(subset="OI [M USD]").sort_values("OI [M USD]", ascending=False)
+    return ordered.rename_axis("venue").reset_index()
+
+
+def _findings(
+    section: Section, held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
+) -> None:
+    index = analysis.hhi(share)
+    late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
+    total = held.sum("exchange", min_count=held.sizes["exchange"]).dropna("time")
+    level = float(index["hhi_10000"].dropna("time").isel(time=-1))
+    if total.size:
+        section.number(
+            usd(float(total.isel(time=-1))), f"{symbol} open interest, {share.sizes['exchange']} venues"
+        )
+    section.found(
+        "wide",
+        f"{symbol} open interest: {late.index[0]} holds {pct(late.iloc[0], 0)}, the first three "
+        f"{pct(late.head(3).sum(), 0)}; HHI {level:,.0f}.",
+    )
+    if total.size > 1:
+        days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
+        change = float(total.isel(time=-1) / total.isel(time=0)) - 1.0
+        section.found(
+            "changed",
+            f"{symbol} open interest {pct(change, signed=True)} over the window{_trends(trend, days)}.",
+        )
+
+
+def _trends(trend: xr.Dataset, days: float) -> str:
+    """Who gained and who lost enough to matter, where the interval says so."""
+    sides = []
+    for words, sure in (("gaining", trend["low"] > 0), ("losing", trend["high"] < 0)):
+        moved = (days * trend["slope"].where(sure)).to_series().dropna()
+        moved = moved[moved.abs() >= _MATTERS]
+        names = moved.abs().sort_values(ascending=False).index[:3]
+        if len(names):
+            sides.append(f"{words}: {listing([f'{n} ({100 * moved[n]:+.1f} points)' for n in names])}")
+    return f"; {'; '.join(sides)}" if sides else "; no share moved with a trend that is sure"

@@ -1,0 +1,132 @@
+"""Liquidations: who was liquidated, where, and in which cascades."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import plot
+from derivdata.analysis import liquidations as analysis
+from derivdata.reports.data import EVENTS, Data
+from derivdata.reports.page import Section
+from derivdata.reports.words import pct, usd
+
+__all__ = ["liquidations_section"]
+
+_LEAST_CASCADE = 1e6
+_DAY = pd.Timedelta(1, "D")
+_FORMATS = {
+    "longs [M USD]": ",.2f",
+    "shorts [M USD]": ",.2f",
+    "orders": ",d",
+    "imbalance": "+.2f",
+    "value [M USD]": ",.2f",
+    "venues": ".0f",
+    "seconds": ",.0f",
+    "price move [%]": "+.2f",
+    "in 10 s [M USD]": ",.2f",
+}
+
+
+def liquidations_section(data: Data) -> Section:
+    """Orders of the last week at most, by venue and by cascade."""
+    section = Section("Liquidations")
+    events = data.liquidations()
+    if events is None:
+        section.lack(data.lacks["liquidations"])
+        return section
+    watched = watched_span(events, data)
+    section.text(
+        f"{len(events):,} orders of {', '.join(data.asked.symbols)}; the side is the one that was "
+        "liquidated. Feeds are throttled on some venues, so that levels do not compare across venues."
+    )
+    if len(events) >= EVENTS:
+        section.text(f"The answer was full at {EVENTS:,} orders: others may be missing.", "warn")
+    section.figure(
+        plot.liquidations,
+        events,
+        coverage=watched,
+        start=data.liquidated_since,
+        end=data.asked.window.end,
+        title="Liquidations by venue and side",
+        reading="Each dot is an order, the larger the more it was worth. A column of dots across venues is a "
+        "cascade. The lines add them up: the steeper one is the side that is being squeezed. The bar at the "
+        "foot says which time the source was asked for and answered in full.",
+        size=(8.6, 5.6),
+    )
+    section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
+    found = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
+    if len(found):
+        section.heading("Cascades")
+        section.text(
+            "Orders of one symbol that follow one another within a minute, five or more, worth a million "
+            "dollars and more than 99 % of the clusters before them."
+        )
+        section.table(_cascades(found), formats=_FORMATS)
+    else:
+        section.lack(
+            "No cascade: no run of five orders within a minute of one another was worth a million USD."
+        )
+    _findings(section, events, found, data)
+    return section
+
+
+def watched_span(events: pd.DataFrame, data: Data) -> pd.DataFrame:
+    """The span that the answer covers: all that was asked for, or up to its last order if it was full."""
+    full = len(events) >= EVENTS
+    last = events["time"].max() if full else data.asked.window.end
+    return pd.DataFrame({"start": [data.liquidated_since], "end": [last]})
+
+
+def _venues(events: pd.DataFrame) -> pd.DataFrame:
+    rows = events.assign(side=events["side"].astype(str), exchange=events["exchange"].astype(str))
+    sums = rows.pivot_table(
+        index="exchange", columns="side", values="value_usd", aggfunc="sum", fill_value=0.0
+    )
+    sides = sums.reindex(columns=["long", "short"], fill_value=0.0)
+    frame = pd.DataFrame(
+        {
+            "longs [M USD]": sides["long"] / 1e6,
+            "shorts [M USD]": sides["short"] / 1e6,
+            "imbalance": analysis.imbalance(sides["long"], sides["short"]),
+            "orders": rows.groupby("exchange").size(),
+        }
+    )
+    order = sides.sum(axis=1).sort_values(ascending=False).index
+    return frame.loc[order].rename_axis("venue").reset_index()
+
+
+def _cascades(found: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "start [UTC]": found["start"],
+            "symbol": found["symbol"].astype(str),
+            "seconds": (found["end"] - found["start"]).dt.total_seconds(),
+            "orders": found["count"],
+            "value [M USD]": found["value_usd"] / 1e6,
+            "in 10 s [M USD]": found["peak_10s_usd"] / 1e6,
+            "venues": found["venues"],
+            "imbalance": found["imbalance"],
+            "price move [%]": 100 * found["price_move"],
+        }
+    )
+
+
+def _findings(section: Section, events: pd.DataFrame, found: pd.DataFrame, data: Data) -> None:
+    total = events["value_usd"].sum()
+    longs = events.loc[events["side"] == "long", "value_usd"].sum() / total
+    days = (data.asked.window.end - data.liquidated_since) / _DAY
+    section.number(usd(total), f"liquidated over {days:.3g} days, {pct(longs, 0)} of it longs")
+    late = events.loc[events["time"] > data.asked.window.end - _DAY, "value_usd"].sum()
+    if days > 1:
+        section.found(
+            "changed",
+            f"Liquidations: {usd(late)} over the last 24 hours against {usd(total / days)} a day over "
+            f"{days:.3g} days.",
+        )
+    if len(found):
+        top = found.loc[found["value_usd"].idxmax()]
+        section.found(
+            "wide",
+            f"Largest cascade: {usd(top['value_usd'])} of {top['symbol']} on "
+            f"{top['start']:%Y-%m-%d at %H:%M} UTC, {top['count']} orders on {top['venues']:.0f} venues.",
+        )

@@ -1,0 +1,135 @@
+"""Funding: what each venue charges, and what changed of late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import plot, tables, units
+from derivdata.analysis import funding
+from derivdata.plot.style import row_size
+from derivdata.reports.data import Data
+from derivdata.reports.page import Section
+from derivdata.reports.words import pct, rate
+
+__all__ = ["funding_section"]
+
+_DAY = pd.Timedelta(1, "D")
+_FORMATS = (
+    {"share [%]": ".1f", "points": ",d"}
+    | dict.fromkeys(("mean [bps/8h]", "last 24 h", "lowest", "highest"), ".3f")
+    | {"mean as APR [%]": ".1f"}
+)
+
+
+def funding_section(data: Data) -> Section:
+    """Funding per venue over the window."""
+    section = Section("Funding")
+    section.text(
+        "Rates are sampled and stated in basis points per 8 hours whatever the venue's own interval; longs "
+        "pay shorts where they are positive."
+    )
+    table = data.funding()
+    if table is None:
+        section.lack(data.lacks["funding rates"])
+        return section
+    rates = tables.panel(table)
+    for symbol in map(str, rates["symbol"].values):
+        _symbol(section, data, table, rates.sel(symbol=symbol).dropna("exchange", how="all"), symbol)
+    for symbol in data.asked.symbols:
+        if symbol not in rates["symbol"]:
+            section.lack(f"The source has no funding rates of {symbol} for this window.")
+    return section
+
+
+def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> None:
+    section.heading(symbol)
+    section.figure(
+        plot.funding_history,
+        table,
+        symbol=symbol,
+        title=f"{symbol} funding rate by venue over time",
+        reading="Each line is a venue; those with the highest and the lowest mean over the window are "
+        "coloured, the others grey. Where the coloured lines lie far apart for long, a position long on the "
+        "low and short on the high venue is paid the difference.",
+    )
+    section.figure(
+        plot.funding_heatmap,
+        table,
+        symbol=symbol,
+        title=f"{symbol} funding rate by venue and time",
+        reading="Each row is a venue, the highest mean at the top. Orange: longs pay; purple: shorts pay; "
+        "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
+        size=row_size(rates.sizes["exchange"], 0.15, wide=8.6),
+    )
+    found = _venues(rates, data.asked.window.end)
+    section.table(found, formats=_FORMATS, fold=f"{symbol}: every venue")
+    _findings(section, data, rates, found, symbol)
+
+
+def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
+    late = rates.sel(time=slice((end - _DAY).tz_localize(None), None))
+    venues = [str(v) for v in rates["exchange"].values]
+    means = rates.mean("time").values
+    frame = pd.DataFrame(
+        {
+            "venue": venues,
+            "kind": [tables.VENUES[v].kind if v in tables.VENUES else "unknown" for v in venues],
+            "mean [bps/8h]": means,
+            "mean as APR [%]": 100 * units.apr_from_bps_8h(means),
+            "last 24 h": late.mean("time").values if late.sizes["time"] else np.nan,
+            "lowest": rates.min("time").values,
+            "highest": rates.max("time").values,
+            "points": rates.notnull().sum("time").values,
+        }
+    )
+    return frame.sort_values("mean [bps/8h]", ascending=False, ignore_index=True)
+
+
+def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataFrame, symbol: str) -> None:
+    means = found["mean [bps/8h]"]
+    low, high = np.percentile(means, [25, 75])
+    section.found(
+        "wide",
+        f"{symbol} funding: mean rates run from {rate(means.iloc[-1])} on {found['venue'].iloc[-1]} to "
+        f"{rate(means.iloc[0])} on {found['venue'].iloc[0]}; the middle half of {len(found)} venues lies "
+        f"between {low:+.2f} and {high:+.2f}.",
+    )
+    window = data.asked.window
+    if window.end - window.start <= _DAY:
+        return
+    weighted, what = _weighted(data, rates, symbol)
+    late = float(weighted.sel(time=slice((window.end - _DAY).tz_localize(None), None)).mean())
+    whole = float(weighted.mean())
+    if np.isfinite(late):
+        apr = pct(units.apr_from_bps_8h(late), signed=True)
+        section.number(rate(late), f"{symbol} funding, {what}, last 24 h ({apr} a year)")
+        section.found(
+            "changed",
+            f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "
+            f"window{_mover(found)}.",
+        )
+
+
+def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
+    """Mean over venues at each time, by open interest where that is known."""
+    held = data.oi(symbol)
+    if held is not None:
+        oi = tables.panel(held, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
+        mean = funding.oi_weighted(rates, oi)["rate_bps_8h"]
+        if mean.notnull().any():
+            return mean, "weighted by open interest"
+    return rates.median("exchange"), "median of venues"
+
+
+def _mover(found: pd.DataFrame) -> str:
+    change = (found["last 24 h"] - found["mean [bps/8h]"]).dropna()
+    if change.empty:
+        return ""
+    row = found.loc[change.abs().idxmax()]
+    return (
+        f"; {row['venue']} moved most, from a mean of {row['mean [bps/8h]']:+.2f} to {row['last 24 h']:+.2f}"
+    )

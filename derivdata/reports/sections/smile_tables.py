@@ -1,0 +1,144 @@
+"""Numbers of chains and fits as tables for people: volatilities in percent, differences in points."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis import exposure, smile, surface, variance
+from derivdata.plot.fitted import verdicts
+
+__all__ = ["FORMATS", "expiries", "gaps", "of_venue", "positions", "tenors", "terms", "venues"]
+
+_DAYS = 365.0
+_TENORS = (7.0, 14.0, 30.0, 60.0, 90.0, 180.0)
+_POINTS = ("atm", "rr25", "bf25", "rr10", "bf10")
+
+FORMATS = (
+    {
+        "days": ".2f",
+        "tenor [days]": ".0f",
+        "forward [USD]": ",.2f",
+        "quotes": "d",
+        "options": ",d",
+        "used": ",d",
+        "expiries": "d",
+        "error [points]": ".3f",
+        "least g(k)": ".3f",
+        "calls": ",.1f",
+        "puts": ",.1f",
+        "puts / calls": ".2f",
+        "least pain [USD]": ",.2f",
+    }
+    | dict.fromkeys(
+        (
+            "ATM [%]",
+            "model-free [%]",
+            "from [%]",
+            "to [%]",
+            "forward vol [%]",
+            "30-day ATM [%]",
+            "30-day index [%]",
+        ),
+        ".2f",
+    )
+    | dict.fromkeys(("RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ"), "+.2f")
+)
+
+
+def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
+    """One row per expiry: volatility, skew, fit error and arbitrage."""
+    lines = {p: surface.term_structure(fit, point=p) for p in ("atm", "rr25", "bf25")}
+    listed = table.groupby("expiry", observed=True).size()
+    return pd.DataFrame(
+        {
+            "expiry": pd.DatetimeIndex(fit["expiry"].values),
+            "days": _DAYS * fit["year_fraction"].values,
+            "forward [USD]": fit["forward"].values,
+            "options": listed.reindex(pd.DatetimeIndex(fit["expiry"].values).tz_localize("UTC")).to_numpy(),
+            "quotes": fit["n"].values,
+            "ATM [%]": 100 * lines["atm"]["atmf"].values,
+            "RR 25Δ": 100 * lines["rr25"]["rr25_forward"].values,
+            "BF 25Δ": 100 * lines["bf25"]["bf25_forward"].values,
+            "error [points]": 100 * fit["rmse_vol"].values,
+            "least g(k)": smile.butterfly_check(fit)["min_g"].values,
+            "what to know": verdicts(fit),
+        }
+    )
+
+
+def tenors(fit: xr.Dataset) -> pd.DataFrame:
+    """Volatility and skew at fixed times to expiry."""
+    found = surface.constant_maturity(fit, days=_TENORS, points=_POINTS)
+    names = {"atmf": "ATM [%]"} | {
+        f"{kind.lower()}{d}_forward": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
+    }
+    columns = {label: 100 * found[name].values for name, label in names.items()}
+    return pd.DataFrame({"tenor [days]": found["tenor"].values} | columns).dropna(subset="ATM [%]")
+
+
+def terms(fit: xr.Dataset) -> pd.DataFrame:
+    """Volatility at the forward, model-free and between expiries."""
+    line = surface.term_structure(fit)
+    free = variance.model_free(fit, method="smile")
+    t = fit["year_fraction"]
+    return pd.DataFrame(
+        {
+            "days": _DAYS * t.values,
+            "ATM [%]": 100 * line["atmf"].values,
+            "model-free [%]": 100 * free["vol"].values,
+            "from [%]": 100 * np.sqrt((free["lower"] / t).values),
+            "to [%]": 100 * np.sqrt((free["upper"] / t).values),
+            "forward vol [%]": 100 * line["forward_vol"].values,
+        }
+    )
+
+
+def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
+    """One row per venue: how much it lists and is used, and where its month stands."""
+    order = list(tables)
+    fits = fits.sel(exchange=order)
+    month = surface.constant_maturity(fits, days=(30.0,), points=("atm", "rr25")).isel(tenor=0)
+    free = variance.model_free(fits, method="smile")
+    return pd.DataFrame(
+        {
+            "venue": order,
+            "options": [len(tables[venue]) for venue in order],
+            "used": fits["n"].sum("expiry").values,
+            "expiries": fits["theta"].notnull().sum("expiry").values,
+            "30-day ATM [%]": 100 * month["atmf"].values,
+            "RR 25Δ": 100 * month["rr25_forward"].values,
+            "30-day index [%]": variance.volatility_index(free)["index_pct"].values,
+            "error [points]": 100 * fits["rmse_vol"].median("expiry").values,
+        }
+    )
+
+
+def gaps(found: pd.DataFrame, reference: str) -> list[str]:
+    """Each venue's at-the-money volatility at 30 days less that of the reference, largest first, in words."""
+    level = found.set_index("venue")["30-day ATM [%]"]
+    away = (level - level[reference]).drop(reference).dropna()
+    ordered = away.loc[away.abs().sort_values(ascending=False).index]
+    return [f"{venue} {gap:+.2f}" for venue, gap in ordered.items()]
+
+
+def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
+    """The fit of one venue, over its own expiries."""
+    return fits.sel(exchange=venue).dropna("expiry", subset=["year_fraction"])
+
+
+def positions(table: pd.DataFrame) -> pd.DataFrame:
+    """Open calls and puts, their ratio and the strike of least pain, by expiry."""
+    held = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
+    ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
+    pain = exposure.max_pain(table)["max_pain"]
+    return pd.DataFrame(
+        {
+            "expiry": pd.DatetimeIndex(held["expiry"].values),
+            "calls": held.sel(side="call").values,
+            "puts": held.sel(side="put").values,
+            "puts / calls": ratio.values,
+            "least pain [USD]": pain.values,
+        }
+    )

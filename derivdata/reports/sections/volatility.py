@@ -1,0 +1,186 @@
+"""Options: smiles, surface, term structure, differences between venues, open interest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import plot
+from derivdata.analysis import surface
+from derivdata.plot.style import row_size
+from derivdata.reports.data import Data
+from derivdata.reports.page import Section
+from derivdata.reports.sections import smile_tables as of
+from derivdata.reports.words import listing, pct
+
+__all__ = ["options_section"]
+
+_WIDE = 8.6
+
+
+class Book(NamedTuple):
+    """Options on one symbol: those that can be used by venue, the fit to all, and the venue that is shown."""
+
+    symbol: str
+    venue: str
+    chains: dict[str, pd.DataFrame]
+    fits: xr.Dataset
+
+    @property
+    def chain(self) -> pd.DataFrame:
+        """The options of the venue that is shown."""
+        return self.chains[self.venue]
+
+    @property
+    def fit(self) -> xr.Dataset:
+        """The fit of the venue that is shown, over its own expiries."""
+        return of.of_venue(self.fits, self.venue)
+
+
+def options_section(data: Data) -> Section:
+    """Per symbol: what its options say of volatility, at the first venue that has them and on the others."""
+    section = Section("Options")
+    section.text(
+        "The source gives implied volatilities and no prices; prices are rebuilt from them. An eSSVI surface "
+        "is fitted to the options out of the money of each venue, free of arbitrage by construction; nothing "
+        "is extrapolated beyond the quotes."
+    )
+    for symbol in data.asked.symbols:
+        book = _book(section, data, symbol)
+        if book is not None:
+            section.heading(f"{symbol} on {book.venue}")
+            _smiles(section, data, book)
+            _surface(section, book)
+            _term(section, book)
+            _venues(section, data, book)
+            _open(section, book)
+    return section
+
+
+def _book(section: Section, data: Data, symbol: str) -> Book | None:
+    chains = {v: c for v in data.option_venues(symbol) if (c := data.options(symbol, v)) is not None}
+    if chains:
+        fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
+        fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
+        alive = [v for v in chains if np.isfinite(fits["theta"].sel(exchange=v)).any()]
+        if alive:
+            return Book(symbol, alive[0], chains, fits)
+    why = [words for what, words in data.lacks.items() if what.startswith(f"options on {symbol},")]
+    section.lack(f"No options on {symbol}. {' '.join(why) or 'No venue that was asked for lists them.'}")
+    return None
+
+
+def _smiles(section: Section, data: Data, book: Book) -> None:
+    shown = [e.tz_localize(None) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
+    section.figure(
+        plot.smile,
+        book.chain,
+        book.fit,
+        expiries=shown[:8] if data.asked.expiries else None,
+        title=f"{book.symbol} smiles on {book.venue}",
+        reading="Dots are quotes, lines the fitted smiles; left of zero puts, right of it calls. Steeper on "
+        "the left: protection against a fall is dearer. Below, g(k) must not fall under zero: there a "
+        "butterfly could be bought for less than nothing.",
+        size=(_WIDE, 5.2),
+    )
+    section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
+
+
+def _surface(section: Section, book: Book) -> None:
+    if int(np.isfinite(book.fit["theta"]).sum()) < 2:
+        section.lack("One expiry makes no surface.")
+        return
+    section.figure(
+        plot.surface,
+        book.fit,
+        source=book.chain,
+        title=f"{book.symbol} volatility surface on {book.venue}",
+        reading="Bright is dear, dark is cheap; short expiries left, long ones right. Moneyness is in "
+        "standard deviations, so that one height is about equally likely at every expiry. Marks at the lower "
+        "edge are listed expiries.",
+    )
+    section.table(of.tenors(book.fit), formats=of.FORMATS)
+
+
+def _term(section: Section, book: Book) -> None:
+    section.figure(
+        plot.term_structure,
+        book.fit,
+        source=book.chain,
+        title=f"{book.symbol} term structure on {book.venue}",
+        reading="Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
+        "imply for the time between them. Squares price the whole smile; their bars reach to what strikes "
+        "that are not listed leave open.",
+    )
+    section.table(of.terms(book.fit), formats=of.FORMATS, fold=f"{book.symbol}: term structure in numbers")
+
+
+def _change(section: Section, data: Data, book: Book) -> None:
+    told = data.metrics(book.symbol, book.venue)
+    if told is None:
+        return
+    days = (told["expiry"] - told["time"]) / pd.Timedelta(1, "D")
+    known = told[told["atm_iv_change_24h"].notna()]
+    if known.empty:
+        return
+    row = known.loc[(days[known.index] - 30.0).abs().idxmin()]
+    section.found(
+        "changed",
+        f"{book.symbol} at-the-money volatility, expiry {row['expiry']:%Y-%m-%d} on {book.venue}: "
+        f"{pct(row['atm_iv'])}, {100 * row['atm_iv_change_24h']:+.1f} points over 24 hours.",
+    )
+
+
+def _venues(section: Section, data: Data, book: Book) -> None:
+    found = of.venues(book.chains, book.fits)
+    section.table(found, formats=of.FORMATS)
+    _level(section, found[found["venue"] == book.venue].iloc[0], book)
+    _change(section, data, book)
+    alive = list(found.loc[found["expiries"] > 1, "venue"])
+    if len(alive) < 2 or book.venue not in alive:
+        section.lack(f"One venue has options on {book.symbol}: there is nothing to compare.")
+        return
+    section.figure(
+        plot.venue_difference,
+        book.fits.sel(exchange=alive).assign_coords(symbol=book.symbol),
+        reference=book.venue,
+        source=book.chain,
+        title=f"{book.symbol} implied volatility of venues against {book.venue}",
+        reading=f"Volatility points above (orange) or below (purple) {book.venue} at the same strike and "
+        "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is earned "
+        "before spreads and fees.",
+        size=row_size(4 * (len(alive) - 1), 0.24, wide=_WIDE),
+    )
+    gaps = of.gaps(found, book.venue)
+    if gaps:
+        words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
+        section.found("wide", f"{book.symbol} options: {words}.")
+
+
+def _level(section: Section, row: pd.Series, book: Book) -> None:
+    index, middle, skew = (float(row[name]) for name in ("30-day index [%]", "30-day ATM [%]", "RR 25Δ"))
+    if np.isfinite(index):
+        section.number(f"{index:.1f} %", f"{book.symbol} 30-day volatility index, {book.venue}")
+    if np.isfinite(middle):
+        section.found(
+            "wide",
+            f"{book.symbol} options on {book.venue}: 30 days at {middle:.1f} % at the forward, 25-delta risk "
+            f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} dearer).",
+        )
+
+
+def _open(section: Section, book: Book) -> None:
+    if not book.chain["open_interest"].fillna(0).sum() > 0:
+        section.lack(f"No open interest is known of options on {book.symbol} at {book.venue}.")
+        return
+    section.figure(
+        plot.open_interest_by_strike,
+        book.chain,
+        title=f"{book.symbol} open options by strike on {book.venue}",
+        reading="Calls upwards, puts downwards, over all expiries, in contracts of one coin each. Tall bars "
+        "are strikes at which many positions end or begin to hurt; who holds which side is not known.",
+    )
+    section.table(of.positions(book.chain), formats=of.FORMATS, fold=f"{book.symbol}: positions by expiry")
