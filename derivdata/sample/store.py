@@ -27,7 +27,7 @@ _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "options_overview_history": overview,
     "orderbook_depth_history": books.depths,
     "hip3_traders": onchain.hip3_traders,
-    "hip3_candles": onchain.hip3_candles,
+    "hip3_hourly_candles": onchain.hip3_candles,
     "hip4_traders": onchain.hip4_traders,
     "hip4_oi": onchain.hip4_oi,
     "builders_history": onchain.builders_history,
@@ -41,7 +41,7 @@ _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
 }
 _OPTIONS = ("options_snapshot", "options_overview_history")
 _UNLISTED = frozenset(
-    "hip3_traders hip3_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
+    "hip3_traders hip3_hourly_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
 )
 """Tables whose rows belong to no pair of symbol and venue."""
 

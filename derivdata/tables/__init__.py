@@ -43,7 +43,13 @@ from derivdata.tables.named import (
     VOLUME_OI_RATIO,
     VOLUME_TOP_SYMBOLS,
 )
-from derivdata.tables.onchain import BUILDERS_HISTORY, HIP3_CANDLES, HIP3_TRADERS, HIP4_OI, HIP4_TRADERS
+from derivdata.tables.onchain import (
+    BUILDERS_HISTORY,
+    HIP3_HOURLY_CANDLES,
+    HIP3_TRADERS,
+    HIP4_OI,
+    HIP4_TRADERS,
+)
 from derivdata.tables.open import OPEN_TABLES
 from derivdata.tables.panel import depth, panel, provenance
 from derivdata.tables.surface import surface, surface_history
@@ -87,7 +93,7 @@ TABLES: dict[str, Table] = {
         VOLUME_OI_RATIO,
         VOLUME_TOP_SYMBOLS,
         HIP3_TRADERS,
-        HIP3_CANDLES,
+        HIP3_HOURLY_CANDLES,
         HIP4_TRADERS,
         HIP4_OI,
         BUILDERS_HISTORY,
@@ -102,7 +108,7 @@ __all__ = [
     "FUNDING_METADATA",
     "FUNDING_SETTLEMENTS",
     "FUNDING_SNAPSHOT",
-    "HIP3_CANDLES",
+    "HIP3_HOURLY_CANDLES",
     "HIP3_TRADERS",
     "HIP4_OI",
     "HIP4_TRADERS",

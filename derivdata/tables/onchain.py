@@ -10,8 +10,8 @@ HIP3_TRADERS = define(
     rest="volume_usd trade_count fees_usd deployer_fees_usd liquidation_value_usd liquidation_count",
     doc="Trading of one address on one HIP-3 market in the quarter of an hour that starts at `time`.",
 )
-HIP3_CANDLES = define(
-    "hip3_candles",
+HIP3_HOURLY_CANDLES = define(
+    "hip3_hourly_candles",
     key="dex symbol time",
     rest="open_usd high_usd low_usd close_usd open_interest oi_usd",
     doc="Price of one HIP-3 market over a quarter of an hour, and open interest at its end.",

@@ -14,7 +14,7 @@ TABLES_BY_TIME = (
     "options_overview_history",
     "orderbook_depth_history",
     "hip3_traders",
-    "hip3_candles",
+    "hip3_hourly_candles",
     "hip4_traders",
     "hip4_oi",
     "builders_history",
@@ -41,7 +41,7 @@ def test_joined_windows_are_the_long_window(table: str) -> None:
     pd.testing.assert_frame_equal(whole, TABLES[table].conform(parts))
 
 
-@pytest.mark.parametrize("table", ["options_overview_history", "orderbook_depth_history", "hip3_candles"])
+@pytest.mark.parametrize("table", ["options_overview_history", "orderbook_depth_history", "hip3_hourly_candles"])
 def test_the_newest_row_is_the_last_of_the_history(table: str) -> None:
     few = FEW if "exchange" in TABLES[table].key else {}
     newest = sample.open().latest(table, at("2026-03-10 09:00"), within=pd.Timedelta(2, "h"), **few)
@@ -68,7 +68,7 @@ def test_books_are_books() -> None:
 
 
 def test_candles_join_and_hold_their_prices() -> None:
-    candles = read("hip3_candles", "2026-03-09", "2026-03-11")
+    candles = read("hip3_hourly_candles", "2026-03-09", "2026-03-11")
     for _, coin in candles.groupby(["dex", "symbol"], observed=True):
         assert (coin["open_usd"].to_numpy()[1:] == coin["close_usd"].to_numpy()[:-1]).all()
     ends = candles[["open_usd", "close_usd"]]

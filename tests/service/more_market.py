@@ -18,7 +18,7 @@ def frames() -> dict[str, pd.DataFrame]:
         "options_overview_history": overview(),
         "rwa_market_hours": hours(),
         "hip3_traders": hip3_traders(),
-        "hip3_candles": hip3_candles(),
+        "hip3_hourly_candles": hip3_candles(),
         "hip4_traders": hip4_traders(),
         "hip4_oi": hip4_oi(),
         "builders_history": builders(),

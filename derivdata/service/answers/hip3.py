@@ -26,7 +26,7 @@ __all__ = [
     "timeseries_symbol",
 ]
 
-_TRADERS, _CANDLES = "hip3_traders", "hip3_candles"
+_TRADERS, _CANDLES = "hip3_traders", "hip3_hourly_candles"
 _LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
 _DEX = {"volume_usd": "volume", "fees_usd": "total_fees", "trade_count": "trade_count", **_LIQUIDATIONS}
 _SYMBOL = {
