@@ -37,6 +37,8 @@ napoleon_use_param = False
 napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
