@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ from derivdata.transport.keys import Secret
 from derivdata.transport.origin import origin_of
 from derivdata.transport.timing import Limits, Timing, backoff, http_date, retry_after
 
-__all__ = ["KEPT_HEADERS", "Adapter"]
+__all__ = ["DIGEST_HEADER", "KEPT_HEADERS", "Adapter"]
 
 KEPT_HEADERS = (
     "Age",
@@ -36,6 +37,9 @@ KEPT_HEADERS = (
     "X-RateLimit-Remaining",
 )
 """Response headers that matter; the rest (validators, cookies, Vary, caching) ends here."""
+
+DIGEST_HEADER = "X-Body-Sha256"
+"""Under which a whole body's hash goes up with it and into the cache, so that it is taken once."""
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
@@ -172,6 +176,7 @@ def _clean(request: requests.PreparedRequest, response: requests.Response, body:
     headers = CaseInsensitiveDict(
         {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
     )
+    headers[DIGEST_HEADER] = hashlib.sha256(body).hexdigest()
     response._content = body
     response._content_consumed = True  # type: ignore[attr-defined]
     response.headers = headers

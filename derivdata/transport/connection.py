@@ -12,6 +12,7 @@ import requests
 
 from derivdata.api import Endpoint, Request
 from derivdata.errors import CacheNotice, NotCached
+from derivdata.transport.adapter import DIGEST_HEADER
 from derivdata.transport.channel import Channel, Settings
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
@@ -143,9 +144,10 @@ class Connection:
 
     def _served(self, request: Request, response: requests.Response) -> Served:
         headers = {name: str(v) for name, v in response.headers.items() if name != "Cache-Control"}
+        digest = headers.pop(DIGEST_HEADER, "")
         body = response.content
         if response.status_code != 200 and self._secret is not None:
-            body = self._secret.redact(body)
+            body, digest = self._secret.redact(body), ""
         date = http_date(headers.get("Date"))
         return Served(
             request=request,
@@ -156,6 +158,7 @@ class Connection:
             source=unquote(headers.get("X-Derivdata-Source", "")) or self.source,
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=self._attribution(own="X-Derivdata-Source" in headers),
+            digest=digest,
         )
 
     def _attribution(self, *, own: bool) -> str:

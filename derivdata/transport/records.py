@@ -7,19 +7,20 @@ nothing of the request but its path and query, and nothing that runs when it is 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from datetime import datetime
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from requests.structures import CaseInsensitiveDict
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 
 __all__ = ["Head", "dump", "load", "load_head"]
 
-_MAGIC = b"derivdata-answer-1 "
+_MAGIC = b"derivdata-answer-2 "
 _BODY_BYTES = 1 << 30
+_CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class Head(msgspec.Struct):
@@ -43,7 +44,8 @@ def dump(key: str, url: str, response: Any) -> bytes:
         expires=response.expires,
         body_bytes=len(response.content),
     )
-    rest = msgspec.json.encode(head) + b"\n" + zlib.compress(response.content, 1)
+    packed: bytes = _CODEC.compress(response.content, asbytes=True)
+    rest = msgspec.json.encode(head) + b"\n" + packed
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
@@ -74,12 +76,10 @@ def _head(line: bytes) -> Head | None:
 
 
 def _unpacked(packed: bytes, size: int) -> bytes | None:
-    unpacker = zlib.decompressobj()
     try:
-        body = unpacker.decompress(packed, size + 1)
-    except zlib.error:
+        return bytes(_CODEC.decompress(packed, size, asbytes=True))
+    except OSError:
         return None
-    return body if len(body) == size and unpacker.eof else None
 
 
 def _response(head: Head, body: bytes) -> CachedResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pandas as pd
@@ -37,6 +37,8 @@ class Served:
         Who answered, and whether the data was made up.
     attribution
         The text that the API's terms ask for where the data is shown, or empty.
+    digest
+        The body's hash where it is known already.
     """
 
     request: Request
@@ -47,11 +49,12 @@ class Served:
     source: str
     synthetic: bool
     attribution: str = ""
+    digest: str = field(default="", compare=False, repr=False)
 
     @property
     def sha256(self) -> str:
         """Hash of the body, in hexadecimal."""
-        return hashlib.sha256(self.body).hexdigest()
+        return self.digest or hashlib.sha256(self.body).hexdigest()
 
 
 Observer: TypeAlias = Callable[[Served], None]
