@@ -18,7 +18,7 @@ import pandas as pd
 from derivdata import api, tables, times, transport
 from derivdata.errors import SchemaError
 from derivdata.fetch.windows import get_windows, inside, names, pieces
-from derivdata.schema import repeated
+from derivdata.schema import in_runs, repeated
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -252,15 +252,13 @@ def _series(answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]) -> di
     """Columns of all venues; `numbers` are the fields of a point by column."""
     parts = list(_venues(answer, decoder, numbers))
     sizes = [part["y"].size for part in parts]
-    codes = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
-    names = pd.Index(list(answer.body.series), dtype="str")
     columns = {
         name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
     }
     stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
     return columns | {
-        "symbol": repeated(answer.body.symbol, len(codes)),
-        "exchange": pd.Categorical.from_codes(codes, categories=names),
+        "symbol": repeated(answer.body.symbol, sum(sizes)),
+        "exchange": in_runs(answer.body.series, sizes),
         "timestamp": pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"),
     }
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from derivdata.schema.kinds import Column, Kind
 from derivdata.schema.open_table import OpenTable
-from derivdata.schema.table import Table, repeated
+from derivdata.schema.table import Table, in_runs, repeated
 
-__all__ = ["Column", "Kind", "OpenTable", "Table", "repeated"]
+__all__ = ["Column", "Kind", "OpenTable", "Table", "in_runs", "repeated"]

@@ -43,9 +43,9 @@ def text(values: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def constant(word: str) -> pd.CategoricalDtype:
-    """The dtype of a text column that holds one word only."""
-    return pd.CategoricalDtype(pd.Index([word], dtype="str"))
+def words_dtype(*words: str) -> pd.CategoricalDtype:
+    """The dtype of a text column that holds these words, in their order."""
+    return pd.CategoricalDtype(pd.Index(words, dtype="str"))
 
 
 def _categorical(values: Any) -> pd.Categorical:
@@ -59,8 +59,10 @@ def _categorical(values: Any) -> pd.Categorical:
 
 def _used(codes: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
     """Which of `size` codes occur; equal neighbours, which tables have in long runs, are looked at once."""
-    first = np.append(True, codes[1:] != codes[:-1])[: codes.size]
-    return np.bincount(codes[first].astype(np.intp) + 1, minlength=size + 1)[1:] > 0
+    used = np.zeros(size + 1, dtype=bool)  # the last place is for −1, what is missing
+    used[codes[:1]] = True
+    used[codes[1:][codes[1:] != codes[:-1]]] = True
+    return used[:-1]
 
 
 def _label(values: Any) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from derivdata.errors import SchemaError
 from derivdata.schema.arrange import arrangement, bare
-from derivdata.schema.casts import cast, constant, text
+from derivdata.schema.casts import cast, text, words_dtype
 from derivdata.schema.kinds import Column
 
 
@@ -137,10 +137,16 @@ class Table:
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
+def in_runs(words: Iterable[str], sizes: Sequence[int]) -> pd.Categorical:
+    """A text column in which each word stands as often as its size says."""
+    dtype = words_dtype(*words)
+    return pd.Categorical.from_codes(np.repeat(np.arange(len(sizes), dtype=np.int16), sizes), dtype=dtype)
+
+
 def repeated(value: Any, size: int) -> Any:
     """`value` in every one of `size` rows, as cheaply as its kind allows."""
     if isinstance(value, str):
-        return pd.Categorical.from_codes(np.zeros(size, dtype=np.int8), dtype=constant(value))
+        return in_runs([value], [size])
     if isinstance(value, pd.Timestamp):
         return pd.DatetimeIndex([value.as_unit("us")]).repeat(size)
     return [value] * size
