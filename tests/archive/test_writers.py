@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,28 +56,6 @@ def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert list(archive.symbols("funding_history")) == names
     expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
-
-
-def test_a_writer_that_is_killed_leaves_whole_appends(tmp_path: Path) -> None:
-    """What it said is written is there, what is there is whole, and the next append clears up."""
-    names = [f"S{i:02d}" for i in range(40)]
-    for pause in (0.0, 0.013, 0.031):
-        folder = tmp_path / f"after{pause}"
-        writer = process(_SYMBOLS, str(folder), " ".join(names))
-        assert writer.stdout is not None
-        said = [writer.stdout.readline().strip()]
-        time.sleep(pause)
-        writer.kill()
-        said += writer.stdout.read().split()
-        writer.communicate()
-        archive = open_archive(folder)
-        there = list(archive.symbols("funding_history"))
-        assert set(said) <= set(there)
-        expected = tables.FUNDING_HISTORY.conform(rates(there, ["okx"]))
-        pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
-        assert archive.append("funding_history", rates(names, ["okx"])) == (40 - len(there)) * 96
-        on_disk = {str(p.relative_to(folder)) for p in folder.glob("*/*/*")}
-        assert on_disk == set(named_files(folder))
 
 
 def named_files(folder: Path) -> list[str]:

@@ -7,7 +7,6 @@ import random
 import struct
 import threading
 import time
-from collections import Counter
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 
@@ -252,43 +251,3 @@ def test_what_is_under_way_is_not_tried_again_after_the_end(opened: Open, fake: 
         with pytest.raises(errors.ServerError):
             checked(connection.serve(ASKED, FUNDING))
         assert len(server.asked) == 2
-
-
-def fault(path: str, tried: int) -> Reply | None:
-    """What goes wrong at one try for one path: always the same, 30 % of all."""
-    chance = random.Random(f"{path} {tried}")
-    return chance.choice(RECOVERED)[1][0] if chance.random() < 0.3 else None
-
-
-def test_under_random_faults_answers_are_right_or_errors_typed(opened: Open) -> None:
-    """30 % faults of every kind, 16 threads: what fails is exactly what failed five times, 0.24 % of all."""
-    tries: Counter[str] = Counter()
-    failed: list[str] = []
-    wrong: list[str] = []
-
-    def answer(asked: Asked) -> Reply:
-        tries[asked.path] += 1
-        return fault(asked.path, tries[asked.path]) or Reply.json({"path": asked.path})
-
-    def work(first: int) -> None:
-        for n in range(first, 480, 16):
-            try:
-                served = checked(connection.serve(Request(f"/x/{n}", ()), FUNDING))
-            except errors.FetchError:
-                failed.append(f"/x/{n}")
-                continue
-            if served.body != Reply.json({"path": f"/x/{n}"}).body:
-                wrong.append(served.body.decode())
-
-    with serving(answer) as server:
-        connection = opened(server.url, timing=Timing(sleep=lambda _: None))
-        threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    hopeless = [p for p in (f"/x/{n}" for n in range(480)) if all(fault(p, t) for t in range(1, 6))]
-    assert len(tries) == 480
-    assert sum(tries.values()) > 600, "faults did happen"
-    assert wrong == []
-    assert sorted(failed) == sorted(hopeless)

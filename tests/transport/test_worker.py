@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -12,14 +9,11 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 from derivdata import errors
 from derivdata.api import FUNDING, Request
-from derivdata.transport.failures import checked
-from derivdata.transport.timing import Timing
 from derivdata.transport.worker import in_worker
 from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving
@@ -37,20 +31,6 @@ def in_threads(count: int, work) -> None:  # type: ignore[no-untyped-def]
         thread.start()
     for thread in threads:
         thread.join()
-
-
-@pytest.mark.parametrize("cache", ["on", "off", "refresh"])
-def test_one_request_flies_for_all_who_ask_for_it(cache: str, opened: Open) -> None:
-    def slow(_: Asked) -> Reply:
-        time.sleep(0.2)
-        return Reply.json({})
-
-    bodies: list[bytes] = []
-    with serving(slow) as server:
-        connection = opened(server.url, cache=cache, timing=Timing())
-        in_threads(16, lambda _: bodies.append(connection.serve(Request("/x", ()), FUNDING).body))
-        assert len(server.asked) == 1
-    assert bodies == [b"{}"] * 16
 
 
 def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open) -> None:
@@ -82,33 +62,6 @@ def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() 
     with pytest.raises(ZeroDivisionError, match="ours") as raised:
         in_worker(broken, seconds=5)
     assert "broken" not in [entry.name for entry in raised.traceback]
-
-
-def test_interrupts_at_random_instants_leave_nothing_locked(opened: Open) -> None:
-    """300 calls, most of them interrupted after 0.1 to 4 ms; afterwards every call works."""
-    chance = random.Random(9)
-    interrupted = 0
-
-    def strike(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    with serving(echo) as server:
-        connection = opened(server.url, cache="off", timing=Timing())
-        before = signal.signal(signal.SIGALRM, strike)
-        try:
-            for n in range(300):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.004))
-                    connection.serve(Request(f"/x/{n % 3}", ()), FUNDING)
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                except KeyboardInterrupt:
-                    interrupted += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-        assert interrupted > 50
-        for n in range(3):
-            assert checked(connection.serve(Request(f"/x/{n}", ()), FUNDING)).body == echo_of(f"/x/{n}")
 
 
 def echo_of(path: str) -> bytes:
@@ -162,45 +115,3 @@ def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) ->
         for n in range(40):
             assert connection.serve(Request(f"/x/{n}", ()), FUNDING).body == echo_of(f"/x/{n}")
         assert len(server.asked) == before
-
-
-KILLED = """
-    import os, signal, sys, time
-    from pathlib import Path
-    from requests_cache.models.request import CachedRequest
-    from requests_cache.models.response import CachedResponse
-    from derivdata.transport.store import AnswerFiles
-
-    folder = Path(sys.argv[1])
-    for kill in range(12):
-        read, write = os.pipe()
-        child = os.fork()
-        if child == 0:
-            files, n = AnswerFiles(folder, "scope"), 0
-            while True:
-                body = os.urandom(200_000)
-                request = CachedRequest(method="GET", url="/x")
-                files[f"k{n % 4}"] = CachedResponse(content=body, request=request, status_code=200)
-                assert files[f"k{n % 4}"].content == body
-                os.write(write, b".")
-                n += 1
-        os.read(read, 1)
-        time.sleep(0.013 * kill)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_writer_leaves_whole_records(tmp_path: Path) -> None:
-    from derivdata.transport.store import AnswerFiles
-
-    process = started(KILLED, tmp_path)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said.decode()
-    files = AnswerFiles(tmp_path, "scope")
-    keys = list(files)
-    assert set(keys) <= {"k0", "k1", "k2", "k3"}
-    assert keys
-    assert all(len(files[key].content) == 200_000 for key in keys)

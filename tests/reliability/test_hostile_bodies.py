@@ -1,0 +1,139 @@
+"""Bodies that are meant to hurt: one typed error each, in little memory and bounded time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import textwrap
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.conftest import Measured
+from tests.transport.server import Asked, Reply, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+MIB = 2**20
+GZIP = {"Content-Encoding": "gzip"}
+HEAD = b"HTTP/1.1 200 OK\r\nDate: Tue, 30 Jun 2026 12:00:30 GMT\r\n"
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """A byte now and then, compressed, so that nothing comes of it for long."""
+    handler.wfile.write(HEAD + b"Content-Encoding: gzip\r\n\r\n")
+    with suppress(ConnectionError):
+        for byte in gzip.compress(b'{"rate": 1.0}' * 1000):
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+            time.sleep(0.05)
+
+
+def flood(handler: BaseHTTPRequestHandler) -> None:
+    """300 MiB as they are, of unstated length."""
+    handler.wfile.write(HEAD + b"\r\n")
+    with suppress(ConnectionError):
+        for _ in range(300):
+            handler.wfile.write(b" " * MIB)
+
+
+def rate(text: str) -> Reply:
+    return Reply(f'{{"rate": {text}}}'.encode())
+
+
+BODIES = {
+    "bomb of 300 MiB": Reply(gzip.compress(b" " * MIB) * 300, headers=GZIP),
+    "bomb of two layers": Reply(gzip.compress(gzip.compress(b" " * MIB) * 300), headers=GZIP),
+    "flood of 300 MiB": Reply(raw=flood),
+    "drip": Reply(raw=drip),
+    "deep arrays": Reply(b"[" * MIB),
+    "deep arrays, closed": Reply(b"[" * 100_000 + b"]" * 100_000),
+    "deep objects": Reply(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
+    "NaN": rate("NaN"),
+    "Infinity": rate("Infinity"),
+    "-Infinity": rate("-Infinity"),
+    "number beyond any float": rate("1e999"),
+    "5,000 digits": rate("9" * 5000),
+    "a million digits": rate("9" * MIB),
+    "BOM": Reply(b'\xef\xbb\xbf{"rate": 1.0}'),
+    "UTF-16": Reply('{"rate": 1.0}'.encode("utf-16")),
+    "latin-1": Reply('{"rate": 1.0, "name": "é"}'.encode("latin-1")),
+    "half a surrogate": Reply(b'{"rate": 1.0, "name": "\xed\xa0\x80"}'),
+    "duplicate keys": Reply(b'{"rate": 1.0, "rate": 2.0}'),
+    "duplicate keys by escape": Reply(b'{"rate": 1.0, "r\\u0061te": 2.0}'),
+    "duplicate keys deep inside": Reply(b'{"rate": 1.0, "list": [[{"a": {"x": 1, "y": 2, "x": 1}}]]}'),
+    "two values": Reply(b'{"rate": 1.0}{"rate": 2.0}'),
+    "nothing": Reply(b""),
+    "zeros": Reply(bytes(1000)),
+}
+
+CLIENT = """
+    import json, resource, sys, time
+    from pathlib import Path
+
+    import msgspec
+    import derivdata as dd
+    from derivdata import errors, transport
+    from derivdata.api import FUNDING
+    from derivdata.transport import connecting
+    from derivdata.transport.channel import Settings
+    from derivdata.transport.connection import Connection
+    from derivdata.transport.origin import site
+    from derivdata.transport.timing import Limits, Timing
+
+    class Body(msgspec.Struct):
+        rate: float
+
+    def connect(name):
+        limits = Limits(answer=0.5, tries=2) if name == "drip" else Limits()
+        settings = Settings(name, Path(sys.argv[2]), limits=limits, timing=Timing(sleep=lambda _: None))
+        connecting._current = Connection(site(f"{sys.argv[1]}/{name.replace(' ', '_')}"), None, settings)
+
+    def used():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+    connect("good")
+    assert transport.get(FUNDING, {}, into=Body).body.rate == 1.0
+    for name in json.loads(sys.argv[3]):
+        connect(name)
+        before, started, said = used(), time.monotonic(), []
+        for ask in (lambda: transport.get(FUNDING, {}, into=Body), lambda: dd.raw("/funding")):
+            try:
+                ask()
+                said.append("none")
+            except errors.DerivdataError as error:
+                said.append(type(error).__name__ + str(error)[:200])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps([name, said, peak - before, time.monotonic() - started]), flush=True)
+"""
+
+
+def answered(asked: Asked) -> Reply:
+    name = asked.path.split("/")[1].replace("_", " ")
+    return Reply(b'{"rate": 1.0}') if name == "good" else BODIES[name]
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_each_hostile_body_is_a_typed_error_in_little_memory(tmp_path: Path, measured: Measured) -> None:
+    with serving(answered) as server:
+        command = [sys.executable, "-c", textwrap.dedent(CLIENT), server.url, str(tmp_path)]
+        done = subprocess.run(
+            [*command, json.dumps(list(BODIES))], cwd=ROOT, capture_output=True, text=True, timeout=120
+        )
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [name for name, *_ in found] == list(BODIES)
+    for name, said, extra, seconds in found:
+        for one in said:
+            assert one.startswith(("SchemaError", "NetworkError")), (name, said)
+            assert "/funding: " in one, (name, said)
+        assert extra < 64, name
+        assert seconds < 30, name
+    most = max(extra for _, _, extra, _ in found)
+    measured(
+        "hostile bodies", f"{len(found)} bodies: each a typed error, at most {most:.0f} MiB of extra memory"
+    )

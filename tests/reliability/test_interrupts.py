@@ -1,0 +1,69 @@
+"""Ctrl-C at random instants of a fetch: nothing hangs, and nothing is wrong afterwards."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from tests.reliability.conftest import Measured, Use
+from tests.reliability.promises import count
+
+END = pd.Timestamp("2026-06-30", tz="UTC")
+
+
+@pytest.fixture
+def strikes() -> Iterator[None]:
+    def strike(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, strike)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def fetched(n: int) -> pd.DataFrame:
+    start = END - pd.Timedelta(n + 1, "h")
+    return dd.oi.history("BTC", start, start + pd.Timedelta(1, "h"), exchanges="binance")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+@pytest.mark.usefixtures("strikes")
+@pytest.mark.parametrize(("cache", "longest"), [("on", 0.003), ("off", 0.02)])
+def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
+    cache: str, longest: float, use: Use, measured: Measured
+) -> None:
+    """Each fetch is struck within 3 ms, or 20 ms where the network is asked: early, late, or over."""
+    calls = count(75, 750)
+    use("ok", cache="off")
+    right = [fetched(n) for n in range(5)]
+    use("ok", cache=cache)
+    chance, interrupted = random.Random(9), 0
+    for n in range(calls):
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, longest))
+            found = fetched(n % 5)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        else:
+            pd.testing.assert_frame_equal(found, right[n % 5])
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert interrupted > calls / 5
+    after: list[pd.DataFrame] = []
+    last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(5)), daemon=True)
+    last.start()
+    last.join(timeout=30)
+    assert not last.is_alive(), "a fetch hangs"
+    for found, expected in zip(after, right, strict=True):
+        pd.testing.assert_frame_equal(found, expected)
+    measured(
+        "interrupts", f"cache {cache}: {calls} fetches, {interrupted} interrupted: 0 hang, 0 wrong afterwards"
+    )

@@ -1,0 +1,146 @@
+"""kill -9 at random moments of writing: what is there is whole, and what was acknowledged is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata import bundle, tables
+from derivdata.archive import open_archive
+from derivdata.transport.store import AnswerFiles
+from tests.archive.rates import EVER, rates
+from tests.archive.test_writers import named_files
+from tests.reliability.conftest import Measured
+from tests.reliability.processes import finished
+from tests.reliability.promises import count
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+KILLER = """
+    import json, os, random, signal, sys, time
+    from pathlib import Path
+
+    def killed(kills, work, longest):
+        '''Work in a child until it is killed; how often it said that something is written, for each kill.'''
+        chance, acknowledged = random.Random(7), []
+        for kill in range(kills):
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                work(kill, lambda: os.write(write, b"."))
+            os.close(write)
+            said = len(os.read(read, 1))
+            time.sleep(chance.uniform(0, longest))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            while part := os.read(read, 10_000):
+                said += len(part)
+            os.close(read)
+            acknowledged.append(said)
+        print(json.dumps(acknowledged))
+"""
+
+CACHE = """
+    from requests_cache.models.request import CachedRequest
+    from requests_cache.models.response import CachedResponse
+    from derivdata.transport.store import AnswerFiles
+
+    def work(kill, told):
+        files, n = AnswerFiles(Path(sys.argv[1]), f"s{kill}"), 0
+        while True:
+            body = random.Random(f"{kill} {n}").randbytes(200_000)
+            request = CachedRequest(method="GET", url="/x")
+            files[f"k{n}"] = CachedResponse(content=body, request=request, status_code=200)
+            told()
+            n += 1
+
+    killed(int(sys.argv[2]), work, 0.05)
+"""
+
+BUNDLE = """
+    import pandas as pd
+    from derivdata import bundle, transport
+    from derivdata.transport import Served
+
+    noon = pd.Timestamp("2026-06-30T12:00:00Z")
+
+    def answer(request):
+        body = b'"' + random.Random(str(request)).randbytes(3_000).hex().encode() + b'"'
+        return Served(request, 200, {}, body, noon, "made up", True)
+
+    def work(kill, told):
+        recording = bundle.record(Path(sys.argv[1]) / f"{kill}.ddz")
+        transport.set_responder(answer)
+        recording._asof = noon
+        n = 0
+        while True:
+            transport.raw(f"/x/{n}")
+            told()
+            n += 1
+
+    killed(int(sys.argv[2]), work, 0.1)
+"""
+
+ARCHIVE = """
+    from derivdata.archive import open_archive
+    from tests.archive.rates import rates
+
+    def work(kill, told):
+        archive = open_archive(Path(sys.argv[1]) / f"a{kill}")
+        for n in range(1000):
+            archive.append("funding_history", rates([f"S{n:03d}"], ["okx"]))
+            told()
+
+    killed(int(sys.argv[2]), work, 0.25)
+"""
+
+
+def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Measured) -> None:
+    kills = count(40, 200)
+    acknowledged = json.loads(finished(KILLER + CACHE, tmp_path, kills))
+    for kill, said in enumerate(acknowledged):
+        files = AnswerFiles(tmp_path, f"s{kill}")
+        keys = {f"k{n}": n for n in range(said + 1)}
+        assert set(list(keys)[:said]) <= set(files) <= set(keys)
+        for key in files:
+            assert files[key].content == random.Random(f"{kill} {keys[key]}").randbytes(200_000)
+    assert len(set(acknowledged)) > 3, "the moments differed"
+    measured("killed: cache", f"{kills} kills, {sum(acknowledged):,} records acknowledged: 0 damaged, 0 lost")
+
+
+def test_a_killed_recording_is_a_whole_bundle_of_what_had_come(tmp_path: Path, measured: Measured) -> None:
+    kills = count(40, 200)
+    acknowledged = json.loads(finished(KILLER + BUNDLE, tmp_path, kills))
+    for kill, said in enumerate(acknowledged):
+        assert bundle.verify(tmp_path / f"{kill}.ddz") in (said, said + 1)
+    assert len(set(acknowledged)) > 3, "the moments differed"
+    measured(
+        "killed: bundle", f"{kills} kills, {sum(acknowledged):,} answers acknowledged: 0 damaged, 0 lost"
+    )
+
+
+def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: Measured) -> None:
+    """What it said is written is there, what is there is whole, and the next append clears up."""
+    kills = count(20, 200)
+    acknowledged = json.loads(finished(KILLER + ARCHIVE, tmp_path, kills))
+    for kill, said in enumerate(acknowledged):
+        folder = tmp_path / f"a{kill}"
+        archive = open_archive(folder)
+        there = list(archive.symbols("funding_history"))
+        names = [f"S{n:03d}" for n in range(said + 1)]
+        assert there in (names[:said], names)
+        expected = tables.FUNDING_HISTORY.conform(rates(there, ["okx"]))
+        pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
+        assert archive.append("funding_history", rates([*names, "LAST"], ["okx"])) == (
+            (said + 2 - len(there)) * 96
+        )
+        assert {str(p.relative_to(folder)) for p in folder.glob("*/*/*")} == set(named_files(folder))
+    assert len(set(acknowledged)) > 1, "the moments differed"
+    measured(
+        "killed: archive", f"{kills} kills, {sum(acknowledged):,} appends acknowledged: 0 damaged, 0 lost"
+    )

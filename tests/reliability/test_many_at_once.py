@@ -1,0 +1,265 @@
+"""Many processes and threads at one cache folder, one address, one limit; and beside a stopped process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from requests_cache.models.request import CachedRequest
+from requests_cache.models.response import CachedResponse
+from starlette.middleware import Middleware
+
+from derivdata import bundle, service, transport
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata.archive import open_archive
+from derivdata.errors import ArchiveError
+from derivdata.transport.connection import Connection
+from derivdata.transport.pace import Pace
+from derivdata.transport.store import AnswerFiles
+from derivdata.transport.timing import Timing
+from tests.archive.rates import EVER, rates
+from tests.reliability.conftest import Measured
+from tests.reliability.processes import finished, output, started
+from tests.reliability.promises import count
+from tests.transport.conftest import KEY, Open
+from tests.transport.server import Asked, Reply, serving
+from tests.transport.test_worker import in_threads
+
+WRITERS = """
+    import os, random, sys, threading, time
+    from pathlib import Path
+    from requests_cache.models.request import CachedRequest
+    from requests_cache.models.response import CachedResponse
+    from derivdata.transport.store import AnswerFiles
+
+    folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+
+    def body(key):
+        return random.Random(key).randbytes(50_000)
+
+    def write(files, name, longest):
+        chance = random.Random(name)
+        for n in range(writes):
+            key = f"{name}-{n}"
+            began = time.monotonic()
+            request = CachedRequest(method="GET", url="/x")
+            files[key] = CachedResponse(content=body(key), request=request, status_code=200)
+            longest.append(time.monotonic() - began)
+            other = f"{chance.randrange(processes)}-{chance.randrange(4)}-{chance.randrange(writes)}"
+            assert other not in files or files[other].content == body(other)
+
+    def work(process):
+        files, longest = AnswerFiles(folder, "shared"), []
+        threads = [threading.Thread(target=write, args=(files, f"{process}-{t}", longest)) for t in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert len(longest) == 4 * writes
+        return max(longest)
+
+    children = []
+    for process in range(processes):
+        read, end = os.pipe()
+        if os.fork() == 0:
+            os.write(end, repr(work(process)).encode())
+            os._exit(0)
+        os.close(end)
+        children.append(read)
+    print(max(float(os.read(read, 100)) for read in children))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured: Measured) -> None:
+    processes, writes = 8, count(6, 50)
+    longest = float(finished(WRITERS, tmp_path, processes, writes))
+    files = AnswerFiles(tmp_path, "shared")
+    expected = {f"{p}-{t}-{n}" for p in range(processes) for t in range(4) for n in range(writes)}
+    assert set(files) == expected
+    assert all(len(files[key].content) == 50_000 for key in expected)
+    assert longest < 2.0
+    measured(
+        "many writers",
+        f"{len(expected):,} writes of 8 × 4: all present, the longest took {longest * 1000:.0f} ms",
+    )
+
+
+def bodies(connection: Connection, request: Request) -> list[bytes]:
+    """What 16 threads get that ask for one thing."""
+    found: list[bytes] = []
+    in_threads(16, lambda _: found.append(connection.serve(request, FUNDING).body))
+    return found
+
+
+def test_one_url_asked_by_16_threads_is_one_request(opened: Open, measured: Measured) -> None:
+    rounds = count(3, 30)
+
+    def slow(_: Asked) -> Reply:
+        time.sleep(0.2)
+        return Reply.json({})
+
+    with serving(slow) as server:
+        for cache in ("on", "off", "refresh"):
+            connection = opened(server.url, cache=cache, timing=Timing())
+            for n in range(rounds):
+                assert bodies(connection, Request(f"/{cache}/{n}", ())) == [b"{}"] * 16
+        assert len(server.asked) == 3 * rounds
+    measured("one URL", f"{3 * rounds} addresses, each by 16 threads: {3 * rounds} requests")
+
+
+ASKING = """
+    import sys
+    import derivdata as dd
+
+    dd.connect(sys.argv[1], api_key=sys.argv[2], cache="off")
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for n in range(int(sys.argv[4])):
+        end = f"2026-06-{int(sys.argv[3]) + 1:02d}T{n + 1:02d}:00:00Z"
+        assert len(dd.funding.history("BTC", "1h", end, exchanges="binance")) == 1
+"""
+
+
+def test_four_processes_share_a_strict_limit(measured: Measured) -> None:
+    """The service refuses a third request within any second."""
+    asks = count(2, 6)
+    refused: list[int] = []
+
+    class Refusals:
+        def __init__(self, app: object) -> None:
+            self.app = app
+
+        async def __call__(self, scope: dict, receive: object, send: Callable) -> None:  # type: ignore[type-arg]
+            async def watch(message: dict) -> None:  # type: ignore[type-arg]
+                refused.append(message.get("status", 0) == 429)
+                await send(message)
+
+            await self.app(scope, receive, watch)  # type: ignore[operator]
+
+    local = service.start("sample", keys={KEY: "team"}, limits=True, middleware=[Middleware(Refusals)])
+    try:
+        running = [started(ASKING, local.url, KEY, process, asks) for process in range(4)]
+        for process in running:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        began = time.monotonic()
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        for process in running:
+            output(process)
+        took = time.monotonic() - began
+    finally:
+        local.close()
+    assert sum(refused) == 0
+    assert took > (4 * asks - 2) / 2, "the limit was felt"
+    measured("rate limit", f"{4 * asks} requests of 4 processes at 2 a second: 0 × 429")
+
+
+STOPPED = """
+    import os, signal, sys
+    from pathlib import Path
+
+    what, folder = sys.argv[1], Path(sys.argv[2])
+
+    def stop(*_):
+        print("held", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    if what == "cache":
+        from requests_cache.models.request import CachedRequest
+        from requests_cache.models.response import CachedResponse
+        from derivdata.transport.store import AnswerFiles
+
+        Path.replace = stop
+        request = CachedRequest(method="GET", url="/x")
+        AnswerFiles(folder, "s")["k"] = CachedResponse(content=b"1", request=request, status_code=200)
+    elif what == "turn":
+        from derivdata.api import FUNDING_HISTORICAL
+        from derivdata.transport.pace import Pace
+        from derivdata.transport.timing import Timing
+
+        Pace._next = stop
+        Pace(folder, "scope", Timing()).wait(FUNDING_HISTORICAL)
+    elif what == "bundle":
+        import pandas as pd
+        from derivdata import bundle, transport
+        from derivdata.transport import Served
+
+        noon = pd.Timestamp("2026-06-30T12:00:00Z")
+        recording = bundle.record(folder / "x.ddz")
+        transport.set_responder(lambda r: Served(r, 200, {}, b"1", noon, "s", True))
+        recording._asof = noon
+        transport.raw("/first")
+        Path.replace = os.replace = stop
+        transport.raw("/second")
+    elif what == "archive":
+        from derivdata.archive import manifest, open_archive
+        from tests.archive.rates import rates
+
+        manifest.save = stop
+        open_archive(folder).append("funding_history", rates(["ETH"]))
+"""
+
+
+@contextmanager
+def stopped(what: str, folder: Path) -> Iterator[None]:
+    """A process that was stopped in the middle of writing something below a folder."""
+    process = started(STOPPED, what, folder)
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        assert said == "held\n", process.communicate()
+        yield
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def beside_cache(folder: Path) -> None:
+    files = AnswerFiles(folder, "s")
+    files["k"] = CachedResponse(content=b"2", request=CachedRequest(method="GET", url="/x"), status_code=200)
+    assert files["k"].content == b"2"
+
+
+def beside_turn(folder: Path) -> None:
+    Pace(folder, "scope", Timing()).wait(FUNDING_HISTORICAL)
+
+
+def beside_bundle(folder: Path) -> None:
+    with bundle.replay(folder / "x.ddz"):
+        assert transport.raw("/first") == 1
+
+
+def beside_archive(folder: Path) -> None:
+    """Readers go on; another writer is told who holds the lock, after the time that it allows."""
+    archive = open_archive(folder, lock_timeout=0.3)
+    assert len(archive.read("funding_history", *EVER)) == 192
+    with pytest.raises(ArchiveError, match="has held the writer's lock"):
+        archive.append("funding_history", rates(["SOL"]))
+
+
+BESIDE = {"cache": beside_cache, "turn": beside_turn, "bundle": beside_bundle, "archive": beside_archive}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs SIGSTOP")
+def test_a_stopped_process_stops_nobody(tmp_path: Path, measured: Measured) -> None:
+    waits = {}
+    for round_ in range(count(1, 3)):
+        for what, beside in BESIDE.items():
+            folder = tmp_path / f"{what}{round_}"
+            folder.mkdir()
+            if what == "archive":
+                open_archive(folder).append("funding_history", rates(["BTC"]))
+            with stopped(what, folder):
+                began = time.monotonic()
+                beside(folder)
+                waits[what, round_] = time.monotonic() - began
+            assert waits[what, round_] < 1.0, what
+    longest = max(waits.values())
+    measured("stopped process", f"{len(waits)} stopped: the others went on after at most {longest:.2f} s")
