@@ -22,7 +22,7 @@ __all__ = ["Pace", "spacing_seconds"]
 
 _SHARE = 0.9
 """Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
-_LOCK_SECONDS = 2.0
+_LOCK_SECONDS = 0.5
 _HORIZON_SECONDS = 60.0
 
 
