@@ -138,7 +138,7 @@ def since(start: Instant) -> pd.Timestamp:
 
 def iso(stamp: pd.Timestamp) -> str:
     """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
-    return f"{stamp.tz_convert('UTC').tz_localize(None).isoformat()}Z"
+    return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"
 
 
 def parse(texts: Any) -> pd.DatetimeIndex:

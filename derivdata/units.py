@@ -58,6 +58,11 @@ def bps_8h_from_native(rate: Any, interval_hours: Any) -> Any:
     """Basis points per 8 hours from a decimal rate per native interval.
 
     ``rate × 10,000 × 8 / interval_hours``: 0.0000125 an hour is 1 bps/8h.
+
+    Examples
+    --------
+    >>> dd.units.bps_8h_from_native(0.0000125, interval_hours=1)
+    1.0
     """
     return rate * BPS * REFERENCE_HOURS / interval_hours
 
@@ -68,7 +73,13 @@ def native_from_bps_8h(rate_bps_8h: Any, interval_hours: Any) -> Any:
 
 
 def apr_from_bps_8h(rate_bps_8h: Any) -> Any:
-    """Simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095."""
+    """Simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095.
+
+    Examples
+    --------
+    >>> round(dd.units.apr_from_bps_8h(1.0), 6)
+    0.1095
+    """
     return rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
 
 
@@ -78,7 +89,13 @@ def bps_8h_from_apr(apr: Any) -> Any:
 
 
 def apy_from_native(rate: Any, interval_hours: Any) -> Any:
-    """Annual rate (decimal) compounded at every native payment: 0.0001 per 8 h is 0.11571."""
+    """Annual rate (decimal) compounded at every native payment: 0.0001 per 8 h is 0.11571.
+
+    Examples
+    --------
+    >>> round(float(dd.units.apy_from_native(0.0001, interval_hours=8)), 5)
+    0.11571
+    """
     return np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
 
 
@@ -98,7 +115,13 @@ def bps_8h_from_apy(apy: Any, interval_hours: Any) -> Any:
 
 
 def bps_from_bps_8h(rate_bps_8h: Any, hours: Any) -> Any:
-    """Basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps."""
+    """Basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps.
+
+    Examples
+    --------
+    >>> dd.units.bps_from_bps_8h(1.0, hours=30 * 24)
+    90.0
+    """
     return rate_bps_8h * (hours / REFERENCE_HOURS)
 
 

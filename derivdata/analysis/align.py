@@ -53,6 +53,14 @@ def align(
     ------
     ValueError
         No ``time`` dim, unsorted times, or settled rates without a tolerance or an interval.
+
+    Examples
+    --------
+    >>> stamps = pd.to_datetime(["2026-01-01T00:00", "2026-01-01T05:00"])
+    >>> rates = xr.DataArray([1.0, 2.0], {"time": stamps}, "time")
+    >>> aligned = dd.analysis.align.align(rates, "4h", tolerance="4h")
+    >>> aligned["value"].values, aligned["staleness"].values
+    (array([1., 1.]), array([0., 4.]))
     """
     _sorted_times(panel)
     wait = pd.Timedelta(delay)

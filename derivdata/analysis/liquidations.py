@@ -21,7 +21,13 @@ Array = np.ndarray[Any, Any]
 
 
 def imbalance(long_usd: Any, short_usd: Any) -> Any:
-    """``(long − short) / (long + short)`` of liquidated value, −1 to 1; NaN where nothing was liquidated."""
+    """``(long − short) / (long + short)`` of liquidated value, −1 to 1; NaN where nothing was liquidated.
+
+    Examples
+    --------
+    >>> dd.analysis.liquidations.imbalance(3.0, 1.0)
+    0.5
+    """
     total = long_usd + short_usd
     with np.errstate(divide="ignore", invalid="ignore"):
         return (long_usd - short_usd) / total
@@ -117,6 +123,13 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     ------
     ValueError
         Columns are absent, an order stands twice, or times have no zone.
+
+    Examples
+    --------
+    >>> orders = dd.liquidations.events(since="1h")
+    >>> runs = dd.analysis.liquidations.clusters(orders, gap="30s")
+    >>> int(runs["count"].sum()) == len(orders)
+    True
     """
     _check(events, ("side", "value_usd", *by))
     rows: list[dict[str, Any]] = []

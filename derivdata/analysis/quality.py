@@ -61,6 +61,15 @@ def quality(
     ------
     ValueError
         There is no ``time`` column, times have no zone, or no value column can be told.
+
+    Examples
+    --------
+    >>> rates = dd.funding.history("BTC", "7d", exchanges=["bybit", "okx"])
+    >>> report = dd.quality(rates)
+    >>> report[["exchange", "expected", "present", "missing"]]
+      exchange  expected  present  missing
+    0    bybit       168      168        0
+    1      okx       168      168        0
     """
     column = column or _value_column(table)
     _check(table, column)

@@ -52,6 +52,14 @@ def open_archive(
     ArchiveError
         No archive is there, the folder holds something else, the manifest is damaged, or the archive was
         written by a newer version.
+
+    Examples
+    --------
+    >>> archive = dd.open_archive("my-archive")
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    24
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    0
     """
     folder = Path(path).expanduser().resolve()
     if manifests.load(folder) is None and not create:

@@ -133,6 +133,15 @@ def replay(path: str | Path) -> Replay:
     -----
     A request that is not in the bundle raises `NotRecorded`. A request that was recorded several times gets
     its answers in their order, then the last one again.
+
+    Examples
+    --------
+    >>> with dd.record("one.ddz"):
+    ...     live = dd.oi.exchanges()
+    >>> with dd.replay("one.ddz"):
+    ...     again = dd.oi.exchanges()
+    >>> again.equals(live)
+    True
     """
     if transport.replaying():
         raise ValueError("a replay is under way: end it first, with dd.disconnect() or its close()")

@@ -173,6 +173,9 @@ def history(
     Notes
     -----
     ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
+
+    >>> dd.funding.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
+    (336, 6)
     """
     spans = pieces(times.window(start, end), resolution, exchanges)
     each = [

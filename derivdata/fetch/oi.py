@@ -84,6 +84,12 @@ def exchanges() -> pd.DataFrame:
     Notes
     -----
     ``GET /oi/exchanges-summary``, Dev and above. Its week's line is `sparklines`.
+
+    Examples
+    --------
+    >>> venues = dd.oi.exchanges()
+    >>> venues["market_share"].sum().round(3).item()
+    1.0
     """
     answer = transport.get(api.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
     return transport.tabulate(
@@ -151,6 +157,11 @@ def history(
     Notes
     -----
     ``GET /oi/{symbol}/timeseries``, Dev and above.
+
+    Examples
+    --------
+    >>> dd.oi.history(["BTC", "ETH"], "7d", exchanges=["binance"]).shape
+    (336, 5)
     """
     spans = pieces(times.window(start, end), resolution, exchanges)
     each = [

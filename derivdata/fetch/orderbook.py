@@ -74,6 +74,13 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     Notes
     -----
     ``GET /orderbook/book``, Dev and above.
+
+    Examples
+    --------
+    >>> book = dd.orderbook.book("BTC", "binance", limit=3)
+    >>> best = book[book["level"] == 1].set_index("side")["price_usd"]
+    >>> bool(best["bid"] < best["ask"])
+    True
     """
     query = {"symbol": symbol, "exchange": exchange, "limit": limit}
     answer = transport.get(api.ORDERBOOK_BOOK, query, into=_Book)

@@ -104,6 +104,11 @@ def history(
     Notes
     -----
     ``GET /volume/{symbol}/timeseries``, Dev and above.
+
+    Examples
+    --------
+    >>> dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"].min() > 0
+    True
     """
     spans = pieces(times.window(start, end), resolution, exchanges)
     each = [

@@ -136,6 +136,8 @@ def _flag(values: Any) -> Any:
 def _time(values: Any) -> Any:
     if isinstance(values, pd.Series):
         values = pd.Index(values, copy=True)
+    if getattr(values, "dtype", None) == Kind.TIME.dtype:
+        return values.array
     if not isinstance(values, pd.DatetimeIndex):
         values = list(values)
         if not _only(values, _PLAIN_TEXT):

@@ -40,6 +40,12 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
     ValueError
         A key column or `column` is absent, `column` is no number, rows repeat a key, or funding kinds
         are mixed.
+
+    Examples
+    --------
+    >>> held = dd.panel(dd.oi.history("BTC", "1d", exchanges=["binance", "okx"]), "oi_usd")
+    >>> held.dims, held.shape, held.attrs["units"]
+    (('symbol', 'exchange', 'time'), (1, 2, 24), 'USD')
     """
     import xarray as xr
 
@@ -115,6 +121,12 @@ def provenance(data: Any) -> dict[str, Any]:
     ------
     ValueError
         `data` carries none: it was not fetched, or an operation let its ``attrs`` go.
+
+    Examples
+    --------
+    >>> said = dd.provenance(dd.funding.snapshot())
+    >>> said["source"], said["synthetic"], said["requests"][0]["path"]
+    ('sample', True, '/funding')
     """
     found = getattr(data, "attrs", {}).get("provenance")
     if found is None:

@@ -70,6 +70,12 @@ def connect(
     Notes
     -----
     The key goes to the origin of `source` only, by https or on this machine.
+
+    Examples
+    --------
+    >>> connection = dd.connect("sample", now="2026-03-02T08:00")
+    >>> dd.asof()
+    Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
     """
     if replaying():
         raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")

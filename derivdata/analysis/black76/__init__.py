@@ -83,6 +83,11 @@ def price(
     ------
     ValueError
         An unknown `premium` or side; labels that differ.
+
+    Examples
+    --------
+    >>> round(dd.analysis.black76.price(100.0, 100.0, 1.0, 0.2, "call").item(), 4)
+    7.9656
     """
     kernel = partial(kernels.price, inverse=_is_inverse(premium))
     arrays = [forward, strike, year_fraction, iv, sign(side), rate]
@@ -178,6 +183,11 @@ def implied_vol(
     ------
     ValueError
         An unknown `premium` or side; labels that differ.
+
+    Examples
+    --------
+    >>> dd.analysis.black76.implied_vol(7.965567455405798, 100.0, 100.0, 1.0, "call").iv.round(12).item()
+    0.2
     """
     kernel = partial(kernels.implied_volatility, inverse=_is_inverse(premium))
     arrays = [price, forward, strike, year_fraction, sign(side), rate]

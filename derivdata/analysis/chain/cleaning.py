@@ -65,6 +65,12 @@ def clean(
     ------
     ValueError
         A column is missing, volatilities look like percent, prices have no unit, no time is known.
+
+    Examples
+    --------
+    >>> options = dd.analysis.chain.clean(dd.options.snapshot("BTC", "deribit"))
+    >>> sum(options.attrs["dropped"].values())
+    0
     """
     options = rows(chain, as_of=as_of, iv_unit=iv_unit)
     dropped = {}

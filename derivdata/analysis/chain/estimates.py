@@ -53,6 +53,11 @@ def forward_from_parity(
     ------
     ValueError
         An unknown premium.
+
+    Examples
+    --------
+    >>> dd.analysis.chain.forward_from_parity(strike=100.0, call=7.0, put=5.0)
+    102.0
     """
     if premium == "linear":
         return strike + (call - put) / discount

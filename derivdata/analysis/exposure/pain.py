@@ -85,6 +85,12 @@ def max_pain(
     ------
     ValueError
         As in `pain`.
+
+    Examples
+    --------
+    >>> pain = dd.analysis.exposure.max_pain(dd.options.snapshot("BTC", "deribit"))
+    >>> pain["max_pain"].dims
+    ('expiry',)
     """
     curve = pain(chain, settle=settle, contract_size=contract_size, as_of=as_of)
     least = curve["pain"].min("strike")

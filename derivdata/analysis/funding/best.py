@@ -67,6 +67,15 @@ def best_pair(
     -----
     The pair at each time is chosen with that time's rates. What a pair earns after it was chosen is
     `realised_carry` or `hit_rate`, never the sum of these spreads: they belong to ever changing pairs.
+
+    Examples
+    --------
+    >>> rates = xr.DataArray(
+    ...     [[1.0, -0.5, 2.0]], {"exchange": ["a", "b", "c"]}, ("time", "exchange"), attrs={"units": "bps/8h"}
+    ... )
+    >>> best = dd.analysis.funding.best_pair(rates).isel(time=0)
+    >>> best["long"].item(), best["short"].item(), best["spread_bps_8h"].item()
+    ('b', 'c', 2.5)
     """
     require_rate(panel, "exchange")
     panel = _limited(panel, oi_usd, min_oi_usd, "oi_usd", USD_UNIT)

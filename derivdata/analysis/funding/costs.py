@@ -100,6 +100,11 @@ def breakeven_hours(
     -----
     The first H with ``μH/8 + (s − μ)(1 − e^{−κH})/(8κ) = cost``, κ = ln 2 / half-life: s decays to μ as an
     Ornstein–Uhlenbeck process is expected to.
+
+    Examples
+    --------
+    >>> dd.analysis.funding.breakeven_hours(2.0, 20.0)
+    80.0
     """
     if (mean_bps_8h is None) != (half_life_hours is None):
         raise ValueError("mean_bps_8h and half_life_hours go together: give both or neither")

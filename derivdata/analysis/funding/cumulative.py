@@ -118,6 +118,13 @@ def cumulative(
     -----
     An unknown interval makes its settlement missing. What a sampled rate accrues is an estimate of payments
     on venues that settle at instants; on those that accrue by the second it is the payment.
+
+    Examples
+    --------
+    >>> hours = pd.date_range("2026-01-01", periods=720, freq="h")
+    >>> rates = xr.DataArray(np.ones(720), {"time": hours}, attrs={"units": "bps/8h", "kind": "sampled"})
+    >>> dd.analysis.funding.cumulative(rates)["funding_bps"].values[-1].item()
+    90.0
     """
     if gaps not in ("nan", "skip"):
         raise ValueError(f"gaps={gaps!r} is not 'nan' or 'skip'")

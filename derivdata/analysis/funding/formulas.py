@@ -43,5 +43,10 @@ def payment(rate_per_8h: Any, notional: Any, hours: Any) -> Any:
     """What a long pays over `hours` at a rate per 8 hours [fraction], in the unit of `notional`.
 
     A short receives it. NaN stays NaN.
+
+    Examples
+    --------
+    >>> dd.analysis.funding.payment(0.0001, 10_000.0, 8.0)
+    1.0
     """
     return rate_per_8h * notional * (hours / REFERENCE_HOURS)

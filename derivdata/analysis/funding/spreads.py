@@ -38,6 +38,12 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     -----
     Two settled rates of unequal interval stand at the same instant for unequal spans, and where only one
     venue settles there is no difference: `realised_carry` and `net_carry` take such pairs.
+
+    Examples
+    --------
+    >>> rates = dd.panel(dd.funding.history("BTC", "1d", exchanges=["binance", "hyperliquid"]))
+    >>> dd.analysis.funding.spread(rates, "binance", "hyperliquid").dims
+    ('symbol', 'time')
     """
     require_rate(panel, "exchange")
     require_venues(panel, long, short)

@@ -39,6 +39,20 @@ def migration(
     ------
     ValueError
         Dims or labels are absent, the unit is unstated, or the method is unknown.
+
+    Examples
+    --------
+    >>> held = xr.DataArray(
+    ...     [[100.0, 180.0], [100.0, 120.0]],
+    ...     {"exchange": ["a", "b"], "time": [0, 1]},
+    ...     ("exchange", "time"),
+    ...     attrs={"units": "USD"},
+    ... )
+    >>> dd.analysis.oi.migration(held, 0, 1)[["growth", "share"]].to_dataframe()
+              growth  share
+    exchange
+    a           55.0   25.0
+    b           45.0  -25.0
     """
     wants(oi, "exchange", "time")
     if method not in _METHODS:

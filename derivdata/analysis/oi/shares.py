@@ -47,6 +47,13 @@ def market_share(
     ------
     ValueError
         Dims are missing, the unit is unstated, or a venue of `venues` is not in the panel.
+
+    Examples
+    --------
+    >>> held = dd.panel(dd.oi.history("BTC", "2d", exchanges=["binance", "okx", "bybit"]), "oi_usd")
+    >>> share = dd.analysis.oi.market_share(held)
+    >>> share.sum("exchange").round(12).values.min().item()
+    1.0
     """
     wants(oi, "exchange", "time")
     chosen = _membership(oi, venues)
@@ -91,6 +98,12 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     ------
     ValueError
         `dim` is absent.
+
+    Examples
+    --------
+    >>> concentration = dd.analysis.oi.hhi(xr.DataArray([0.5, 0.3, 0.2], dims="exchange"))
+    >>> round(concentration["hhi"].item(), 4), round(concentration["effective_n"].item(), 2)
+    (0.38, 2.63)
     """
     has(share, dim)
     squares, count = xr.apply_ufunc(

@@ -78,6 +78,15 @@ def svi_raw_to_jump_wings(raw: Raw, year_fraction: Any) -> JumpWings:
         Raw parameters.
     year_fraction
         Time to expiry [years].
+
+    Examples
+    --------
+    The slice of Vogt that obeys every simple bound and is arbitrageable all the same:
+
+    >>> vogt = dd.analysis.smile.Raw(a=-0.0410, b=0.1331, rho=0.3060, m=0.3586, sigma=0.4153)
+    >>> wings = dd.analysis.smile.svi_raw_to_jump_wings(vogt, 1.0)
+    >>> [round(float(part), 6) for part in wings]
+    [0.017426, -0.175211, 0.699738, 1.316798, 0.011625]
     """
     return JumpWings(*_convert(_jump_wings, (*raw, year_fraction)))
 

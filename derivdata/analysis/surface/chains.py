@@ -50,6 +50,12 @@ def from_chain(
     ------
     ValueError
         What `derivdata.analysis.chain` and `fit` raise; ``"spread"`` without quotes.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> surface.sizes["expiry"], bool(dd.analysis.surface.calendar_check(surface)["ok"].all())
+    (11, True)
     """
     quotes = chains.smiles(chains.clean(chain, as_of=as_of), given=given, spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]

@@ -81,6 +81,13 @@ def constant_maturity(
     ------
     ValueError
         Unknown point, delta, atm, interpolation or extrapolation.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> fixed = dd.analysis.surface.constant_maturity(surface, days=(7, 30), points=("atm", "rr25"))
+    >>> fixed["atmf"].round(3).values
+    array([0.485, 0.487])
     """
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 

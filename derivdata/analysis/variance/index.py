@@ -53,6 +53,13 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     -----
     The interpolation is that of the Cboe's index. What goes into the variances differs from index to index
     (filters, prices, wings), so this is nobody's published index unless its inputs are.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
+    >>> round(index["index_pct"].item(), 1)
+    52.9
     """
     if not days > 0.0:
         raise ValueError(f"days={days!r} is not a time ahead")

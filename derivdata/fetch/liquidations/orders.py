@@ -72,6 +72,12 @@ def events(
     Notes
     -----
     ``GET /liquidations/events``, Dev and above. The answer is a list of limited length: it may have holes.
+
+    Examples
+    --------
+    >>> orders = dd.liquidations.events(since="1h", min_usd=10_000.0)
+    >>> bool((orders["value_usd"] >= 10_000.0).all()), orders["time"].is_monotonic_increasing
+    (True, True)
     """
     after = None if since is None else times.since(since)
     query = {

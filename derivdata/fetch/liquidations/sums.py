@@ -111,6 +111,12 @@ def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame
     Notes
     -----
     ``GET /liquidations/aggregates`` (wire ``range``), Dev and above.
+
+    Examples
+    --------
+    >>> sums = dd.liquidations.aggregates("24h", group_by="exchange")
+    >>> bool(np.allclose(sums["long_usd"] + sums["short_usd"], sums["total_usd"]))
+    True
     """
     answer = transport.get(
         api.LIQUIDATIONS_AGGREGATES, {"range": window, "group_by": group_by}, into=_Aggregates

@@ -105,6 +105,12 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     Notes
     -----
     ``GET /markets/symbols``, Dev (top 200) and above (all).
+
+    Examples
+    --------
+    >>> board = dd.markets.symbols()
+    >>> board["symbol"].head(3).tolist(), board["oi_usd"].is_monotonic_decreasing
+    (['BTC', 'ETH', 'SOL'], True)
     """
     answer = transport.get(api.MARKETS_SYMBOLS, {"exchanges": exchanges}, into=_Symbols)
     return transport.tabulate(

@@ -76,6 +76,12 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     Notes
     -----
     ``GET /options/snapshot``, every tier.
+
+    Examples
+    --------
+    >>> chain = dd.options.snapshot("BTC", "deribit")
+    >>> len(chain), chain["expiry"].nunique(), sorted(chain["side"].unique())
+    (764, 11, ['call', 'put'])
     """
     warn_off_matrix(symbol, exchange)
     answer = transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
@@ -109,6 +115,11 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     Notes
     -----
     ``GET /options/snapshot``, every tier.
+
+    Examples
+    --------
+    >>> dict(dd.options.surface("BTC", "deribit").sizes)
+    {'expiry': 11, 'strike': 97, 'side': 2}
     """
     return tables.surface(snapshot(symbol, exchange))
 
