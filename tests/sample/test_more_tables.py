@@ -41,7 +41,9 @@ def test_joined_windows_are_the_long_window(table: str) -> None:
     pd.testing.assert_frame_equal(whole, TABLES[table].conform(parts))
 
 
-@pytest.mark.parametrize("table", ["options_overview_history", "orderbook_depth_history", "hip3_hourly_candles"])
+@pytest.mark.parametrize(
+    "table", ["options_overview_history", "orderbook_depth_history", "hip3_hourly_candles"]
+)
 def test_the_newest_row_is_the_last_of_the_history(table: str) -> None:
     few = FEW if "exchange" in TABLES[table].key else {}
     newest = sample.open().latest(table, at("2026-03-10 09:00"), within=pd.Timedelta(2, "h"), **few)
