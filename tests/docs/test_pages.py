@@ -80,6 +80,22 @@ def test_every_page_is_found_and_fences_are_closed() -> None:
         assert page.read_text(encoding="utf-8").count("\n```") % 2 == 0, page
 
 
+def test_every_page_is_in_a_table_of_contents() -> None:
+    listed = {"index", "README"}
+    for page in PAGES:
+        for found in re.finditer(r"```\{toctree\}\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S):
+            listed |= {line.strip() for line in found[1].splitlines()}
+    assert {page.stem for page in PAGES} <= listed
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([\w./-]+\.(?:md|ipynb))", page.read_text(encoding="utf-8")):
+            place = page.parent / link.replace("gallery/", "../notebooks/")
+            is_made = link.startswith("reference/") or link == "gallery/index.md"
+            assert is_made or place.exists(), f"{page.name}: {link}"
+
+
 def test_a_wrong_output_is_noticed(names: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match="Expected"):
         _check_session(">>> 1 + 1\n3\n", Block("", 1), ROOT / "README.md", names)
