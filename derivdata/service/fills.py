@@ -28,15 +28,20 @@ def events(
 ) -> pd.DataFrame:
     """Liquidation orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
 
-    An order that the store holds both whole and as fills is taken whole.
+    Fills are looked for on both sides of the window, up to the clock, so that an order is whole and lies in
+    one of two windows that meet. One that the store holds both whole and as fills is taken whole.
     """
-    held = view.read(TABLES[1], start, end, symbols=symbols, exchanges=exchanges)
-    made = consolidate(view.read(TABLES[0], start - LEAD, end, symbols=symbols, exchanges=exchanges))
-    made = made[made["time"] >= start]
-    if held.empty or made.empty:
-        return held if made.empty else made
-    both = pd.concat([held, made], ignore_index=True).drop_duplicates(_ORDER, keep="first")
-    return tables.LIQUIDATIONS_EVENTS.conform(both)
+    held, parts = (
+        view.read(table, start - LEAD, end + LEAD, symbols=symbols, exchanges=exchanges)
+        for table in reversed(TABLES)
+    )
+    orders = consolidate(parts)
+    if len(held) and len(orders):
+        both = pd.concat([held, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+        orders = tables.LIQUIDATIONS_EVENTS.conform(both)
+    elif orders.empty:
+        orders = held
+    return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 
 def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
