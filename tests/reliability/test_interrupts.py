@@ -35,30 +35,31 @@ def fetched(n: int) -> pd.DataFrame:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # struck in a destructor
 @pytest.mark.usefixtures("strikes")
-@pytest.mark.parametrize(("cache", "longest"), [("on", 0.003), ("off", 0.02)])
+@pytest.mark.parametrize(("cache", "longest"), [("on", 0.002), ("off", 0.02)])
 def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
     cache: str, longest: float, use: Use, measured: Measured
 ) -> None:
-    """Each fetch is struck within 3 ms, or 20 ms where the network is asked: early, late, or over."""
+    """Each fetch is struck within 2 ms, or 20 ms where the network is asked: early, late, or over."""
     calls = count(75, 750)
     use("ok", cache="off")
-    right = [fetched(n) for n in range(5)]
+    right = [fetched(n) for n in range(20)]
     use("ok", cache=cache)
     chance, interrupted = random.Random(9), 0
     for n in range(calls):
         try:
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, longest))
-            found = fetched(n % 5)
+            found = fetched(n % 20)
             signal.setitimer(signal.ITIMER_REAL, 0)
         except KeyboardInterrupt:
             interrupted += 1
         else:
-            pd.testing.assert_frame_equal(found, right[n % 5])
+            pd.testing.assert_frame_equal(found, right[n % 20])
     signal.setitimer(signal.ITIMER_REAL, 0)
-    assert interrupted > calls / 5
+    assert interrupted > calls / 10
     after: list[pd.DataFrame] = []
-    last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(5)), daemon=True)
+    last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(20)), daemon=True)
     last.start()
     last.join(timeout=30)
     assert not last.is_alive(), "a fetch hangs"
