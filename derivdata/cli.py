@@ -87,10 +87,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key",
         type=_pair,
-        action="append",
-        default=[],
+        action=_Pairs,
+        default={},
         metavar="TIER=KEY",
-        help="free, dev, pro or team; may be repeated",
+        help="free, dev, pro or team; one key for each",
     )
     parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
     parser.set_defaults(run=_serve)
@@ -103,16 +103,16 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--map",
         type=_pair,
-        action="append",
-        default=[],
+        action=_Pairs,
+        default={},
         metavar="NAME=COLUMN",
         help="the table's column from the file's",
     )
     parser.add_argument(
         "--set",
         type=_pair,
-        action="append",
-        default=[],
+        action=_Pairs,
+        default={},
         metavar="COLUMN=VALUE",
         help="one value in every row",
     )
@@ -138,6 +138,19 @@ class _Fees(argparse.Action):
         except ValueError:
             parser.error(f"--fees takes numbers or VENUE=BPS, not {' '.join(values)!r}")
         setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
+
+
+class _Pairs(argparse.Action):
+    """NAME=VALUE, any number of times, each name once."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        name, value = values
+        before: dict[str, str] = getattr(namespace, self.dest)
+        if name in before:
+            parser.error(f"{self.option_strings[0]} gives {name} twice: {before[name]!r} and {value!r}")
+        setattr(namespace, self.dest, before | {name: value})
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -183,7 +196,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         host=arguments.host,
         port=arguments.port,
         now=None if arguments.now is None else times.instant(arguments.now, "--now"),
-        keys=dict(arguments.key),
+        keys=arguments.key,
         keyless=arguments.keyless,
     )
 
@@ -195,8 +208,8 @@ def _import(arguments: argparse.Namespace) -> None:
         arguments.table,
         arguments.files,
         arguments.to,
-        map=dict(arguments.map),
-        set=dict(arguments.set),
+        map=arguments.map,
+        set=arguments.set,
         tz=arguments.tz,
         unit=arguments.unit,
     )
