@@ -42,6 +42,7 @@ RESOLUTIONS = {
 }
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 
+_LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
 _DTYPE = pd.DatetimeTZDtype("us", "UTC")
@@ -100,11 +101,20 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
 
 
 def lookback(text: str) -> pd.Timedelta | None:
-    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text."""
+    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text.
+
+    Raises
+    ------
+    ValueError
+        It is longer than 100 years.
+    """
     match = _LOOKBACK.fullmatch(text.strip())
     if match is None:
         return None
-    return pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
+    length = pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
+    if length > _LONGEST:
+        raise ValueError(f"{text.strip()!r} looks back more than 100 years")
+    return length
 
 
 def window(start: Instant, end: Instant | None = None) -> Window:
@@ -186,4 +196,4 @@ def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
         found = pa.array(texts, pa.string()).cast(_ZONED if zoned else _NAIVE)
     except (pa.ArrowInvalid, TypeError):
         return None
-    return None if found.null_count else found.cast(pa.int64()).to_numpy()
+    return None if found.null_count else np.array(found.cast(pa.int64()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from derivdata import api, tables
@@ -85,6 +86,15 @@ def test_since_is_milliseconds_and_limits_stay_whole() -> None:
         {"since": "2026-01-01T00:00:00.123Z", "min_usd": 1e6, "limit": 5}
     )
     assert dict(request.query) == {"since": "1767225600123", "min_usd": "1000000", "limit": "5"}
+
+
+@pytest.mark.parametrize("limit", [np.int64(5), np.uint8(5), 5])
+@pytest.mark.parametrize("least", [np.float32(0.5), np.float64(0.5), 0.5])
+def test_numbers_of_numpy_are_numbers(limit: Any, least: Any) -> None:
+    request = api.LIQUIDATIONS_EVENTS.request({"limit": limit, "min_usd": least})
+    assert dict(request.query) == {"limit": "5", "min_usd": "0.5"}
+    with pytest.raises(TypeError, match="limit must be a whole number"):
+        api.LIQUIDATIONS_EVENTS.request({"limit": np.bool_(True)})
 
 
 def test_tiers_are_ordered() -> None:

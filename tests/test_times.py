@@ -74,6 +74,12 @@ def test_reversed_or_empty_window_is_refused(start: str, end: str) -> None:
         times.window(start, end)
 
 
+def test_a_lookback_of_more_than_a_century_is_refused() -> None:
+    assert times.lookback("5217w") == pd.Timedelta(36_519, "D")
+    with pytest.raises(ValueError, match="'999999w' looks back more than 100 years"):
+        times.window("999999w", "2026-01-01")
+
+
 def test_without_a_connection_there_is_no_clock() -> None:
     before = times.set_clock(None)
     try:

@@ -7,6 +7,7 @@ import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -173,19 +174,19 @@ def _list(name: str, value: Any) -> str:
 
 
 def _number(name: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {value!r}")
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, not {value!r}")
-    return format(value, ".15g") if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, Integral) else format(float(value), ".15g")
 
 
 def _integer(name: str, value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, not {value}")
-    return str(value)
+    return str(int(value))
 
 
 def _instant(name: str, value: Any) -> str:
