@@ -17,6 +17,8 @@ from derivdata.service.view import View
 __all__ = ["aggregates", "history"]
 
 _DAY = pd.Timedelta(1, "D")
+_FINEST = "1m"
+_SIDES = ("long_usd", "short_usd", "unknown_usd")
 _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
 
 
@@ -25,16 +27,17 @@ def history(ask: Ask) -> dict[str, Any]:
     view, asked = ask.view, ask.params
     view.need(*fills.TABLES)
     window = view.window(asked, ask.tier)
-    used = asked["resolution"] or ("1h" if window.asked < _DAY else "1d")
-    used = "1m" if used == "raw" else used
+    used, notices = _resolution(asked["resolution"], window)
     found = _history(view, window, used, asked["symbol"])
+    notices += _sideless(found)
+    found = found[(found["unknown_usd"] == 0) | (found[["long_usd", "short_usd"]] > 0).any(axis=1)]
     venues = wire.objects(found[["long_usd", "short_usd"]])
     named = list(map(b"%b:%b".__mod__, zip(wire.tokens(found["exchange"]), venues, strict=True)))
     stamps = pd.Series(wire.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object)
     dates = wire.split(named, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
-    notices = window.notices + ([] if rows else ["no liquidations in this range"])
-    return {"data": rows, "unit": "usd", "resolution": used, "notices": notices}
+    notices += [] if rows else ["no liquidations in this range"]
+    return {"data": rows, "unit": "usd", "resolution": used, "notices": window.notices + notices}
 
 
 def aggregates(ask: Ask) -> dict[str, Any]:
@@ -58,6 +61,19 @@ def aggregates(ask: Ask) -> dict[str, Any]:
     }
 
 
+def _resolution(asked: str | None, window: span.Span) -> tuple[str, list[str]]:
+    """The step of the buckets, and a notice where it is not the one that was asked for."""
+    if asked == "raw":
+        return _FINEST, [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
+    return asked or ("1h" if window.asked < _DAY else "1d"), []
+
+
+def _sideless(found: pd.DataFrame) -> list[str]:
+    """What the answer cannot show: orders of which no side is known."""
+    lost = found["unknown_usd"].sum()
+    return [f"{lost:.2f} USD of liquidations are left out: their side is not known"] if lost > 0 else []
+
+
 def _history(view: View, window: span.Span, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
     """Value by bucket, venue and side, read a day at a time; buckets whose start lies in the window."""
     parts = [
@@ -67,7 +83,7 @@ def _history(view: View, window: span.Span, step: str, symbols: Sequence[str] | 
         for day in days(window._replace(end=min(window.end, view.horizon)))
     ]
     found = [part for part in parts if len(part)]
-    empty = pd.DataFrame(columns=["time", "exchange", "long_usd", "short_usd"])
+    empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(found, ignore_index=True) if found else empty
 
 
@@ -75,23 +91,31 @@ def _day(view: View, window: span.Span, step: str, symbols: Sequence[str] | None
     length = times.RESOLUTIONS[step]
     start, end = (stamp.ceil(length) for stamp in (window.start, window.end))
     orders = fills.events(view, start, end, symbols=symbols)
-    bucket = orders["time"].dt.floor(length)
-    sums = orders.groupby([bucket, "exchange", "side"], observed=True)["value_usd"].sum().unstack("side")
-    sums = sums.reindex(columns=["long", "short"]).fillna(0.0).round(2)
-    return sums.add_suffix("_usd").reset_index().astype({"exchange": object})
+    split = orders[["exchange"]].assign(time=orders["time"].dt.floor(length), **_by_side(orders))
+    sums = split.groupby(["time", "exchange"], observed=True)[[*_SIDES]].sum().round(2)
+    return sums.reset_index().astype({"exchange": object})
+
+
+def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:
+    """Value of each order under the side that it belongs to, 0 under the others."""
+    value, is_long, is_short = orders["value_usd"], orders["side"] == "long", orders["side"] == "short"
+    parts = (is_long, is_short, ~(is_long | is_short))
+    return {name: value.where(part, 0.0) for name, part in zip(_SIDES, parts, strict=True)}
 
 
 def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Number and value of orders by side and in total, a row per name."""
-    is_long = (orders["side"] == "long").to_numpy()
-    value = orders["value_usd"]
+    """Number and value of orders by side and in total, a row per name.
+
+    An order of which no side is known counts in the total alone.
+    """
+    sides = _by_side(orders)
     columns = {
         "name": names,
-        "long_count": is_long.astype("int64"),
-        "short_count": 1 - is_long,
-        "long_usd": value.where(is_long, 0.0),
-        "short_usd": value.where(~is_long, 0.0),
+        "long_count": (orders["side"] == "long").astype("int64"),
+        "short_count": (orders["side"] == "short").astype("int64"),
+        "long_usd": sides["long_usd"],
+        "short_usd": sides["short_usd"],
         "total_count": 1,
-        "total_usd": value,
+        "total_usd": orders["value_usd"],
     }
     return pd.DataFrame(columns).groupby("name").sum().round(2).reset_index()
