@@ -72,11 +72,15 @@ def funding_spreads(
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
     ax.scatter(rows["net_apr"], place, s=42, color=NO_DATA, edgecolor=GREY, lw=0.5, zorder=3)
-    norm = LogNorm(*_ends(lasting))
+    norm_ends = _ends(lasting)
+    norm = LogNorm(*norm_ends)
     dots = ax.scatter(
         rows["net_apr"], place, s=42, c=lasting, cmap=SEQUENTIAL, norm=norm, zorder=4, label="net of costs"
     )
-    colorbar(ax, dots, "half-life of the spread [h]; grey: none found")
+    lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
+    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=_round(*norm_ends))
+    scale.minorticks_off()
+    scale.yaxis.set_major_formatter("{x:g}")
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, rows["name"])
     ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -240,9 +244,8 @@ def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
 
 
 def _frame(one: xr.Dataset) -> pd.DataFrame:
-    dims = list(one.dims)
-    frame = one.drop_attrs().expand_dims("pair").to_dataframe().reset_index()
-    return frame.drop(columns=[n for n in ("pair",) if n not in dims])
+    rows = one if one.dims else one.expand_dims("row")
+    return rows.drop_attrs().to_dataframe().reset_index()
 
 
 def _held(rows: pd.DataFrame) -> str:
@@ -255,4 +258,9 @@ def _ends(values: Any) -> tuple[float, float]:
     if not known.size:
         return 1.0, 100.0
     low, high = float(known.min()), float(known.max())
-    return (low, high) if high > low else (low / 2, low * 2)
+    wider = max(4.0 * low / high, 1.0) ** 0.5
+    return low / wider, high * wider
+
+
+def _round(low: float, high: float) -> list[float]:
+    return [d * 10.0**p for p in range(-2, 6) for d in (1, 2, 5) if low <= d * 10.0**p <= high]

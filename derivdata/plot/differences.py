@@ -74,7 +74,7 @@ def venue_difference(
     ax.invert_yaxis()
     symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
     dress(ax, title=f"{symbol}: implied volatility less that of {reference}", grid="")
-    ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue, time to expiry")
+    ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
     colorbar(ax, drawn, "difference [volatility points]")
     footer(ax, data, source=source)
     return ax

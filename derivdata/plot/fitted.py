@@ -40,30 +40,29 @@ def quotes_of(data: Any) -> xr.Dataset:
     return chain.smiles(chain.clean(data))
 
 
-def of_one(data: xr.Dataset, dim: str, what: str) -> xr.Dataset:
-    """The data without a dim of one label.
+def single(data: xr.Dataset, what: str) -> xr.Dataset:
+    """The slices of one surface or smile that have a time to expiry, in its order.
 
     Raises
     ------
     ValueError
-        There are several labels.
+        There are several symbols, venues, instants, or slices by something else than expiry.
     """
-    if dim not in data.dims:
-        return data
-    if data.sizes[dim] != 1:
-        raise ValueError(f"{what} is of one {dim}; there are {data.sizes[dim]}: choose with .sel({dim}=...)")
-    return data.isel({dim: 0})
-
-
-def single(data: xr.Dataset, what: str) -> xr.Dataset:
-    """The slices of one surface, those that have a time to expiry, in its order."""
-    for dim in ("symbol", "exchange", "time"):
-        data = of_one(data, dim, what)
+    for dim in [str(d) for d in data["year_fraction"].dims if d != "expiry"]:
+        if data.sizes[dim] != 1:
+            raise ValueError(
+                f"{what} is of one {dim}; there are {data.sizes[dim]}: choose with .sel({dim}=...)"
+            )
+        data = data.isel({dim: 0})
+    if "expiry" not in data.coords:  # a bare slice: the label only has to be the same for quotes and fit
+        span = pd.Timedelta(_DAYS * float(data["year_fraction"]), "D")
+        data = data.assign_coords(expiry=(pd.Timestamp(0) + span).to_datetime64())
     if "expiry" not in data.dims:
         data = data.expand_dims("expiry")
-    return data.isel(expiry=np.argsort(np.asarray(data["year_fraction"]))).dropna(
-        "expiry", subset=["year_fraction"]
-    )
+        bare = [n for n in ("year_fraction", "forward") if n in data.coords]
+        data = data.assign_coords({n: ("expiry", np.atleast_1d(data[n].values)) for n in bare})
+    order = np.argsort(np.asarray(data["year_fraction"]))
+    return data.isel(expiry=order).dropna("expiry", subset=["year_fraction"])
 
 
 def fitted(fit: xr.Dataset) -> xr.Dataset:
@@ -89,6 +88,23 @@ def days(data: xr.Dataset) -> Floats:
 def at_the_money(fit: xr.Dataset) -> xr.DataArray:
     """Volatility at the forward of each slice [per √year], inside the quotes or not."""
     return smile.iv(fit, 0.0, extrapolate=True)
+
+
+def listed_expiry(listed: Any, asked: Any) -> pd.Timestamp:
+    """The expiry that is meant by an instant or by a day.
+
+    Raises
+    ------
+    ValueError
+        It is not listed, or several expire on that day.
+    """
+    held = pd.DatetimeIndex(np.atleast_1d(listed))
+    stamp = pd.Timestamp(asked)
+    naive = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
+    same = held[held == naive] if naive in held else held[held.normalize() == naive]
+    if len(same) != 1:
+        raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, held))}")
+    return same[0]
 
 
 def verdicts(fit: xr.Dataset) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from derivdata.analysis.liquidations import observed
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT, dress, footer, legend, strips, utc_axis
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ def liquidations(
     events
         Table ``liquidations_events``.
     coverage
-        Spans that were watched, columns ``start`` and ``end`` (UTC), as ``dd.liquidations.poll`` gives
-        them. None says that nobody knows.
+        Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
+        ``dd.liquidations.poll`` brings along, and else says that nobody knows.
     start, end
         The span that is drawn; the events' own without them.
     venues
@@ -65,12 +66,12 @@ def liquidations(
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     dress(raster, title=f"Liquidations ({assets if len(assets) < 40 else 'many symbols'})")
     raster.set_yticks(range(len(names)), names)
-    raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=(first, last))
+    raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=_with_margin(first, last))
     _sums(sums, events, last)
     dress(sums)
     sums.set_ylabel("cumulative\n[million USD]")
     legend(sums)
-    _coverage(seen, coverage)
+    _coverage(seen, _watched(events) if coverage is None else coverage)
     utc_axis(seen)
     footer(seen, events, source=source)
     return raster
@@ -82,6 +83,11 @@ def _span(events: pd.DataFrame, start: Any, end: Any) -> tuple[pd.Timestamp, pd.
     first = events["time"].min() if start is None else start
     last = events["time"].max() if end is None else end
     return _naive(first), _naive(last)
+
+
+def _with_margin(first: pd.Timestamp, last: pd.Timestamp) -> tuple[pd.Timestamp, pd.Timestamp]:
+    margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
+    return first - margin, last + margin
 
 
 def _naive(when: Any) -> pd.Timestamp:
@@ -98,7 +104,7 @@ def _raster(ax: Axes, events: pd.DataFrame, venues: int) -> list[str]:
     row = {name: place for place, name in enumerate(names)}
     largest = float(events["value_usd"].max()) if len(events) else 1.0
     ordered = events.sort_values("value_usd", ascending=False)
-    place = ordered["exchange"].astype(str).map(row).fillna(len(names) - 1)
+    place = ordered["exchange"].astype(str).map(row).fillna(len(names) - 1).to_numpy(dtype=np.float64)
     for side, color in _SIDES:
         mine = (ordered["side"] == side).to_numpy()
         shift = -0.16 if side == "long" else 0.16
@@ -132,6 +138,11 @@ def _sums(ax: Axes, events: pd.DataFrame, last: pd.Timestamp) -> None:
         held = np.append(total, total[-1:] if total.size else 0.0)
         ax.step(times, held, where="post", color=color, lw=1.5, label=f"{side}s: {held[-1]:,.1f} M USD")
     ax.set_ylim(0, None)
+
+
+def _watched(events: pd.DataFrame) -> pd.DataFrame | None:
+    said = events.attrs.get("provenance", {})
+    return observed(events) if "coverage" in said else None
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

@@ -143,8 +143,9 @@ def funding_heatmap(
     ax.set_yticks(np.arange(len(order)) + 0.5, list(order))
     dress(ax, title=f"{symbol}: funding rate by venue and time", grid="")
     ax.tick_params(axis="y", labelsize=7 if len(order) > 20 else 8.5, length=0)
-    ax.set_ylabel("venue, highest mean at the top")
-    colorbar(ax, drawn, "funding rate [bps per 8 h]; grey: none", extend=_beyond(shown, limit))
+    ax.set_ylabel("venue")
+    lack = "\ngrey: no rate" if np.isnan(shown).any() else ""
+    colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=_beyond(shown, limit))
     utc_axis(ax)
     footer(ax, data, source=source)
     return ax

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import smile as analysis
-from derivdata.plot.fitted import days, is_fit, name_of, quotes_of, single
+from derivdata.plot.fitted import days, is_fit, listed_expiry, name_of, quotes_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
 
 if TYPE_CHECKING:
@@ -90,11 +90,7 @@ def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
         places = np.unique(np.linspace(0, len(held) - 1, min(most, len(held))).round().astype(int))
         return held[places]
     many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
-    asked = pd.DatetimeIndex(pd.to_datetime(many, utc=True)).tz_localize(None).as_unit(held.unit)
-    absent = asked.difference(held)
-    if len(absent):
-        raise ValueError(f"no expiry {absent[0]}; there are {', '.join(map(str, held))}")
-    return asked
+    return pd.DatetimeIndex([listed_expiry(held, one) for one in many])
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:

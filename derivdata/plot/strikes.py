@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import exposure
+from derivdata.plot.fitted import listed_expiry
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
 if TYPE_CHECKING:
@@ -82,18 +83,13 @@ def open_interest_by_strike(
     lack = f" ({missing} options without a figure)" if missing else ""
     dress(ax, title=f"{symbol}: open options by strike, {_when(held, expiry)}{lack}")
     ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
-    legend(ax)
+    legend(ax, "right")
     footer(ax, chain, source=source)
     return ax
 
 
 def _listed(held: xr.Dataset, expiry: Any) -> xr.Dataset:
-    stamp = pd.Timestamp(expiry)
-    naive = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
-    listed = pd.DatetimeIndex(held["expiry"].values)
-    if naive not in listed:
-        raise ValueError(f"no expiry {naive}; there are {', '.join(map(str, listed))}")
-    one = held.sel(expiry=naive)
+    one = held.sel(expiry=listed_expiry(held["expiry"].values, expiry))
     return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
 
 
@@ -125,12 +121,12 @@ def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: f
 
 
 def _price(chain: Any, expiry: Any, held: xr.Dataset) -> float:
-    """Median underlying price of the expiry, or of the first one."""
+    """Median underlying price of the expiry, or of the first one; a date without a time is that day's."""
     first = held["expiry"].values if expiry is not None else held["expiry"].values[0]
     if isinstance(chain, pd.DataFrame):
-        same = chain["expiry"].dt.tz_convert("UTC").dt.tz_localize(None) == pd.Timestamp(first)
+        same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()
         return float(chain.loc[same, "underlying_price"].median())
-    return float(chain["underlying_price"].sel(expiry=first))
+    return float(chain["underlying_price"].sel(expiry=first, method="nearest"))
 
 
 def _when(held: xr.Dataset, expiry: Any) -> str:

@@ -64,7 +64,7 @@ def strips(ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
     """Size [inches] of a figure with a row of its own for each of so many things."""
-    return wide, 1.7 + each * max(rows, 2)
+    return wide, 1.7 + max(each * rows, 1.3)
 
 
 def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
@@ -114,13 +114,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def percent(ax: Axes, axis: str = "y", *, digits: int = 0, signed: bool = False) -> None:
+def percent(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
     """Write fractions as percent."""
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import PercentFormatter
 
-    sign = "+" if signed else ""
-    formatter = FuncFormatter(lambda value, _: f"{100 * value:{sign}.{digits}f} %")
-    (ax.yaxis if axis == "y" else ax.xaxis).set_major_formatter(formatter)
+    (ax.yaxis if axis == "y" else ax.xaxis).set_major_formatter(PercentFormatter(1.0, symbol=" %"))
 
 
 def day_axis(ax: Axes, days: Any) -> None:

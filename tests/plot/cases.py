@@ -1,0 +1,49 @@
+"""One call for every figure, from which none can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from derivdata import plot
+from tests.plot import made
+
+WATCHED = pd.DataFrame(
+    {
+        "start": [made.START, made.START + pd.Timedelta(8, "h")],
+        "end": [made.START + pd.Timedelta(5, "h"), made.START + pd.Timedelta(12, "h")],
+    }
+)
+HORIZONS = (24.0, 72.0, 168.0, 336.0, 720.0)
+
+
+def _expiry() -> str:
+    return "2026-02-04"
+
+
+CASES: dict[str, Callable[..., Any]] = {
+    "funding_history": lambda **k: plot.funding_history(made.funding(), highlight=1, **k),
+    "funding_heatmap": lambda **k: plot.funding_heatmap(made.funding(), **k),
+    "funding_spreads": lambda **k: plot.funding_spreads(
+        [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)], source=made.funding(), **k
+    ),
+    "net_carry": lambda **k: plot.net_carry(
+        [made.carry("low", "middle", hold) for hold in HORIZONS], source=made.funding(), **k
+    ),
+    "cumulative_funding": lambda **k: plot.cumulative_funding(
+        made.constant(1.0, 10), made.payments(1.0, 10), exchange="alpha", **k
+    ),
+    "oi_share": lambda **k: plot.oi_share(made.holdings(), **k),
+    "share_trend": lambda **k: plot.share_trend(made.holdings(), **k),
+    "smile": lambda **k: plot.smile(made.chain(), made.fit(), **k),
+    "surface": lambda **k: plot.surface(made.chain(), **k),
+    "term_structure": lambda **k: plot.term_structure(made.chain(), **k),
+    "venue_difference": lambda **k: plot.venue_difference(
+        made.chains(), reference="alpha", days=(14, 60), **k
+    ),
+    "open_interest_by_strike": lambda **k: plot.open_interest_by_strike(made.chain(), expiry=_expiry(), **k),
+    "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
+    "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),
+}

@@ -1,0 +1,240 @@
+"""Small data made by hand: every number can be worked out on paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis import surface
+from derivdata.analysis.funding import LEGS, net_carry
+
+START = pd.Timestamp("2026-01-05", tz="UTC")
+SAID = {
+    "source": "made by hand",
+    "synthetic": True,
+    "as_of": "2026-01-15T00:00:00Z",
+    "requests": [],
+    "notices": [],
+    "attribution": "",
+}
+VENUES = {"alpha": 2.0, "beta": 1.0, "gamma": -1.0}
+"""Venues and the level of their funding [bps/8h]."""
+
+HOURS = 240
+
+
+def funding() -> pd.DataFrame:
+    """Hourly rates of BTC on three venues: a level, a daily swing, and a hole of 12 hours on beta."""
+    hour = np.arange(HOURS)
+    parts = []
+    for venue, level in VENUES.items():
+        rate = level + 0.5 * np.sin(2 * np.pi * hour / 24)
+        kept = (hour < 100) | (hour >= 112) if venue == "beta" else hour >= 0
+        parts.append(pd.DataFrame({"exchange": venue, "hour": hour[kept], "y": rate[kept]}))
+    rows = pd.concat(parts, ignore_index=True)
+    return stated(
+        dd.tables.FUNDING_HISTORY.build(
+            {
+                "symbol": ["BTC"] * len(rows),
+                "exchange": rows["exchange"].tolist(),
+                "timestamp": START + pd.to_timedelta(rows["hour"], unit="h"),
+                "y": rows["y"].to_numpy(),
+                "resolution": ["1h"] * len(rows),
+                "kind": ["sampled"] * len(rows),
+            }
+        )
+    )
+
+
+def constant(rate: float, days: int) -> pd.DataFrame:
+    """Hourly rates that never move, BTC on alpha."""
+    hours = pd.date_range(START, periods=24 * days, freq="h")
+    return stated(
+        dd.tables.FUNDING_HISTORY.build(
+            {
+                "symbol": ["BTC"] * len(hours),
+                "exchange": ["alpha"] * len(hours),
+                "timestamp": hours,
+                "y": np.full(len(hours), rate),
+                "resolution": ["1h"] * len(hours),
+                "kind": ["sampled"] * len(hours),
+            }
+        )
+    )
+
+
+def payments(rate: float, days: int) -> pd.DataFrame:
+    """Settlements every 8 hours that never move, BTC on alpha."""
+    times = pd.date_range(START + pd.Timedelta(8, "h"), periods=3 * days, freq="8h")
+    return stated(
+        dd.tables.FUNDING_SETTLEMENTS.build(
+            {
+                "symbol": ["BTC"] * len(times),
+                "exchange": ["alpha"] * len(times),
+                "timestamp": times,
+                "y": np.full(len(times), rate),
+                "interval_hours": np.full(len(times), 8.0),
+                "kind": ["settled"] * len(times),
+            }
+        )
+    )
+
+
+def noisy() -> xr.DataArray:
+    """Thirty days of rates on three venues that wander, for estimates of carry."""
+    rng = np.random.default_rng(7)
+    steps = np.zeros((3, 24 * 30))
+    for t in range(1, steps.shape[1]):
+        steps[:, t] = 0.95 * steps[:, t - 1] + rng.normal(0, 0.2, 3)
+    times = pd.date_range(START.tz_localize(None), periods=steps.shape[1], freq="h").as_unit("us")
+    return xr.DataArray(
+        steps + np.array([0.0, 1.0, 4.0])[:, None],
+        dims=("exchange", "time"),
+        coords={"exchange": ["low", "middle", "high"], "time": times},
+        name="rate_bps_8h",
+        attrs={"units": "bps/8h", "kind": "sampled"},
+    )
+
+
+def carry(long: str, short: str, hold: float, cost: float = 2.0) -> xr.Dataset:
+    """What a pair of the wandering venues is expected to earn, each trade at `cost` bps."""
+    return net_carry(noisy(), long, short, hold, cost_bps=dict.fromkeys(LEGS, cost), resamples=99)
+
+
+def holdings() -> pd.DataFrame:
+    """Daily open interest of three venues: alpha gains a point of share a day from beta, gamma holds 20 %."""
+    days = np.arange(40)
+    share = {"alpha": 0.2 + 0.01 * days, "beta": 0.6 - 0.01 * days, "gamma": np.full(40, 0.2)}
+    rows = [(v, START + pd.Timedelta(int(d), "D"), 1e6 * s[d]) for v, s in share.items() for d in days]
+    return stated(
+        dd.tables.OI_HISTORY.build(
+            {
+                "symbol": ["BTC"] * len(rows),
+                "exchange": [row[0] for row in rows],
+                "timestamp": pd.DatetimeIndex([row[1] for row in rows]),
+                "open_interest_usd": np.array([row[2] for row in rows]),
+                "resolution": ["1d"] * len(rows),
+            }
+        )
+    )
+
+
+def liquidated() -> pd.DataFrame:
+    """Twelve orders on two venues over half a day: 3 M USD of longs, 1.5 M USD of shorts."""
+    rows = (
+        [("alpha", "long", 250_000.0)] * 8
+        + [("beta", "long", 500_000.0)] * 2
+        + [("beta", "short", 750_000.0)] * 2
+    )
+    size = len(rows)
+    return stated(
+        dd.tables.LIQUIDATIONS_EVENTS.build(
+            {
+                "exchange": [row[0] for row in rows],
+                "oid": [f"order {i}" for i in range(size)],
+                "timestamp": pd.DatetimeIndex([START + pd.Timedelta(i, "h") for i in range(size)]),
+                "symbol": ["BTC"] * size,
+                "side": [row[1] for row in rows],
+                "price": np.full(size, 100.0),
+                "avg_price": np.full(size, 100.0),
+                "quantity": np.ones(size),
+                "filled_quantity": np.ones(size),
+                "usd_value": np.array([row[2] for row in rows]),
+                "status": ["filled"] * size,
+                "fill_count": [1] * size,
+            }
+        )
+    )
+
+
+def book() -> pd.DataFrame:
+    """Three levels a side around a mid of 100: 1 M USD at the best price, then 2 and 3 M."""
+    prices = {"bid": [99.9, 99.8, 99.5], "ask": [100.1, 100.2, 100.5]}
+    rows = [(side, i + 1, p) for side, listed in prices.items() for i, p in enumerate(listed)]
+    return stated(
+        dd.tables.ORDERBOOK_BOOK.build(
+            {
+                "symbol": ["BTC"] * 6,
+                "exchange": ["alpha"] * 6,
+                "timestamp": pd.DatetimeIndex([START] * 6),
+                "side": [row[0] for row in rows],
+                "level": [row[1] for row in rows],
+                "price_usd": [row[2] for row in rows],
+                "size": [row[1] * 1e6 / row[2] for row in rows],
+            }
+        )
+    )
+
+
+def depths() -> pd.DataFrame:
+    """Depth within 10 and 50 bps over two days, asks twice the bids."""
+    times = pd.date_range(START, periods=48, freq="h")
+    swing = 1e6 * (2 + np.sin(np.arange(48) / 6))
+    return stated(
+        dd.tables.ORDERBOOK_DEPTH_HISTORY.build(
+            {
+                "symbol": ["BTC"] * 96,
+                "exchange": ["alpha"] * 96,
+                "timestamp": times.repeat(2),
+                "depth_bps": [10.0, 50.0] * 48,
+                "bid_depth_usd": (swing[:, None] * [1.0, 3.0]).ravel(),
+                "ask_depth_usd": (swing[:, None] * [2.0, 6.0]).ravel(),
+            }
+        )
+    )
+
+
+QUOTED = START + pd.Timedelta(8, "h")
+DAYS = (7, 30, 91, 182)
+RHO, PSI = -0.3, (0.06, 0.12, 0.2, 0.27)
+
+
+def chain(venue: str = "alpha", level: float = 0.5) -> pd.DataFrame:
+    """Options on those slices, strikes within 1.8 deviations, forward 100 + days / 100, OI of 10 and 5."""
+    rows = []
+    for days, psi in zip(DAYS, PSI, strict=True):
+        t = days / 365.0
+        theta = level**2 * t
+        phi = psi / theta
+        for k in np.linspace(-1.8, 1.8, 13) * np.sqrt(theta):
+            w = theta / 2 * (1 + RHO * phi * k + np.sqrt((phi * k + RHO) ** 2 + 1 - RHO**2))
+            strike = (100 + days / 100) * np.exp(k)
+            rows += [(days, side, strike, np.sqrt(w / t)) for side in ("call", "put")]
+    size = len(rows)
+    return stated(
+        dd.tables.OPTIONS_SNAPSHOT.build(
+            {
+                "symbol": ["BTC"] * size,
+                "exchange": [venue] * size,
+                "time": pd.DatetimeIndex([QUOTED] * size),
+                "instrument_name": [f"{d}-{s:.6f}-{side}" for d, side, s, _ in rows],
+                "expiry": pd.DatetimeIndex([QUOTED + pd.Timedelta(d, "D") for d, *_ in rows]),
+                "strike": [s for _, _, s, _ in rows],
+                "side": [side for _, side, *_ in rows],
+                "iv": [iv for *_, iv in rows],
+                "open_interest": [10.0 if side == "call" else 5.0 for _, side, *_ in rows],
+                "underlying_price": [100.0 + d / 100 for d, *_ in rows],
+            }
+        )
+    )
+
+
+def chains() -> pd.DataFrame:
+    """The same smile on two venues, beta two points above alpha, and with its strikes."""
+    frames = [chain("alpha", 0.5), chain("beta", 0.52)]
+    both = pd.concat(frames, ignore_index=True)
+    both.attrs = frames[0].attrs
+    return both
+
+
+def stated(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with a provenance."""
+    frame.attrs["provenance"] = SAID
+    return frame
+
+
+def fit() -> xr.Dataset:
+    """The surface of `chain`, fitted."""
+    return surface.from_chain(chain())

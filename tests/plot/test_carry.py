@@ -1,0 +1,96 @@
+"""Carry figures: gross beside net, break-even, and money beside what is not money."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata import plot
+from tests.plot import made
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
+    pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
+    ax = plot.funding_spreads(pairs)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["long low, short high", "long low, short middle"]
+    [rings] = [line for line in ax.lines if line.get_label() == "gross"]
+    assert rings.get_xdata() == pytest.approx([float(p["gross_apr"]) for p in pairs])
+    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
+    assert np.asarray(dots.get_offsets())[:, 0] == pytest.approx([float(p["net_apr"]) for p in pairs])
+    assert np.asarray(dots.get_array()) == pytest.approx([float(p["half_life_hours"]) for p in pairs])
+    bars = [s for c in ax.collections for s in getattr(c, "get_segments", list)()]
+    year = 1e-4 * 8760 / 168
+    first = next(s for s in bars if s[0, 0] == pytest.approx(year * float(pairs[0]["net_low_bps"])))
+    assert first[1, 0] == pytest.approx(year * float(pairs[0]["net_high_bps"]))
+
+
+def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
+    pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
+    ax = plot.funding_spreads(xr.concat(pairs, "pair"))
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["long low, short high", "long low, short middle"]
+
+
+def test_an_unknown_half_life_is_grey_and_an_unknown_carry_is_left_out() -> None:
+    known, lasting = (made.carry("low", v, 168.0) for v in ("high", "middle"))
+    lasting["half_life_hours"] = np.inf
+    unknown = made.carry("middle", "high", 168.0)
+    unknown["net_bps"] = np.nan
+    ax = plot.funding_spreads([known, lasting, unknown])
+    assert len(ax.get_yticklabels()) == 2
+    [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
+    assert np.ma.getmaskarray(dots.get_array()).tolist() == [False, True]
+    assert "grey: none found" in ax.child_axes[0].get_ylabel()
+    with pytest.raises(ValueError, match="no pair has a net carry"):
+        plot.funding_spreads(unknown)
+
+
+def test_net_carry_marks_where_costs_are_paid() -> None:
+    curve = [made.carry("low", "middle", hold) for hold in (24.0, 168.0, 720.0)]
+    ax = plot.net_carry(curve)
+    [net] = [line for line in ax.lines if line.get_label() == "net, with its interval"]
+    assert net.get_xdata() == pytest.approx([1.0, 7.0, 30.0])
+    assert net.get_ydata() == pytest.approx([float(c["net_bps"]) for c in curve])
+    [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]
+    assert even.get_xdata()[0] == pytest.approx(float(curve[0]["breakeven_hours"]) / 24)
+    assert "costs of 8 bps" in ax.get_title(loc="left")
+
+
+def test_net_carry_wants_one_pair_at_several_horizons() -> None:
+    one, other = made.carry("low", "middle", 168.0), made.carry("low", "high", 24.0)
+    for wrong in (one, [one, other]):
+        with pytest.raises(ValueError, match="give one pair at two horizons or more"):
+            plot.net_carry(wrong)
+
+
+def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> None:
+    """1 bps/8h for 30 days is 90 bps; its 720 hourly samples add up to 720."""
+    ax = plot.cumulative_funding(made.constant(1.0, 30), made.payments(1.0, 30), exchange="alpha")
+    last = {line.get_label(): line.get_ydata()[-1] for line in ax.lines if len(line.get_xdata()) > 2}
+    assert last == {
+        "integral of the samples: +90.0 bps": pytest.approx(90.0),
+        "sum of the payments: +90.0 bps": pytest.approx(90.0),
+        "naive sum of the samples, not money: +720.0, 8 × as much": pytest.approx(720.0),
+    }
+
+
+def test_cumulative_funding_without_payments_or_venue() -> None:
+    ax = plot.cumulative_funding(made.constant(-1.0, 3), exchange="alpha")
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert labels == ["integral of the samples: -9.0 bps", "naive sum of the samples, not money: -72.0"]
+    with pytest.raises(ValueError, match="exchange='beta': the data has alpha"):
+        plot.cumulative_funding(made.constant(1.0, 3), exchange="beta")
+    with pytest.raises(ValueError, match="settled has no payments of BTC on gamma"):
+        plot.cumulative_funding(made.funding(), made.payments(1.0, 3), exchange="gamma")

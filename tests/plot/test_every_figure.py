@@ -1,0 +1,116 @@
+"""What every figure promises: units, UTC, where the data is from, and no more than the axes given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from derivdata import plot
+from derivdata.plot.style import stated
+from tests.plot import made
+from tests.plot.cases import CASES
+
+matplotlib.use("Agg")
+
+TIMED = {
+    "funding_history",
+    "funding_heatmap",
+    "cumulative_funding",
+    "oi_share",
+    "liquidations",
+}
+WORDS = {"venue", "venue and tenor", "watched", ""}
+"""Axes of names have no unit."""
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def all_axes(figure: Figure) -> list[Axes]:
+    found, todo = [], list(figure.axes)
+    while todo:
+        ax = todo.pop()
+        found.append(ax)
+        todo += ax.child_axes
+    return found
+
+
+def shown(figure: Figure) -> list[Axes]:
+    return [ax for ax in all_axes(figure) if ax.axison]
+
+
+def footers(figure: Figure) -> list[Any]:
+    texts = [text for ax in all_axes(figure) for text in ax.texts]
+    return [text for text in texts if text.get_text().startswith("source")]
+
+
+def test_every_figure_has_a_case() -> None:
+    assert set(CASES) == set(plot.__all__) - {"Card", "card"}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_axes_have_units_and_say_utc(name: str) -> None:
+    ax = CASES[name]()
+    figure = ax.get_figure(root=True)
+    figure.canvas.draw()
+    labels = [label for each in shown(figure) for label in (each.get_xlabel(), each.get_ylabel())]
+    for label in labels:
+        assert re.search(r"\[.+\]", label.replace("\n", " ")) or label in WORDS, label
+    assert ("time [UTC]" in labels) == (name in TIMED)
+    assert ax.get_title(loc="left")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_footer_names_the_source_once(name: str) -> None:
+    [footer] = footers(CASES[name]().get_figure(root=True))
+    assert footer.get_text() == "source: made by hand · as of 2026-01-15 00:00 UTC · synthetic data"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_figure_stays_in_the_axes_given(name: str) -> None:
+    figure = Figure(figsize=(9, 7))
+    cells = figure.subplots(2, 2)
+    ax = CASES[name](ax=cells[0, 1])
+    assert plt.get_fignums() == [], "no other figure was made"
+    assert ax.get_figure(root=True) is figure
+    figure.canvas.draw()
+    cell, inner = cells[0, 1].get_position(original=True), ax.get_position()
+    window = figure.transFigure.inverted().transform_bbox(ax.get_window_extent())
+    assert cell.x0 - 1e-6 <= window.x0 <= window.x1 <= cell.x1 + 1e-6
+    assert cell.y0 - 1e-6 <= window.y0 <= window.y1 <= cell.y1 + 1e-6
+    assert inner.width > 0
+    for other in (cells[0, 0], cells[1, 0], cells[1, 1]):
+        assert not other.has_data()
+        assert not other.child_axes
+
+
+def test_a_footer_without_provenance_says_so() -> None:
+    pair = made.carry("low", "high", 168.0)
+    [footer] = footers(plot.funding_spreads(pair).get_figure(root=True))
+    assert footer.get_text() == "source not stated"
+
+
+def test_a_footer_gives_the_attribution_as_text_and_link() -> None:
+    table = made.funding()
+    credit = "Funding rate data provided by https://data.example.org"
+    table.attrs["provenance"] = made.SAID | {"synthetic": False, "attribution": credit}
+    [footer] = footers(plot.funding_history(table).get_figure(root=True))
+    assert footer.get_text() == f"source: made by hand · as of 2026-01-15 00:00 UTC\n{credit}"
+    assert footer.get_url() == "https://data.example.org"
+
+
+def test_several_sources_stand_in_one_footer() -> None:
+    other = made.SAID | {"source": "elsewhere", "as_of": "2026-01-16T08:00:00Z", "synthetic": False}
+    text, url = stated([made.SAID, other])
+    assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
+    assert url == ""

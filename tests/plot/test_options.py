@@ -1,0 +1,222 @@
+"""Options figures against a surface that is known: 50 % at the forward of every expiry, ρ = −0.3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.figure import Figure
+
+import derivdata as dd
+from derivdata import plot
+from derivdata.analysis import smile, surface
+from tests.plot import made
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def known_iv(k: np.ndarray, place: int) -> np.ndarray:
+    """Volatility of the made slice, written out."""
+    t = made.DAYS[place] / 365.0
+    theta, psi = 0.25 * t, made.PSI[place]
+    x = psi / theta * k
+    return np.sqrt(theta / 2 * (1 + made.RHO * x + np.sqrt((x + made.RHO) ** 2 + 1 - made.RHO**2)) / t)
+
+
+def test_lines_are_the_fit_and_dots_the_quotes() -> None:
+    ax = plot.smile(made.chain(), made.fit())
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["7 d", "30 d", "91 d", "182 d"]
+    curves = [line for line in ax.lines if line.get_label() in ("7 d", "30 d", "91 d", "182 d")]
+    for place, line in enumerate(curves):
+        assert line.get_ydata() == pytest.approx(known_iv(line.get_xdata(), place), abs=1e-7)
+    dots = [line for line in ax.lines if line.get_marker() == "."]
+    assert [len(line.get_xdata()) for line in dots] == [13] * 4
+    assert dots[1].get_ydata() == pytest.approx(known_iv(dots[1].get_xdata(), 1), abs=1e-12)
+
+
+def test_g_goes_below_zero_where_vogts_slice_does() -> None:
+    """Gatheral and Jacquier (2014), example 3.1: least g −0.0328636 at k = 0.87926."""
+    vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
+    ax = plot.smile(vogt)
+    strip = ax.get_figure(root=True).axes[0].child_axes[1]
+    [g] = [line for line in strip.lines if len(line.get_xdata()) > 2]
+    low = int(np.argmin(g.get_ydata()))
+    assert g.get_ydata()[low] == pytest.approx(-0.03286, abs=1e-4)
+    assert g.get_xdata()[low] == pytest.approx(0.879, abs=0.01)
+    assert any(c.get_paths()[0].vertices[:, 1].min() < -0.03 for c in strip.collections if c.get_paths())
+
+
+def test_expiries_are_chosen_by_day_or_spread() -> None:
+    two = plot.smile(made.chain(), expiries=["2026-02-04", "2026-07-06"])
+    assert [t.get_text() for t in two.get_legend().get_texts()] == ["30 d", "182 d"]
+    spread = plot.smile(made.chain(), most=3)
+    assert [t.get_text() for t in spread.get_legend().get_texts()] == ["7 d", "91 d", "182 d"]
+    with pytest.raises(ValueError, match="no one expiry 2026-02-05"):
+        plot.smile(made.chain(), expiries="2026-02-05")
+
+
+def test_several_chains_are_refused() -> None:
+    with pytest.raises(ValueError, match="a figure of smiles is of one exchange; there are 2"):
+        plot.smile(made.chains())
+    with pytest.raises(ValueError, match="a term structure is of one exchange; there are 2"):
+        plot.term_structure(made.chains())
+
+
+def test_bid_and_ask_stand_as_bars() -> None:
+    quotes = xr.Dataset(
+        {
+            "iv": ("strike", [0.5, 0.4]),
+            "iv_bid": ("strike", [0.49, 0.38]),
+            "iv_ask": ("strike", [0.51, 0.42]),
+            "log_moneyness": ("strike", [-0.1, 0.1]),
+        },
+        coords={"expiry": np.datetime64("2026-02-04"), "year_fraction": 0.1},
+    )
+    ax = plot.smile(quotes)
+    [bars] = [c for c in ax.collections if len(c.get_segments()) == 2]
+    assert [s[:, 1].tolist() for s in bars.get_segments()] == [[0.49, 0.51], [0.38, 0.42]]
+
+
+def test_colours_are_volatilities_and_blank_beyond_the_quotes() -> None:
+    """The strikes end at 1.8 deviations."""
+    ax = plot.surface(made.fit())
+    [mesh] = [c for c in ax.collections if c.get_array() is not None and c.get_array().size > 1000]
+    points, cells = mesh.get_coordinates(), np.ma.filled(mesh.get_array().astype(float), np.nan)
+    spread, days = points[..., 1], points[..., 0]
+    at_money = np.isclose(spread, 0.0)
+    assert cells[at_money] == pytest.approx(50.0, abs=0.05)
+    first = np.isclose(days, 7.0) & (np.abs(spread) <= 1.75)
+    k = spread[first] * 0.5 * np.sqrt(7 / 365)
+    assert cells[first] == pytest.approx(100 * known_iv(k, 0), abs=1e-4)
+    assert np.isnan(cells[np.abs(spread) > 1.95]).all()
+
+
+def test_a_sheet_needs_space() -> None:
+    figure = Figure()
+    with pytest.raises(ValueError, match='needs axes made with projection="3d"'):
+        plot.surface(made.fit(), kind="3d", ax=figure.subplots())
+    ax = plot.surface(made.fit(), kind="3d", ax=figure.add_subplot(projection="3d"))
+    assert ax.name == "3d"
+    with pytest.raises(ValueError, match="kind='flat' is not one of heat, 3d"):
+        plot.surface(made.fit(), kind="flat")  # type: ignore[arg-type]
+
+
+def test_one_expiry_is_no_surface() -> None:
+    with pytest.raises(ValueError, match="a surface needs two expiries"):
+        plot.surface(made.fit().isel(expiry=[0]))
+    with pytest.raises(TypeError, match="give a fit, a surface or the table options_snapshot, not int"):
+        plot.surface(3)
+
+
+def test_a_flat_world_is_flat_at_every_expiry() -> None:
+    """Without a smile the model-free volatility and the forward volatility are the volatility itself."""
+    t = np.array([30.0, 90.0, 180.0]) / 365
+    flat = surface.from_essvi(0.36 * t, np.zeros(3), np.full(3, 1e-6), t, k_min=-3.0, k_max=3.0)
+    ax = plot.term_structure(flat.assign_coords(expiry=("expiry", pd.date_range("2026-01-31", periods=3))))
+    [middle] = [line for line in ax.lines if line.get_label() == "at the forward"]
+    assert middle.get_xdata() == pytest.approx([30.0, 90.0, 180.0])
+    assert middle.get_ydata() == pytest.approx(0.6)
+    steps = next(c for c in ax.collections if str(c.get_label()).startswith("forward"))
+    assert [s[0, 1] for s in steps.get_segments()] == pytest.approx([0.6] * 3)
+    squares = next(line for line in ax.lines if line.get_marker() == "s")
+    assert squares.get_ydata() == pytest.approx(0.6, abs=1e-6)
+    assert "30-day index:\n60.00 %" in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_two_points_above_is_two_points_above() -> None:
+    ax = plot.venue_difference(made.chains(), reference="alpha", days=(30, 91))
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta, 30 d", "beta, 91 d"]
+    numbers = [t.get_text() for t in ax.texts if "source" not in t.get_text()]
+    assert numbers[3] == numbers[10] == "+2.00", "at the forward"
+    reverse = plot.venue_difference(made.chains(), reference="beta", days=(30,))
+    assert "-2.00" in [t.get_text() for t in reverse.texts]
+
+
+def test_beyond_a_venues_expiries_there_is_no_difference() -> None:
+    ax = plot.venue_difference(made.chains(), reference="alpha", days=(30, 365))
+    [mesh] = ax.collections
+    assert np.isnan(np.ma.filled(mesh.get_array().astype(float), np.nan)[1]).all()
+
+
+def test_a_difference_needs_the_reference_and_another() -> None:
+    with pytest.raises(ValueError, match="reference='deribit' and one more venue are needed"):
+        plot.venue_difference(made.chains())
+    with pytest.raises(ValueError, match="the data has one"):
+        plot.venue_difference(made.chain(), reference="alpha")
+    later = made.chains().assign(time=made.QUOTED + pd.Timedelta(1, "h"))
+    with pytest.raises(ValueError, match="the data has a dim 'time'"):
+        plot.venue_difference(pd.concat([made.chains(), later]), reference="alpha")
+
+
+def test_bars_are_coins_by_strike() -> None:
+    """13 calls of 10 and 13 puts of 5; each strike pays least where calls below outweigh puts above."""
+    ax = plot.open_interest_by_strike(made.chain(), expiry="2026-02-04", contract_size=0.1)
+    heights = [bar.get_height() for bar in ax.patches]
+    assert heights == pytest.approx([1.0] * 13 + [-0.5] * 13)
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert {"calls: 13 BTC", "puts: 6.5 BTC", "underlying: 100.3 USD"} <= set(labels)
+    fifth = 100.3 * np.exp((-1.8 + 4 * 0.3) * 0.5 * np.sqrt(30 / 365))
+    assert f"least pain: {fifth:.4g} USD" in labels, "4 calls of 10 below, 8 puts of 5 above: 40 and 40"
+
+
+def test_all_expiries_add_up_without_pain() -> None:
+    ax = plot.open_interest_by_strike(dd.tables.surface(made.chain()))
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(4 * 13 * (10.0 - 5.0))
+    assert not any("pain" in t.get_text() for t in ax.get_legend().get_texts())
+    assert "4 expiries" in ax.get_title(loc="left")
+
+
+def test_missing_open_interest_is_counted_and_not_drawn() -> None:
+    table = made.chain()
+    table.loc[table["side"] == "put", "open_interest"] = np.nan
+    ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
+    assert "(13 options without a figure)" in ax.get_title(loc="left")
+    table["open_interest"] = np.nan
+    with pytest.raises(ValueError, match="no option has open interest"):
+        plot.open_interest_by_strike(table)
+    with pytest.raises(ValueError, match="the figure is of one chain; this has a dim 'exchange'"):
+        plot.open_interest_by_strike(made.chains())
+
+
+def test_a_card_of_a_fit_says_its_parameters_error_and_arbitrage() -> None:
+    card = plot.card(made.fit())
+    assert card.facts["fit"] == "essvi"
+    assert card.facts["expiries"] == "4 of 4 fitted"
+    assert card.facts["arbitrage"] == "none"
+    assert card.table["ATM [%]"].tolist() == [50.0] * 4
+    assert card.table["rho"].tolist() == [-0.3] * 4
+    assert card.table["psi"].tolist() == [0.06, 0.12, 0.2, 0.27]
+    html = card._repr_html_()
+    assert '<img alt="BTC on alpha" src="data:image/png;base64,' in html
+    assert "4 of 4 fitted" in repr(card)
+
+
+def test_a_card_flags_vogts_butterfly() -> None:
+    vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
+    card = plot.card(vogt)
+    assert card.facts["arbitrage"] == "butterfly"
+    assert card.table["status"].tolist() == ["butterfly"]
+
+
+def test_a_card_of_quotes_counts_them() -> None:
+    card = plot.card(dd.tables.surface(made.chain()))
+    assert card.facts == {
+        "options": "104",
+        "expiries": "4",
+        "strikes": "52",
+        "as of": "2026-01-05 08:00 UTC",
+    }
+    assert card.table["open interest"].tolist() == [195.0] * 4
+    with pytest.raises(TypeError, match="give a fit, or a surface"):
+        plot.card(xr.Dataset())

@@ -1,0 +1,147 @@
+"""Figures of open interest, liquidations and order books."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import plot
+from derivdata.analysis import oi
+from derivdata.plot.style import LONG, SHORT
+from tests.plot import made
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
+    """At the end alpha holds 59 %, beta 21 %, gamma 20 %: 0.3481 + 0.0441 + 0.04 = 0.4322."""
+    ax = plot.oi_share(made.holdings(), venues=2)
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert labels == ["others 20%", "beta 21%", "alpha 59%"]
+    top = ax.collections[-1].get_paths()[0].vertices[:, 1].max()
+    assert top == pytest.approx(1.0)
+    below = ax.get_figure(root=True).axes[0].child_axes[1]
+    assert below.lines[0].get_ydata()[-1] == pytest.approx(4322.0)
+    assert below.lines[0].get_ydata()[0] == pytest.approx(1e4 * (0.04 + 0.36 + 0.04))
+
+
+def test_trends_are_a_point_a_day() -> None:
+    ax = plot.share_trend(made.holdings())
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["alpha", "gamma", "beta"]
+    sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
+    assert sure.get_xdata() == pytest.approx([1.0, -1.0])
+    assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
+    share = oi.market_share(plot.holdings.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
+    again = plot.share_trend(oi.share_trend(share), venues=1)
+    assert len(again.get_yticklabels()) == 1
+
+
+def test_a_trend_of_hours_is_taken_from_days() -> None:
+    hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
+    hours.attrs = made.holdings().attrs
+    ax = plot.share_trend(hours)
+    [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
+    assert sure.get_xdata() == pytest.approx([24.0, -24.0]), "40 hours are too few for steps of 2 hours"
+
+
+def test_a_symbol_without_steady_venues_is_refused() -> None:
+    table = made.holdings()
+    sparse = table[table.groupby("exchange", observed=True).cumcount() % 7 == 0]
+    parts = [part.iloc[i::3] for i, (_, part) in enumerate(sparse.groupby("exchange", observed=True))]
+    with pytest.raises(ValueError, match="no venue has open interest of BTC over most of the window"):
+        plot.oi_share(pd.concat(parts))
+
+
+def test_dots_lie_on_their_venues_and_lines_add_them_up() -> None:
+    ax = plot.liquidations(made.liquidated())
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "alpha"], "3 M USD before 2 M"
+    drawn = {tuple(c.get_facecolor()[0][:3]): c for c in ax.collections if len(c.get_offsets())}
+    longs, shorts = (drawn[matplotlib.colors.to_rgb(color)] for color in (LONG, SHORT))
+    assert (len(longs.get_offsets()), len(shorts.get_offsets())) == (10, 2)
+    areas = longs.get_sizes()
+    assert areas.max() / areas.min() == pytest.approx(np.sqrt(2)), "twice the value, √2 the area"
+    sums = ax.get_figure(root=True).axes[0].child_axes[1]
+    ends = {line.get_label(): line.get_ydata()[-1] for line in sums.lines}
+    assert ends == {"longs: 3.0 M USD": pytest.approx(3.0), "shorts: 1.5 M USD": pytest.approx(1.5)}
+
+
+def test_venues_beyond_the_first_share_a_row() -> None:
+    ax = plot.liquidations(made.liquidated(), venues=1)
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
+    rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
+    assert (rows == 1).sum() == 8
+
+
+def test_what_nobody_watched_is_blank() -> None:
+    spans = pd.DataFrame({"start": [made.START], "end": [made.START + pd.Timedelta(3, "h")]})
+    seen = plot.liquidations(made.liquidated(), coverage=spans).get_figure(root=True).axes[0].child_axes[2]
+    [patch] = seen.patches
+    hours = matplotlib.dates.num2date(patch.get_x() + patch.get_width()) - matplotlib.dates.num2date(
+        patch.get_x()
+    )
+    assert hours == pd.Timedelta(3, "h")
+    unknown = plot.liquidations(made.liquidated()).get_figure(root=True).axes[0].child_axes[2]
+    assert [t.get_text() for t in unknown.texts if "source" not in t.get_text()] == ["not stated"]
+
+
+def test_a_feed_brings_its_own_coverage() -> None:
+    events = made.liquidated()
+    watched = [["2026-01-05T00:00:00Z", "2026-01-05T06:00:00Z"]]
+    events.attrs["provenance"] = made.SAID | {"coverage": {"observed": watched, "missed": []}}
+    seen = plot.liquidations(events).get_figure(root=True).axes[0].child_axes[2]
+    [patch] = seen.patches
+    assert patch.get_width() == pytest.approx(0.25)
+
+
+def test_no_liquidations_need_a_span() -> None:
+    none = made.liquidated().iloc[:0]
+    with pytest.raises(ValueError, match="no events: give start and end"):
+        plot.liquidations(none)
+    ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
+    assert ax.get_title(loc="left") == "Liquidations (no order)"
+
+
+def test_depth_of_a_book_adds_up_from_the_middle() -> None:
+    """1, 3 and 6 M USD at 10, 20 and 50 bps on both sides."""
+    ax = plot.orderbook_depth(made.book())
+    for line, sign in zip(ax.lines[:2], (-1, 1), strict=True):
+        assert sign * line.get_xdata()[1:] == pytest.approx([10.0, 20.0, 50.0])
+        assert line.get_ydata() == pytest.approx([0.0, 1.0, 3.0, 6.0])
+    assert "spread 20 bps" in ax.get_title(loc="left")
+
+
+def test_depth_over_time_has_bids_below_and_asks_above() -> None:
+    ax = plot.orderbook_depth(made.depths())
+    asks, bids = ax.lines[0].get_ydata(), ax.lines[1].get_ydata()
+    assert asks[0] == pytest.approx(4.0)
+    assert bids[0] == pytest.approx(-2.0)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["50 bps", "10 bps"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (made.book().iloc[:0], "the table is empty"),
+        (pd.concat([made.book(), made.book().assign(exchange="beta")]), "several books: choose one symbol"),
+        (
+            pd.concat([made.book(), made.book().assign(time=made.START + pd.Timedelta(1, "h"))]),
+            "several books: choose one instant",
+        ),
+        (made.book().query("side == 'bid'"), "a book has bids and asks; this one has bid"),
+        (made.liquidated().query("exchange == 'alpha'"), "give the table of dd.orderbook.book"),
+    ],
+)
+def test_what_is_no_book(data: pd.DataFrame, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot.orderbook_depth(data)

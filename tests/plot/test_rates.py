@@ -1,0 +1,83 @@
+"""Funding figures: which venues stand out, what is drawn where, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import derivdata as dd
+from derivdata import plot
+from derivdata.plot.style import GREY
+from tests.plot import made
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def test_the_venues_at_both_ends_stand_out_with_their_means() -> None:
+    ax = plot.funding_history(made.funding(), highlight=1)
+    coloured = {line.get_label(): line for line in ax.lines if line.get_color() != GREY}
+    assert list(coloured) == ["alpha (+2.00)", "gamma (-1.00)"]
+    drawn = coloured["gamma (-1.00)"].get_ydata()
+    assert drawn == pytest.approx(-1.0 + 0.5 * np.sin(2 * np.pi * np.arange(240) / 24), abs=1e-12)
+    [grey] = [line for line in ax.lines if line.get_color() == GREY and len(line.get_xdata()) == 240]
+    assert np.isnan(grey.get_ydata()[100:112]).all(), "a hole is a gap"
+
+
+def test_named_venues_stand_out() -> None:
+    """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
+    ax = plot.funding_history(made.funding(), venues=["beta"])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["beta (+0.99)"]
+    with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
+        plot.funding_history(made.funding(), venues=["delta"])
+
+
+def test_a_panel_draws_as_its_table_does() -> None:
+    table = made.funding()
+    one, two = (plot.funding_history(data, highlight=1) for data in (table, dd.panel(table)))
+    for a, b in zip(one.lines, two.lines, strict=True):
+        assert np.array_equal(a.get_ydata(), b.get_ydata(), equal_nan=True)
+
+
+def test_the_heat_map_ranks_venues_and_leaves_holes_blank() -> None:
+    ax = plot.funding_heatmap(made.funding())
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["gamma", "beta", "alpha"], "highest at the top"
+    [mesh] = ax.collections
+    cells = np.ma.filled(mesh.get_array(), np.nan)
+    assert cells.shape == (3, 240)
+    assert np.isnan(cells[1]).sum() == 12
+    assert cells[2] == pytest.approx(2.0 + 0.5 * np.sin(2 * np.pi * np.arange(240) / 24))
+    low, high = mesh.get_clim()
+    assert -low == high == pytest.approx(np.percentile(np.abs(cells[np.isfinite(cells)]), 98))
+
+
+def test_the_heat_map_averages_over_wider_columns() -> None:
+    [mesh] = plot.funding_heatmap(made.funding(), step="1D", limit=3.0).collections
+    cells = np.ma.filled(mesh.get_array(), np.nan)
+    assert cells.shape == (3, 10)
+    assert cells[2] == pytest.approx(np.full(10, 2.0))
+    assert mesh.get_clim() == (-3.0, 3.0)
+
+
+def test_a_long_window_gets_columns_that_can_be_seen() -> None:
+    [mesh] = plot.funding_heatmap(made.constant(1.0, 40)).collections
+    assert mesh.get_array().shape == (1, 240), "40 days in steps of 4 hours; 2 hours would make 480"
+
+
+@pytest.mark.parametrize("draw", [plot.funding_history, plot.funding_heatmap])
+def test_one_of_several_symbols_must_be_named(draw: object) -> None:
+    panel = dd.panel(made.funding())
+    both = panel.reindex(symbol=["BTC", "ETH"])
+    with pytest.raises(ValueError, match="symbol=None: name one of BTC, ETH"):
+        draw(both)  # type: ignore[operator]
+    with pytest.raises(ValueError, match="symbol='SOL'"):
+        draw(both, symbol="SOL")  # type: ignore[operator]
