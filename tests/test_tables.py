@@ -74,7 +74,7 @@ def _history(**change: object) -> pd.DataFrame:
 def test_panel_is_labelled_and_ragged_is_nan() -> None:
     panel = tables.panel(_history())
     assert panel.dims == ("symbol", "exchange", "time")
-    assert panel.attrs == {"units": "bps/8h", "kind": "sampled"}
+    assert panel.attrs == {"units": "bps/8h", "kind": "sampled", "resolution": "1h"}
     assert panel.dtype == np.float64
     assert panel["time"].dtype == "datetime64[us]"
     assert panel.sel(symbol="BTC", exchange="zo", time="2026-01-01T01:00").item() == 2.0
@@ -101,10 +101,16 @@ def test_panel_refuses_what_it_cannot_label() -> None:
         tables.panel(frame, "price")
     with pytest.raises(ValueError, match="not a number"):
         tables.panel(frame, "resolution")
-    with pytest.raises(ValueError, match="mixes sampled and settled"):
+    with pytest.raises(ValueError, match="mixes sampled and settled: keep the rows of one kind"):
         tables.panel(_history(kind=["sampled", "settled", "sampled"]))
     with pytest.raises(ValueError, match="rows repeat"):
         tables.panel(pd.concat([frame, frame]))
+    with pytest.raises(ValueError, match="mixes 1h and 8h: keep the rows of one resolution"):
+        tables.panel(_history(resolution=["1h", "8h", "8h"]))
+    with pytest.raises(ValueError, match="exchange is missing in 1 rows"):
+        tables.panel(frame.assign(exchange=["okx", None, "zo"]))
+    with pytest.raises(ValueError, match="times without a zone"):
+        tables.panel(frame.assign(time=frame["time"].dt.tz_localize(None)))
 
 
 def test_provenance_is_read_from_frames_and_panels() -> None:

@@ -33,13 +33,13 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
     -------
     DataArray, dims ``(symbol, exchange, time)``
         Labels sorted, time naive UTC in microseconds; NaN where the table has no row. ``attrs`` hold
-        ``units``, ``kind`` of a funding rate, and ``provenance``.
+        ``units``, ``kind`` of a funding rate, ``resolution`` where the table says it, and ``provenance``.
 
     Raises
     ------
     ValueError
-        A key column or `column` is absent, `column` is no number, rows repeat a key, or funding kinds
-        are mixed.
+        A key column or `column` is absent, a key is missing in a row, times have no zone, `column` is no
+        number, rows repeat a key, or funding kinds or resolutions are mixed.
 
     Examples
     --------
@@ -142,6 +142,11 @@ def _check(table: pd.DataFrame, column: str) -> None:
         )
     if not pd.api.types.is_numeric_dtype(table[column].dtype):
         raise ValueError(f"column {column!r} is {table[column].dtype}, not a number")
+    for dim in _DIMS:
+        if missing := int(table[dim].isna().sum()):
+            raise ValueError(f"{dim} is missing in {missing} rows: it is a part of the key")
+    if getattr(table["time"].dtype, "tz", None) is None:
+        raise ValueError("times without a zone: say which with table['time'].dt.tz_localize('UTC')")
 
 
 def _labels(values: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -153,12 +158,17 @@ def _labels(values: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
     attrs: dict[str, Any] = {"units": COLUMNS[column].unit} if column in COLUMNS else {}
-    if "kind" in table.columns and column.startswith("rate_"):
-        kinds = table["kind"].unique()
-        if len(kinds) > 1:
-            raise ValueError("the table mixes sampled and settled rates: keep one kind")
-        if len(kinds) == 1:
-            attrs["kind"] = str(kinds[0])
+    if column.startswith("rate_"):
+        attrs |= _said(table, "kind")
+    attrs |= _said(table, "resolution")
     if "provenance" in table.attrs:
         attrs["provenance"] = json.dumps(table.attrs["provenance"], sort_keys=True)
     return attrs
+
+
+def _said(table: pd.DataFrame, name: str) -> dict[str, str]:
+    """The one word of a text column; nothing where the table has none."""
+    found = sorted(table[name].dropna().unique()) if name in table.columns else []
+    if len(found) > 1:
+        raise ValueError(f"the table mixes {' and '.join(found)}: keep the rows of one {name}")
+    return {name: str(found[0])} if found else {}
