@@ -124,8 +124,8 @@ class _Service:
         async def answer(request: Request) -> Response:
             headers, tier = self._admitted(request, endpoint)
             given = request.query_params.multi_items()
-            coin = query.once("coin", given)
-            headers |= legacy.moved(path, coin, self._view.now)
+            coin, pointer = legacy.moved(path, given, self._view.now)
+            headers |= pointer
             pairs, warned = legacy.modern(endpoint, given, self._view.now)
             texts = query.given(endpoint, pairs) | {"symbol": coin}
             return self._response(

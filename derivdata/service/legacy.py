@@ -48,18 +48,31 @@ def modern(
     return renamed, _warned(old) if old else {}
 
 
-def moved(path: str, coin: str, now: pd.Timestamp) -> dict[str, str]:
-    """Headers that point from an old path to the one of today.
+def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tuple[str, dict[str, str]]:
+    """The symbol that is asked for under an old path, and headers that point to the one of today.
 
     Raises
     ------
     Refusal
-        The path is gone (410).
+        The path is gone (410); there is no one symbol that can be read (400).
     """
-    canonical = PATHS[path].request({"symbol": coin}).path
+    coins = [value for name, value in pairs if name == "coin"]
+    canonical = _canonical(path, coins[0]) if len(coins) == 1 else None
     if now >= SUNSET:
-        raise Refusal(410, f"{path} was retired on {SUNSET:%Y-%m-%d}: use {canonical}")
-    return _headers(f'<{canonical}>; rel="successor-version"')
+        raise Refusal(410, f"{path} was retired on {SUNSET:%Y-%m-%d}: use {canonical or PATHS[path].path}")
+    if len(coins) != 1:
+        raise bad_request("coin is required, once")
+    if canonical is None:
+        raise bad_request(f"coin={coins[0]!r} is not a symbol")
+    return coins[0], _headers(f'<{canonical}>; rel="successor-version"')
+
+
+def _canonical(path: str, coin: str) -> str | None:
+    """The path of today of a symbol, or None where it cannot be one."""
+    try:
+        return PATHS[path].request({"symbol": coin}).path
+    except ValueError:
+        return None
 
 
 def _renamed(name: str, value: str) -> tuple[str, str]:

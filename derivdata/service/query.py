@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import api, times
 from derivdata.service.refusal import bad_request
 
-__all__ = ["LARGEST", "given", "once", "parse"]
+__all__ = ["LARGEST", "given", "parse"]
 
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII | re.IGNORECASE
@@ -45,20 +45,6 @@ def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str,
         if not value.strip():
             raise bad_request(f"{name} is empty: leave it out or give it a value")
     return dict(kept)
-
-
-def once(name: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """The one value of a parameter that must be there.
-
-    Raises
-    ------
-    Refusal
-        It is missing, empty, or stands there twice (400).
-    """
-    values = [value for other, value in pairs if other == name]
-    if len(values) != 1 or not values[0].strip():
-        raise bad_request(f"{name} is required, once")
-    return values[0]
 
 
 def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]) -> dict[str, Any]:

@@ -80,3 +80,14 @@ def test_old_paths_need_a_coin_and_a_key(ask: Caller) -> None:
     ask.error("/oi/coin", 404, coin="NOPE")
     ask.error("/oi/coin", 401, tier=None, coin="BTC")
     ask.error("/oi/coin", 403, tier="free", coin="BTC")
+
+
+@pytest.mark.parametrize("coin", [" BTC", "BTC ", " ", "", "BTC\x00"])
+def test_a_coin_that_cannot_be_a_symbol_is_refused(ask: Caller, coin: str) -> None:
+    assert "is not a symbol" in ask.error("/oi/coin", 400, coin=coin)["error"]
+
+
+def test_a_path_that_is_gone_is_gone_whatever_the_coin(later: Caller) -> None:
+    for coin in ({}, {"coin": " BTC"}, {"coin": ["BTC", "ETH"]}):
+        gone = later.error("/oi/coin", 410, **coin)["error"]
+        assert gone == "/oi/coin was retired on 2026-07-21: use /oi/{symbol}/timeseries"

@@ -70,7 +70,8 @@ def test_a_wrong_answer_would_be_noticed() -> None:
 
 def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
     document = ask("/openapi.json", tier=None).json()
-    assert set(document["paths"]) == {e.path for e in api.ENDPOINTS} == set(PAYLOADS)
+    old = {path: d["get"] for path, d in document["paths"].items() if "deprecated" in d["get"]}
+    assert set(document["paths"]) - set(old) == {e.path for e in api.ENDPOINTS} == set(PAYLOADS)
     for endpoint in api.ENDPOINTS:
         described = document["paths"][endpoint.path]["get"]
         assert [p["name"] for p in described["parameters"]] == [p.name for p in endpoint.params]
@@ -78,7 +79,17 @@ def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
             p.name for p in endpoint.params if p.required
         ]
         assert f"Tier: {endpoint.tier.title()}" in described["description"]
-    assert len({d["get"]["operationId"] for d in document["paths"].values()}) == len(api.ENDPOINTS)
+    assert len({d["get"]["operationId"] for d in document["paths"].values()}) == len(document["paths"])
+
+
+@pytest.mark.parametrize("quantity", ["oi", "volume"])
+def test_old_paths_are_described_as_deprecated(ask: Caller, quantity: str) -> None:
+    paths = ask("/openapi.json", tier=None).json()["paths"]
+    old, new = paths[f"/{quantity}/coin"]["get"], paths[f"/{quantity}/{{symbol}}/timeseries"]["get"]
+    assert old["deprecated"] is True
+    assert [p["name"] for p in old["parameters"] if p["required"]] == ["coin"]
+    assert {p["in"] for p in old["parameters"]} == {"query"}
+    assert (old["responses"], "410" in old["responses"]) == (new["responses"], True)
 
 
 class _Links(HTMLParser):

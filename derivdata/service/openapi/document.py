@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from derivdata import api
+from derivdata.service import legacy
 from derivdata.service.openapi.payloads import PAYLOADS
 from derivdata.service.openapi.schemas import TEXT, Schema
 from derivdata.service.query import LARGEST
@@ -69,7 +70,10 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
         "openapi": "3.1.0",
         "info": {"title": f"derivdata: {label}", "version": version, "description": _ABOUT},
         "security": [{"key": []}],
-        "paths": {e.path: {"get": _operation(e, sorted(exchanges))} for e in api.ENDPOINTS},
+        "paths": {
+            **{e.path: {"get": _operation(e, sorted(exchanges))} for e in api.ENDPOINTS},
+            **{path: {"get": _retired(path, sorted(exchanges))} for path in legacy.PATHS},
+        },
         "components": {
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
             "schemas": {"Error": _ERROR},
@@ -91,6 +95,19 @@ def _operation(endpoint: api.Endpoint, exchanges: list[str]) -> dict[str, Any]:
             "200": _answer("The data.", PAYLOADS[endpoint.path]),
             **{status: _refusal(endpoint.path, status, text) for status, text in _REFUSALS.items()},
         },
+    }
+
+
+def _retired(path: str, exchanges: list[str]) -> dict[str, Any]:
+    """An old path: the operation of its successor, whose symbol is the parameter ``coin``."""
+    now = _operation(legacy.PATHS[path], exchanges)
+    coin = {"name": "coin", "in": "query", "required": True, "schema": _KINDS[api.ParamKind.TEXT]}
+    others = [p for p in now["parameters"] if p["in"] != "path"]
+    return now | {
+        "summary": f"Retired on {legacy.SUNSET:%Y-%m-%d}: use {legacy.PATHS[path].path}",
+        "operationId": path.strip("/").replace("/", "_"),
+        "deprecated": True,
+        "parameters": [coin, *others],
     }
 
 
