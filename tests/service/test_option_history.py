@@ -51,6 +51,10 @@ def test_surfaces_at_hours(ask: Caller, days: int) -> None:
     body = ask.body("/options/surface-history", range=f"{days}d", **PAIR)
     noons = ["2026-06-29T12:00:00Z", "2026-06-30T12:00:00Z"] if days < 90 else []
     assert body["hours"] == noons == list(body["snapshots"])
+    step = {2: "1h", 7: "4h", 90: "1d"}[days]
+    assert body["resolution"] == step
+    thinned = f"of a range of {days}d the surface is given by {step}, not 1h"
+    assert (thinned in body["notices"]) == (days != 2)
     if noons:
         assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
         assert body["snapshots"][noons[1]][0] == {
@@ -62,7 +66,7 @@ def test_surfaces_at_hours(ask: Caller, days: int) -> None:
             "open_interest": 12.5,
         }
     else:
-        assert body["notices"] == ["no options in this range"]
+        assert "no options in this range" in body["notices"]
 
 
 def test_overview(ask: Caller) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata import tables
+from derivdata import tables, times
 from derivdata.service import buckets, span, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.answers.options import require_pair
@@ -21,6 +21,7 @@ _HOUR = pd.Timedelta(1, "h")
 _DAY = pd.Timedelta(1, "D")
 _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
+_LONGEST = "1d"
 _KEYS = ["time", "expiry"]
 
 
@@ -55,6 +56,7 @@ def atm_history(ask: Ask) -> dict[str, Any]:
     return _envelope(ask) | {
         "count": len(found),
         "data": wire.rows(columns),
+        "resolution": "1h",
         "notices": window.notices + _none(found),
     }
 
@@ -63,8 +65,9 @@ def surface_history(ask: Ask) -> dict[str, Any]:
     """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day."""
     window, view = _window(ask), ask.view
     require_pair(view, ask.params["symbol"], ask.params["exchange"])
-    step = next((step for most, step in _STEPS if window.asked <= most * _DAY), "1D")
-    hours = pd.date_range(window.start.ceil(step), window.end, freq=step, inclusive="left", unit="us")
+    step = next((step for most, step in _STEPS if window.asked <= most * _DAY), _LONGEST)
+    length = times.RESOLUTIONS[step]
+    hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     chains = [_chain(view, ask.params["symbol"], ask.params["exchange"], hour) for hour in hours]
     found = _joined(chains)
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
@@ -73,7 +76,8 @@ def surface_history(ask: Ask) -> dict[str, Any]:
     return _envelope(ask) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
-        "notices": window.notices + _none(found),
+        "resolution": step,
+        "notices": window.notices + _thinned(ask, step) + _none(found),
     }
 
 
@@ -93,6 +97,7 @@ def overview_history(ask: Ask) -> dict[str, Any]:
         "count": len(found),
         "data": wire.rows(columns),
         "unit": "usd",
+        "resolution": "1h",
         "notices": window.notices + _none(found),
     }
 
@@ -120,6 +125,11 @@ def _envelope(ask: Ask) -> dict[str, Any]:
         "days": _days(ask),
         "range": asked["range"],
     }
+
+
+def _thinned(ask: Ask, step: str) -> list[str]:
+    hourly = step == "1h"
+    return [] if hourly else [f"of a range of {ask.params['range']} the surface is given by {step}, not 1h"]
 
 
 def _none(found: pd.DataFrame) -> list[str]:

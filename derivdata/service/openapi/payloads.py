@@ -163,12 +163,14 @@ _OPTIONS: dict[str, Schema] = {
         **_DAYS,
         count=COUNT,
         data=array(row("options_atm_history", drop="symbol exchange", time=True)),
+        resolution=RESOLUTION,
         notices=NOTICES,
     ),
     "/options/surface-history": record(
         **_DAYS,
         hours=array(ISO),
         snapshots=mapping(array(row("options_surface_history", drop="symbol exchange"))),
+        resolution=RESOLUTION,
         notices=NOTICES,
     ),
     "/options/overview-history": record(
@@ -176,8 +178,7 @@ _OPTIONS: dict[str, Schema] = {
         days=COUNT,
         count=COUNT,
         data=array(row("options_overview_history", time=True)),
-        unit=TEXT,
-        notices=NOTICES,
+        **_SERIES,
     ),
 }
 _BOOKS: dict[str, Schema] = {
