@@ -49,10 +49,17 @@ def within(frame: pd.DataFrame, exchanges: Sequence[str] | None) -> pd.DataFrame
 
 
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
-    """Current rate [bps/8h] of every pair: newest sample, or newest settlement where none are held."""
-    table = "funding_history" if view.has("funding_history") else "funding_settlements"
-    frame = view.current(table, symbols=symbols)
-    return frame[frame["rate_bps_8h"].notna()]
+    """Current rate [bps/8h] of every pair: its newest sample, or where none holds its newest settlement."""
+    columns = [*_KEYS, "rate_bps_8h"]
+    sampled, settled = (
+        view.current(table, symbols=symbols)[columns].dropna(subset="rate_bps_8h")
+        for table in ("funding_history", "funding_settlements")
+    )
+    keys = (pd.MultiIndex.from_frame(frame[_KEYS].astype(object)) for frame in (settled, sampled))
+    more = settled[~next(keys).isin(next(keys))]
+    if sampled.empty or more.empty:
+        return more if sampled.empty else sampled
+    return pd.concat([sampled.astype(dict.fromkeys(_KEYS, object)), more], ignore_index=True)
 
 
 def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:

@@ -108,7 +108,8 @@ def test_what_a_source_lacks_is_said() -> None:
     try:
         for path in ["/funding", "/funding/metadata", "/markets/price-movers", "/liquidations/events"]:
             assert "memory holds no" in ask.error(path, 404)["error"]
-        assert ask.body("/funding/historical", symbol="BTC")["series"] == {}
+        for path in ["/funding/historical", "/funding/settlement"]:
+            assert "memory holds no" in ask.error(path, 404, symbol="BTC")["error"]
         board = ask.body("/markets/symbols")["symbols"]
     finally:
         local.close()

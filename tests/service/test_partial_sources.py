@@ -35,6 +35,29 @@ def test_settlements_stand_in_for_a_missing_history() -> None:
         assert list(ask.body("/funding")["funding_rates"]) == ["binance"]
 
 
+def test_settlements_stand_in_for_pairs_that_have_no_samples() -> None:
+    """binance is sampled, of hyperliquid only the payments are held; a sample is preferred to a payment."""
+    sampled = market.series(
+        "BTC", "binance", [at(market.NOW)], rate_bps_8h=3.0, resolution="raw", kind="sampled"
+    )
+    with serving(funding_history=sampled, funding_settlements=market.settlements()) as ask:
+        rates = ask.body("/funding")["funding_rates"]
+        assert rates == {"binance": {"BTC": 3.0, "ETH": -0.5}, "hyperliquid": {"BTC": 0.2, "SOL": 12.5}}
+        names = [n["name"] for n in ask.body("/funding/metadata")["exchanges"]["exchange_names"]]
+        assert names == ["binance", "hyperliquid"]
+        leader = ask.body("/markets/funding-leaders")["data"][0]
+        assert (leader["symbol"], leader["funding_current_bps"]) == ("SOL", 12.5)
+
+
+def test_a_series_of_a_table_that_is_not_held_is_refused() -> None:
+    with serving(funding_settlements=market.settlements()) as ask:
+        error = ask.error("/funding/historical", 404, symbol="BTC")["error"]
+        assert error == "memory holds no funding_history, which this answer is made of"
+    with serving(funding_history=market.funding()) as ask:
+        error = ask.error("/funding/settlement", 404, symbol="BTC")["error"]
+        assert error == "memory holds no funding_settlements, which this answer is made of"
+
+
 def test_without_settlements_there_is_no_interval() -> None:
     with serving(funding_history=market.funding()) as ask:
         body = ask.body("/funding")

@@ -66,6 +66,7 @@ def metadata(ask: Ask) -> dict[str, Any]:
 def historical(ask: Ask) -> dict[str, Any]:
     """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
     view, asked = ask.view, ask.params
+    view.need("funding_history")
     window = view.window(asked, ask.tier)
     frame, used = view.series(
         "funding_history",
@@ -89,6 +90,7 @@ def historical(ask: Ask) -> dict[str, Any]:
 def settlement(ask: Ask) -> dict[str, Any]:
     """``GET /funding/settlement``: the payments of one symbol."""
     view, asked = ask.view, ask.params
+    view.need("funding_settlements")
     window = view.window(asked, ask.tier)
     frame = view.read(
         "funding_settlements",
