@@ -18,6 +18,7 @@ from derivdata.transport.connecting import (
     set_starter,
 )
 from derivdata.transport.connection import Connection, Local
+from derivdata.transport.notices import notify
 from derivdata.transport.served import Observer, Responder, Served, replaying, set_observer, set_responder
 from derivdata.transport.upkeep import CacheInfo, cache_clear, cache_info
 
@@ -40,6 +41,7 @@ __all__ = [
     "get",
     "get_each",
     "holds_key",
+    "notify",
     "part",
     "provenance",
     "raw",

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -15,18 +12,17 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint, Request, endpoint_of
-from derivdata.errors import DataNotice, DeprecationNotice, SchemaError
+from derivdata.errors import DeprecationNotice, SchemaError
 from derivdata.schema import Table
 from derivdata.transport.connecting import current
 from derivdata.transport.failures import checked
+from derivdata.transport.notices import notify
 from derivdata.transport.progress import progress
 from derivdata.transport.served import Served, observed, replaying, responder
 
 __all__ = ["Answer", "get", "get_each", "part", "provenance", "raw", "tabulate"]
 
 T = TypeVar("T")
-
-_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,12 @@ class Answer(Generic[T]):
 
 
 def get(
-    endpoint: Endpoint, params: Mapping[str, Any], *, into: type[T], until: pd.Timestamp | None = None
+    endpoint: Endpoint,
+    params: Mapping[str, Any],
+    *,
+    into: type[T],
+    until: pd.Timestamp | None = None,
+    quiet: bool = False,
 ) -> Answer[T]:
     """One answer, decoded.
 
@@ -73,6 +74,8 @@ def get(
     until
         End of the window: an hour after it the answer is kept for good, before that as long as the
         endpoint says.
+    quiet
+        Whether the answer's notices are left for the caller to `notify`.
 
     Raises
     ------
@@ -96,7 +99,7 @@ def get(
         synthetic=served.synthetic,
         attribution=served.attribution,
     )
-    _warn(answer, served)
+    _warn(answer, served, () if quiet else answer.notices)
     return answer
 
 
@@ -106,6 +109,7 @@ def get_each(
     *,
     into: type[T],
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
+    quiet: bool = False,
 ) -> Iterator[Answer[T]]:
     """One answer for each set of parameters, in order; a bar on a terminal and in a notebook.
 
@@ -121,7 +125,7 @@ def get_each(
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
     pairs = zip(params, ends, strict=True)
     for one, end in progress(pairs, total=len(params), label=endpoint.path):
-        yield get(endpoint, one, into=into, until=end)
+        yield get(endpoint, one, into=into, until=end, quiet=quiet)
 
 
 def part(answer: Answer[Any], found: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
@@ -245,24 +249,16 @@ def _notices(body: Any) -> tuple[str, ...]:
     return tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
 
 
-def _warn(answer: Answer[Any], served: Served) -> None:
-    for notice in answer.notices:
-        warnings.warn(f"{answer.request}: {notice}", DataNotice, stacklevel=_outside())
+def _warn(answer: Answer[Any], served: Served, notices: Sequence[str]) -> None:
+    for notice in notices:
+        notify(answer.request, notice)
     if "Deprecation" in served.headers or "Sunset" in served.headers:
         said = "; ".join(
             f"{name}: {served.headers[name]}"
             for name in ("Deprecation", "Sunset", "Link", "Warning")
             if name in served.headers
         )
-        warnings.warn(f"{answer.request.path}: {said}", DeprecationNotice, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """Stack level of the first caller outside the library, as seen from who calls this."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame, level = frame.f_back, level + 1
-    return level
+        notify(answer.request.path, said, DeprecationNotice)
 
 
 def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:

@@ -1,0 +1,27 @@
+"""Warnings that point at who called the library."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+from derivdata.api import Request
+from derivdata.errors import DataNotice
+
+__all__ = ["notify"]
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+
+
+def notify(about: Request | str, notice: str, category: type[Warning] = DataNotice) -> None:
+    """Warn the caller of the library of something about a request or a path."""
+    warnings.warn(f"{about}: {notice}", category, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """Stack level of the first caller outside the library, as seen from who calls this."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
