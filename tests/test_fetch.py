@@ -55,7 +55,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("oi", "exchanges", (), {}, 2),
     ("oi", "sparklines", (), {}, 14),
     ("oi", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
-    ("liquidations", "events", (), {"limit": 2}, 2),
+    ("liquidations", "events", (), {"limit": 3}, 2),
     ("options", "snapshot", ("BTC", "deribit"), {}, 3),
     ("volume", "history", ("BTC", *DAY), {"resolution": "12h"}, 2),
     ("oi", "exchange_totals", DAY, {"resolution": "12h"}, 3),
@@ -274,7 +274,7 @@ def test_oi_history_reads_the_wire() -> None:
 
 
 def test_liquidations_events_read_the_wire() -> None:
-    frame = fetched("liquidations", "events", limit=2)
+    frame = fetched("liquidations", "events", limit=3)
     assert frame["exchange"].tolist() == ["binance", "hyperliquid"], "in order of time"
     row = frame.iloc[1]
     assert row["time"] == pd.Timestamp("2026-06-30T11:59:58.250", tz="UTC")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -12,59 +14,75 @@ import pytest
 import derivdata as dd
 from derivdata import api, times, transport
 from derivdata.analysis.liquidations import bucket, observed
-from derivdata.fetch import liquidations
+from derivdata.errors import DataNotice
+from derivdata.fetch.liquidations import orders
 
 START = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
 
 class Feed:
-    """A store of orders that is asked as the service is, with a clock that every wait moves on."""
+    """A store of an order every `step` seconds, asked as the service is; every wait moves its clock on.
 
-    def __init__(self, late: dict[int, int] | None = None) -> None:
+    A full answer of it lacks the newest orders, or the oldest: no document says which it is.
+    """
+
+    def __init__(self, lacks: str, late: dict[int, int] | None = None, step: float = 1.0) -> None:
         self.now = START
+        self.lacks = lacks
         self.late = late or {}
+        self.step = step
         self.asked: list[dict[str, str]] = []
 
     def sleep(self, seconds: float) -> None:
         self.now += pd.Timedelta(seconds, "s")
 
-    def stamp(self, number: int) -> pd.Timestamp:
-        return START + pd.Timedelta(number, "s")
+    def stamp(self, number: int) -> dt.datetime:
+        return START.to_pydatetime() + dt.timedelta(seconds=number * self.step)
+
+    def delay(self, number: int) -> dt.timedelta:
+        return dt.timedelta(seconds=self.late.get(number, 0))
+
+    def event(self, number: int) -> orders._Event:
+        time = times.iso(pd.Timestamp(self.stamp(number)))
+        return orders._Event(time, "okx", "BTC", "long", str(number), usd_value=float(number))
 
     def answer(self, endpoint: Any, params: dict[str, Any], *, into: Any, until: Any = None) -> Any:
         request = endpoint.request(params)
         query = dict(request.query)
         self.asked.append(query)
-        since = pd.Timestamp(int(query["since"]), unit="ms", tz="UTC")
+        since = dt.datetime.fromtimestamp(int(query["since"]) / 1000, dt.UTC)
         limit = int(query["limit"])
-        found = [
-            {
-                "timestamp": times.iso(self.stamp(n)),
-                "exchange": "okx",
-                "symbol": "BTC",
-                "side": "long",
-                "oid": str(n),
-                "usd_value": float(n),
-            }
-            for n in range(-600, 600)
-            if since < self.stamp(n) <= self.now - pd.Timedelta(self.late.get(n, 0), "s")
-        ]
-        body = into(events=[liquidations.orders._Event(**e) for e in found[-limit:]])
+        found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.delay(n)]
+        body = into([self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])])
         return transport.Answer(body, self.now, request, "0" * 64, (), "feed", False)
 
 
-@pytest.fixture
-def feed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
-    made = Feed(late={25: 12, 31: 20})
-    monkeypatch.setattr(transport, "get", made.answer)
-    before = times.set_clock(lambda: made.now)
-    yield made
-    times.set_clock(before)
+@contextmanager
+def feeding(made: Feed) -> Iterator[Feed]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "get", made.answer)
+        before = times.set_clock(lambda: made.now)
+        yield made
+        times.set_clock(before)
+
+
+@pytest.fixture(params=["newest", "oldest"])
+def feed(request: pytest.FixtureRequest) -> Iterator[Feed]:
+    with feeding(Feed(request.param, late={25: 12, 31: 20})) as made:
+        yield made
+
+
+def numbers_of(frames: list[pd.DataFrame]) -> list[int]:
+    return [int(n) for frame in frames for n in frame["order_id"]]
+
+
+def missed(frames: list[pd.DataFrame]) -> list[list[str]]:
+    return [span for frame in frames for span in dd.provenance(frame)["coverage"]["missed"]]
 
 
 def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
     frames = list(islice(dd.liquidations.poll("10s", every=10, sleep=feed.sleep), 12))
-    numbers = [int(n) for frame in frames for n in frame["order_id"]]
+    numbers = numbers_of(frames)
     assert len(numbers) == len(set(numbers))
     assert set(range(-9, 101)) <= set(numbers), "those that reached the store late are there too"
     assert 25 in [int(n) for n in frames[4]["order_id"]], "stored 12 s after its own time"
@@ -87,8 +105,9 @@ def test_coverage_is_whole_while_no_answer_is_full(feed: Feed) -> None:
     assert all(not dd.provenance(frame)["coverage"]["missed"] for frame in frames)
 
 
-def test_a_full_answer_says_what_it_may_have_lost(feed: Feed) -> None:
-    frames = list(islice(dd.liquidations.poll("300s", every=10, limit=50, sleep=feed.sleep), 2))
+def test_a_full_answer_that_lacks_the_oldest_says_what_it_may_have_lost() -> None:
+    with feeding(Feed("oldest")) as feed:
+        frames = list(islice(dd.liquidations.poll("300s", every=10, limit=50, sleep=feed.sleep), 2))
     lost = dd.provenance(frames[0])["coverage"]["missed"]
     assert lost == [["2026-06-30T11:55:00Z", "2026-06-30T11:59:11Z"]]
     spans = observed(*frames)
@@ -96,6 +115,73 @@ def test_a_full_answer_says_what_it_may_have_lost(feed: Feed) -> None:
     assert sums["coverage"].values[:4].tolist() == [0.0] * 4
     assert sums["long_usd"].isnull().values[:4].all(), "not watched is not zero"
     assert 0 < sums["coverage"].values[4] < 1
+
+
+def test_a_full_answer_that_lacks_the_newest_is_gone_on_from_and_misses_nothing() -> None:
+    with feeding(Feed("newest")) as feed:
+        frames = list(islice(dd.liquidations.poll("300s", every=10, limit=50, sleep=feed.sleep), 10))
+    numbers = numbers_of(frames)
+    assert len(numbers) == len(set(numbers))
+    assert set(range(-299, 1)) <= set(numbers)
+    assert missed(frames) == []
+    spans = observed(*frames)
+    assert spans["start"].iloc[0] == START - pd.Timedelta("300s")
+    assert (spans["start"].iloc[1:].to_numpy() == spans["end"].iloc[:-1].to_numpy()).all()
+
+
+def test_a_feed_with_more_orders_in_half_a_minute_than_an_answer_holds_goes_on() -> None:
+    with feeding(Feed("newest", step=0.1)) as feed:
+        frames = list(islice(dd.liquidations.poll("30s", every=10, limit=50, sleep=feed.sleep), 40))
+    numbers = numbers_of(frames)
+    assert sorted(numbers) == list(range(min(numbers), max(numbers) + 1)), "each once, and no hole"
+    assert max(numbers) >= 200, "two turns of ten seconds"
+    assert missed(frames) == []
+
+
+def test_more_orders_in_a_millisecond_than_an_answer_holds_are_asked_for_at_a_greater_length() -> None:
+    with feeding(Feed("newest", step=1e-6)) as feed:
+        frames = list(islice(dd.liquidations.poll("1s", every=1, limit=2, sleep=feed.sleep), 3))
+    assert sorted(numbers_of(frames)) == list(range(-600, 1))
+    assert missed(frames) == []
+
+
+def test_a_quiet_start_is_not_missed() -> None:
+    with feeding(Feed("newest")) as feed:
+        frames = list(islice(dd.liquidations.poll("1h", every=10, limit=400, sleep=feed.sleep), 2))
+    assert dd.provenance(frames[0])["coverage"]["observed"][0][0] == "2026-06-30T11:00:00Z"
+    assert missed(frames) == [], "no order came before 11:50"
+
+
+@pytest.mark.parametrize("lacks", ["newest", "oldest"])
+def test_one_full_answer_tells_and_claims_only_what_lies_between_its_orders(lacks: str) -> None:
+    with feeding(Feed(lacks)):
+        with pytest.warns(DataNotice, match="full at limit=50") as caught:
+            frame = dd.liquidations.events(since="300s", limit=50)
+        whole = dd.liquidations.events(since="300s")
+    assert {w.filename for w in caught} == {__file__}
+    said = dd.provenance(frame)
+    assert "full at limit=50" in said["notices"][0]
+    first, last = (times.iso(frame["time"].iloc[n]) for n in (0, -1))
+    assert said["coverage"]["observed"] == [[first, last]]
+    ends = [["2026-06-30T11:55:00Z", first], [last, "2026-06-30T12:00:00Z"]]
+    assert said["coverage"]["missed"] == [span for span in ends if span[0] < span[1]]
+    assert dd.provenance(whole)["coverage"] == {
+        "observed": [["2026-06-30T11:55:00Z", "2026-06-30T12:00:00Z"]],
+        "missed": [],
+    }
+
+
+def test_over_the_local_service_small_answers_bring_every_order() -> None:
+    dd.connect("sample")
+    whole = dd.liquidations.events(since="30m", limit=5000)
+    parts = []
+    for frame in dd.liquidations.poll("30m", limit=20, sleep=lambda _: None):
+        parts.append(frame)
+        if frame.empty:
+            break
+    assert set(whole["order_id"]) <= {i for frame in parts for i in frame["order_id"]}
+    assert sum(map(len, parts)) == len({i for frame in parts for i in frame["order_id"]})
+    assert missed(parts) == []
 
 
 def test_over_the_local_service_the_feed_is_the_store() -> None:

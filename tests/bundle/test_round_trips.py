@@ -24,7 +24,7 @@ def fetched() -> dict[str, Any]:
         "funding_history": history,
         "funding_snapshot": dd.funding.snapshot(),
         "oi_history": dd.oi.history("BTC", "6h"),
-        "liquidations_events": dd.liquidations.events(limit=50),
+        "liquidations_events": dd.liquidations.events(limit=1000, min_usd=200_000.0),
         "options_snapshot": dd.options.snapshot("BTC", "deribit"),
         "surface": surface,
         "panel": dd.panel(history, "rate_bps_8h"),

@@ -24,7 +24,7 @@ CALLS: list[tuple[str, Callable[[], pd.DataFrame]]] = [
     ("markets_funding_leaders", lambda: dd.markets.funding_leaders(exchanges=["okx"])),
     ("oi_exchanges", lambda: dd.oi.exchanges()),
     ("oi_history", lambda: dd.oi.history("BTC", *DAY, resolution="4h")),
-    ("liquidations_events", lambda: dd.liquidations.events(limit=20)),
+    ("liquidations_events", lambda: dd.liquidations.events(limit=1000, min_usd=200_000.0)),
     ("liquidations_events", lambda: dd.liquidations.events(since="2026-06-30T11:00", exchanges=["okx"])),
     ("options_snapshot", lambda: dd.options.snapshot("ETH", "okx")),
     ("options_atm_history", lambda: dd.options.atm_history("BTC", "deribit", "1d")),

@@ -6,7 +6,8 @@ across venues.
 
 from __future__ import annotations
 
-from derivdata.fetch.liquidations.orders import events, poll
+from derivdata.fetch.liquidations.feed import poll
+from derivdata.fetch.liquidations.orders import events
 from derivdata.fetch.liquidations.sums import aggregates, history
 
 __all__ = ["aggregates", "events", "history", "poll"]

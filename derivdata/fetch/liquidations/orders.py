@@ -1,18 +1,21 @@
-"""Liquidation orders of late, and a live feed of them."""
+"""Liquidation orders of late, or since an instant."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.errors import DataNotice
 
-__all__ = ["events", "poll"]
+__all__ = ["LIMIT", "ask", "coverage", "events"]
 
-_LATE = pd.Timedelta(30, "s")
+LIMIT = 1000
+"""Most orders in one answer unless another number is asked for."""
 
 
 class _Event(msgspec.Struct):
@@ -37,7 +40,7 @@ class _Events(msgspec.Struct):
 def events(
     *,
     since: times.Instant | None = None,
-    limit: int | None = None,
+    limit: int = LIMIT,
     min_usd: float | None = None,
     exchanges: str | Sequence[str] | None = None,
     symbols: str | Sequence[str] | None = None,
@@ -50,7 +53,7 @@ def events(
     since
         Only orders after this instant, or after a lookback such as ``"2h"``.
     limit
-        Most orders in the answer; the service's default unless given.
+        Most orders in the answer. One that is full comes with a `DataNotice`: there may be more.
     min_usd
         Smallest value [USD]. The service ignores it beside `since`; the rows are then held to it here.
     exchanges, symbols, exclude_symbols
@@ -60,7 +63,9 @@ def events(
     -------
     DataFrame, table ``liquidations_events``
         One row per order of a venue, with its fills consolidated, in order of time. ``side`` is the
-        liquidated side. Prices and sizes that the service lacks are NaN.
+        liquidated side. Prices and sizes that the service lacks are NaN. ``provenance["coverage"]`` holds
+        the spans that the answer surely covers (``observed``) and those of which it may lack orders
+        (``missed``).
 
     Raises
     ------
@@ -71,7 +76,8 @@ def events(
 
     Notes
     -----
-    ``GET /liquidations/events``, Dev and above. The answer is a list of limited length: it may have holes.
+    ``GET /liquidations/events``, Dev and above. No document says whether a full answer lacks the oldest
+    orders since the instant or the newest: it surely holds only what lies between its own.
 
     Examples
     --------
@@ -88,100 +94,46 @@ def events(
         "symbol": symbols,
         "exclude_symbol": exclude_symbols,
     }
-    answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
+    frame, full = ask(query)
+    said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
+    if full:
+        told = f"the answer is full at limit={limit}: there may be more orders; raise limit or ask for less"
+        warnings.warn(f"{api.LIQUIDATIONS_EVENTS.path}: {told}", DataNotice, stacklevel=2)
+        said["notices"] = [*said["notices"], told]
     if min_usd is not None:
-        answer.body.events = [e for e in answer.body.events if e.usd_value >= min_usd]
+        frame = tables.LIQUIDATIONS_EVENTS.conform(frame[frame["value_usd"] >= min_usd])
+    frame.attrs["provenance"] = said
+    return frame
+
+
+def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
+    """The orders that answer a query, and whether they are as many as it allows."""
+    answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
     for event in answer.body.events:
         event.oid = str(event.oid)
-    return transport.tabulate(
+    frame = transport.tabulate(
         tables.LIQUIDATIONS_EVENTS, [answer], lambda a: tables.LIQUIDATIONS_EVENTS.rows(a.body.events)
     )
+    return frame, len(frame) >= query["limit"]
 
 
-def poll(
-    since: times.Instant = "5m",
-    *,
-    every: float = 10.0,
-    limit: int = 1000,
-    min_usd: float | None = None,
-    exchanges: str | Sequence[str] | None = None,
-    symbols: str | Sequence[str] | None = None,
-    exclude_symbols: str | Sequence[str] | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[pd.DataFrame]:
-    """Liquidation orders as they come, for as long as they are asked for.
-
-    Parameters
-    ----------
-    since
-        Where to start: an instant, or a lookback.
-    every
-        Seconds between two questions.
-    limit
-        Most orders in one answer; one that is full may lack some.
-    min_usd, exchanges, symbols, exclude_symbols
-        As in `events`.
-    sleep
-        What waits; a test gives its own.
-
-    Yields
-    ------
-    DataFrame, table ``liquidations_events``
-        The orders of one answer that were not yielded before, perhaps none. ``provenance["coverage"]``
-        holds the spans that the answer covers (``observed``) and those of which it may have lost orders
-        because it was full (``missed``); `derivdata.analysis.liquidations.observed` makes a frame of them.
-
-    Raises
-    ------
-    ValueError, TypeError, FetchError, SchemaError
-        As in `events`. A feed that failed is taken up again with `since` at the end of its last span.
-
-    Notes
-    -----
-    ``GET /liquidations/events`` with ``since``. Each question reaches back half a minute before the last
-    answer, for orders that reached the store late; venue and order id tell what was seen.
-    """
-    reached = times.since(since)
-    seen: dict[tuple[str, str], pd.Timestamp] = {}
-    while True:
-        frame = events(
-            since=reached - _LATE,
-            limit=limit,
-            exchanges=exchanges,
-            symbols=symbols,
-            exclude_symbols=exclude_symbols,
-        )
-        covered = _covered(frame, reached, full=len(frame) >= limit)
-        new = _unseen(frame, seen, reached - _LATE)
-        if min_usd is not None:
-            new = new[new["value_usd"] >= min_usd]
-        new = tables.LIQUIDATIONS_EVENTS.conform(new)
-        new.attrs["provenance"] = frame.attrs["provenance"] | {"coverage": covered}
-        yield new
-        reached = max(reached, times.instant(covered["observed"][-1][1]))
-        sleep(every)
-
-
-def _covered(frame: pd.DataFrame, reached: pd.Timestamp, *, full: bool) -> dict[str, list[list[str]]]:
-    """Spans that an answer covers; a full one surely holds only what lies between its own orders."""
-    now = times.instant(frame.attrs["provenance"]["as_of"])
-    if not full:
-        return {"observed": [[times.iso(reached), times.iso(max(now, reached))]], "missed": []}
-    first, last = frame["time"].iloc[0], frame["time"].iloc[-1]
-    missed = [(reached, first)] if first > reached else []
+def coverage(
+    observed: Sequence[times.Window], missed: Sequence[times.Window] = ()
+) -> dict[str, list[list[str]]]:
+    """What provenance says of the spans that an answer covers; empty ones are left out."""
     return {
-        "observed": [[times.iso(max(first, reached)), times.iso(max(last, reached))]],
-        "missed": [[times.iso(a), times.iso(b)] for a, b in missed],
+        name: [[times.iso(span.start), times.iso(span.end)] for span in spans if span.start < span.end]
+        for name, spans in (("observed", observed), ("missed", missed))
     }
 
 
-def _unseen(
-    frame: pd.DataFrame, seen: dict[tuple[str, str], pd.Timestamp], horizon: pd.Timestamp
-) -> pd.DataFrame:
-    """Rows whose order was not met before; `seen` forgets what can no longer come again."""
-    keys = list(zip(frame["exchange"].astype("str"), frame["order_id"], strict=True))
-    fresh = [key not in seen for key in keys]
-    for key in [key for key, stamp in seen.items() if stamp < horizon]:
-        del seen[key]
-    seen.update(zip(keys, frame["time"], strict=True))
-    return frame[fresh]
+def _covered(frame: pd.DataFrame, since: pd.Timestamp | None, *, full: bool) -> dict[str, list[list[str]]]:
+    """Spans of one answer, whose service may have left out the oldest or the newest."""
+    now = times.instant(frame.attrs["provenance"]["as_of"])
+    first, last = (frame["time"].iloc[0], frame["time"].iloc[-1]) if len(frame) else (now, now)
+    if since is None:
+        return coverage([times.Window(first, now)])
+    if not full:
+        return coverage([times.Window(since, now)])
+    missed = [times.Window(since, first), times.Window(last, now)]
+    return coverage([times.Window(first, last)], missed)
