@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -15,8 +16,9 @@ def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
     """`items`, with a bar while they are gone through if there is somebody to see it."""
     if total < 2 or not (_in_notebook() or sys.stderr.isatty()):
         return items
-    from tqdm.auto import tqdm
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook it asks for a library of widgets, and does without
+        from tqdm.auto import tqdm
     return tqdm(items, total=total, desc=label, leave=False)
 
 
