@@ -60,6 +60,62 @@ def history(series: Any) -> pd.DataFrame:
         return dd.funding.history("BTC", START, END, resolution="30m")
 
 
+def by_pair(body: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """The slow reference: symbol, venue, rate, native rate, hours and rank of each pair that has a rate."""
+    rows = []
+    for name, rates in body["funding_rates"].items():
+        for symbol, rate in rates.items():
+            if rate is not None:
+                native = body["funding_rates_raw"].get(name, {}).get(symbol)
+                hours = body["funding_intervals"].get(name, {}).get(symbol)
+                rank = body["oi_rankings"].get(symbol, "500+")
+                numbers = [None if v is None else float(v) for v in (rate, native, hours)]
+                rows.append((symbol, name, *numbers, int(rank) if str(rank).isdecimal() else None))
+    return sorted(rows, key=lambda row: row[:2])
+
+
+def by_symbol(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(["BTC", "ETH", "kPEPE", "é"]), values)
+
+
+def by_venue(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(["okx", "binance", "zo"]), by_symbol(values))
+
+
+RATE = st.one_of(st.none(), st.floats(-75, 75))
+NATIVE = st.one_of(
+    RATE, st.floats(-0.1, 0.1).map(lambda v: f"{v:.15f}"), st.sampled_from(["-1e-05", "+0.5", " 1"])
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            "funding_rates": by_venue(RATE),
+            "funding_rates_raw": by_venue(NATIVE),
+            "funding_intervals": by_venue(st.sampled_from([1, 4.0, 8, None])),
+            "oi_rankings": by_symbol(st.sampled_from([1, "2", 499, "500+"])),
+            "timestamp": st.just("2026-01-01 00:00:00"),
+        }
+    )
+)
+def test_snapshot_is_what_reading_pair_by_pair_gives(body: dict[str, Any]) -> None:
+    with answering(body):
+        frame = dd.funding.snapshot()
+    columns = ["symbol", "exchange", "rate_bps_8h", "rate_native", "interval_hours", "oi_rank"]
+    found = frame[columns].astype(object).where(frame[columns].notna(), None)
+    assert list(found.itertuples(index=False, name=None)) == by_pair(body)
+    assert set(frame["time"]) <= {pd.Timestamp("2026-01-01", tz="UTC")}
+
+
+def test_a_native_rate_that_is_no_number_is_a_schema_error() -> None:
+    rates = {"okx": {"BTC": 1.0, "ETH": 1.0}}
+    body = {"funding_rates": rates, "funding_rates_raw": {"okx": {"BTC": "0.1", "ETH": "much"}}}
+    with answering({**body, "timestamp": "2026-01-01 00:00:00"}):
+        with pytest.raises(SchemaError, match=r"/funding\.funding_rates_raw.*'much'"):
+            dd.funding.snapshot()
+
+
 def point(place: int, rate: float | None, form: str) -> dict[str, Any]:
     """Instants half an hour apart from midnight, as the API writes them now, before, or in both ways."""
     stamp = pd.Timestamp("2026-01-01") + pd.Timedelta(30, "min") * place

@@ -171,6 +171,17 @@ def test_a_table_and_the_frame_that_it_was_made_of_do_not_change_each_other() ->
         assert made["time"][1].year == 2000
 
 
+def test_a_table_may_be_changed_in_place() -> None:
+    frame = HISTORY.build(TWO)
+    for name, value in {
+        "symbol": "ETH",
+        "time": pd.Timestamp("2000-01-01", tz="UTC"),
+        "rate_bps_8h": 7.0,
+    }.items():
+        frame.loc[0, name] = value
+        assert frame.loc[0, name] == value
+
+
 @pytest.mark.parametrize("column", [[[1.0], [2.0]], np.ones((2, 1)), [(1,), (2,)]])
 def test_nested_values_are_no_numbers(column: Any) -> None:
     with pytest.raises(SchemaError, match="rate_bps_8h is not number"):

@@ -7,18 +7,21 @@ added up. The API gives them for information; they are not for P&L or production
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from derivdata import api, tables, times, transport
 from derivdata.errors import SchemaError
 from derivdata.fetch.windows import get_windows, inside, names, pieces
-from derivdata.schema import in_runs, repeated
+from derivdata.schema import coded, ranks, repeated
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -65,13 +68,13 @@ class _History(msgspec.Struct):
     unit: Literal["bps_8h"]
     resolution: str
     series: dict[str, msgspec.Raw]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Settlements(msgspec.Struct):
     symbol: str
     series: dict[str, msgspec.Raw]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 _POINTS = msgspec.json.Decoder(list[_Point])
@@ -221,19 +224,25 @@ def settlements(
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
+    """Columns of the pairs that have a rate, from squares of symbols by venues."""
     body = answer.body
-    keys = [(v, s, y) for v, rates in body.funding_rates.items() for s, y in rates.items() if y is not None]
-    none: dict[str, Any] = {}
-    raw, hours = body.funding_rates_raw, body.funding_intervals
+    venues, symbols = sorted(body.funding_rates), sorted(set().union(*body.funding_rates.values()))
+
+    def square(found: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
+        values = chain.from_iterable(map(found.get(venue, {}).get, symbols) for venue in venues)
+        return read(list(values)).reshape(len(venues), len(symbols)).T
+
+    rates = square(body.funding_rates, _numbers)
+    symbol, venue = there = np.nonzero(~np.isnan(rates))
     return {
-        "symbol": [s for _, s, _ in keys],
-        "exchange": [v for v, _, _ in keys],
-        "timestamp": pd.DatetimeIndex([times.instant(body.timestamp)]).repeat(len(keys)),
-        "rate_bps_8h": [y for _, _, y in keys],
-        "rate_native": _decimals([raw.get(v, none).get(s) for v, s, _ in keys], "funding_rates_raw"),
-        "interval_hours": [hours.get(v, none).get(s) for v, s, _ in keys],
-        "oi_rank": [body.oi_rankings.get(s) for _, s, _ in keys],
-        "kind": repeated("sampled", len(keys)),
+        "symbol": coded(symbols, symbol),
+        "exchange": coded(venues, venue),
+        "timestamp": repeated(times.instant(body.timestamp), symbol.size),
+        "rate_bps_8h": rates[there],
+        "rate_native": square(body.funding_rates_raw, _decimals)[there],
+        "interval_hours": square(body.funding_intervals, _numbers)[there],
+        "oi_rank": ranks([body.oi_rankings.get(s) for s in symbols]).take(symbol),
+        "kind": repeated("sampled", symbol.size),
     }
 
 
@@ -261,7 +270,7 @@ def _series(answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]) -> di
     stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
     return columns | {
         "symbol": repeated(answer.body.symbol, sum(sizes)),
-        "exchange": in_runs(answer.body.series, sizes),
+        "exchange": coded(answer.body.series, np.repeat(np.arange(len(parts), dtype=np.int16), sizes)),
         "timestamp": pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"),
     }
 
@@ -293,8 +302,16 @@ def _older(answer: Answer[Any], venue: str) -> list[str]:
     return [point.t for point in points]
 
 
-def _decimals(values: list[str | float | None], field: str) -> np.ndarray[Any, Any]:
+def _numbers(values: list[float | None]) -> np.ndarray[Any, Any]:
+    return np.array(values, dtype=np.float64)
+
+
+def _decimals(values: list[str | float | None]) -> np.ndarray[Any, Any]:
+    """Numbers, most of them as text; None is missing."""
+    with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
+        return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:
         return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     except ValueError as problem:
-        raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None
+        where = "/funding.funding_rates_raw"
+        raise SchemaError(f"{where}: {problem}; see the answer with dd.raw('/funding')") from None

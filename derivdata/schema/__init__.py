@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from derivdata.schema.casts import ranks
 from derivdata.schema.kinds import Column, Kind
 from derivdata.schema.open_table import OpenTable
-from derivdata.schema.table import Table, in_runs, repeated
+from derivdata.schema.table import Table, coded, repeated
 
-__all__ = ["Column", "Kind", "OpenTable", "Table", "in_runs", "repeated"]
+__all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "ranks", "repeated"]

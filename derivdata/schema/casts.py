@@ -118,7 +118,8 @@ def _count(values: Any) -> Any:
     return pd.arrays.IntegerArray(np.where(missing, 1, numbers).astype(np.int64), missing)
 
 
-def _rank(values: Any) -> Any:
+def ranks(values: Any) -> Any:
+    """Whole numbers, some of them as text; other text ("500+") is beyond the ranks and missing."""
     if isinstance(getattr(values, "dtype", None), pd.Int64Dtype):
         return values
     return _count(
@@ -160,7 +161,7 @@ _CASTS = {
     Kind.LABEL: _label,
     Kind.NUMBER: _number,
     Kind.COUNT: _count,
-    Kind.RANK: _rank,
+    Kind.RANK: ranks,
     Kind.FLAG: _flag,
     Kind.TIME: _time,
 }

@@ -137,16 +137,15 @@ class Table:
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
-def in_runs(words: Iterable[str], sizes: Sequence[int]) -> pd.Categorical:
-    """A text column in which each word stands as often as its size says."""
-    dtype = words_dtype(*words)
-    return pd.Categorical.from_codes(np.repeat(np.arange(len(sizes), dtype=np.int16), sizes), dtype=dtype)
+def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
+    """A text column from the place of each row's word among `words`."""
+    return pd.Categorical.from_codes(codes, dtype=words_dtype(*words))
 
 
 def repeated(value: Any, size: int) -> Any:
     """`value` in every one of `size` rows, as cheaply as its kind allows."""
     if isinstance(value, str):
-        return in_runs([value], [size])
+        return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):
         return pd.DatetimeIndex([value.as_unit("us")]).repeat(size)
     return [value] * size
