@@ -16,13 +16,17 @@ from derivdata.errors import DeprecationNotice, SchemaError
 from derivdata.schema import Table
 from derivdata.transport.connecting import current
 from derivdata.transport.failures import checked
-from derivdata.transport.notices import notify
+from derivdata.transport.notices import notices_in, notify
 from derivdata.transport.progress import progress
 from derivdata.transport.served import Served, observed, replaying, responder
 
 __all__ = ["Answer", "get", "get_each", "part", "provenance", "raw", "tabulate"]
 
 T = TypeVar("T")
+
+_DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
+_deprecated: set[tuple[str, str]] = set()
+"""Source and endpoint of every deprecation that was told."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ def get(
         as_of=served.as_of,
         request=request,
         sha256=served.sha256,
-        notices=_notices(body),
+        notices=_notices(body, served),
         source=served.source,
         synthetic=served.synthetic,
         attribution=served.attribution,
@@ -170,7 +174,9 @@ def raw(path: str, **params: Any) -> Any:
         raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
     endpoint = endpoint_of(path)
     request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
-    return _decoded(_serve(request, endpoint, None), Any)
+    served = _serve(request, endpoint, None)
+    _warn_deprecated(served)
+    return _decoded(served, Any)
 
 
 def tabulate(
@@ -243,22 +249,28 @@ def _unreadable(request: Request, said: str) -> SchemaError:
     return SchemaError(f"{request.path}: {said}; see the answer with dd.raw({request.path!r}, ...)")
 
 
-def _notices(body: Any) -> tuple[str, ...]:
-    found = getattr(body, "notices", None) or ()
-    items = found if isinstance(found, list | tuple) else [found]
+def _notices(body: Any, served: Served) -> tuple[str, ...]:
+    """Notices of an answer, whatever their form, also where the wire struct leaves them out."""
+    found = body.notices if hasattr(body, "notices") else notices_in(served.body)
+    items = found if isinstance(found, list | tuple) else [found] if found else []
     return tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
 
 
 def _warn(answer: Answer[Any], served: Served, notices: Sequence[str]) -> None:
     for notice in notices:
         notify(answer.request, notice)
-    if "Deprecation" in served.headers or "Sunset" in served.headers:
-        said = "; ".join(
-            f"{name}: {served.headers[name]}"
-            for name in ("Deprecation", "Sunset", "Link", "Warning")
-            if name in served.headers
-        )
-        notify(answer.request.path, said, DeprecationNotice)
+    _warn_deprecated(served)
+
+
+def _warn_deprecated(served: Served) -> None:
+    """Say that an endpoint of a source, or the way in which it was asked, will end; once for each."""
+    said = "; ".join(f"{name}: {served.headers[name]}" for name in _DEPRECATION if name in served.headers)
+    path = served.request.path
+    endpoint = endpoint_of(path)
+    about = served.source, path if endpoint is None else endpoint.path
+    if ("Deprecation" in served.headers or "Sunset" in served.headers) and about not in _deprecated:
+        _deprecated.add(about)
+        notify(path, said, DeprecationNotice)
 
 
 def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:

@@ -22,6 +22,7 @@ from derivdata.errors import NetworkError, NotCached
 from derivdata.transport.adapter import Adapter
 from derivdata.transport.failures import network_error
 from derivdata.transport.keys import Secret
+from derivdata.transport.notices import notices_in
 from derivdata.transport.origin import Site
 from derivdata.transport.pace import Pace
 from derivdata.transport.store import AnswerCache, AnswerFiles
@@ -33,10 +34,6 @@ __all__ = ["Channel", "Settings"]
 _CLOSED = pd.Timedelta(1, "h")
 _DEFAULT_FRESH_SECONDS = 60.0
 _MAX_REDIRECTS = 5
-
-
-class _Noticed(msgspec.Struct):
-    notices: Any = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +68,7 @@ class Channel:
 
     def __init__(self, site: Site, secret: Secret | None, settings: Settings) -> None:
         self._site = site
+        self._secret = secret
         self._settings = settings
         fingerprint = secret.fingerprint() if secret is not None else ""
         self._scope = f"{settings.scope}\n{fingerprint}"
@@ -98,7 +96,7 @@ class Channel:
             return self._session.get(
                 url,
                 force_refresh=self._settings.cache == "refresh" and not self._settings.offline,
-                hooks={"response": _keeper(endpoint, until)},
+                hooks={"response": _keeper(endpoint, until, self._secret)},
             )
 
         response = self._in_worker(request.path, lambda: self._flights.run(url, send))
@@ -207,13 +205,20 @@ class Channel:
         )
 
 
-def _keeper(endpoint: Endpoint | None, until: pd.Timestamp | None) -> Callable[..., requests.Response]:
-    """A hook that writes our policy onto an answer, before requests-cache reads it there."""
+def _keeper(
+    endpoint: Endpoint | None, until: pd.Timestamp | None, secret: Secret | None
+) -> Callable[..., requests.Response]:
+    """A hook that writes our policy onto an answer, before requests-cache reads it there.
+
+    An answer that repeats the key is not kept.
+    """
     fresh = endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
 
     def keep(response: requests.Response, **_: Any) -> requests.Response:
         closed = response.status_code == 200 and _is_closed(response, until)
-        response.headers["Cache-Control"] = "immutable" if closed else f"max-age={math.ceil(fresh)}"
+        told = secret is not None and secret.within(response.content)
+        kept = "immutable" if closed else f"max-age={math.ceil(fresh)}"
+        response.headers["Cache-Control"] = "no-store" if told else kept
         return response
 
     return keep
@@ -225,10 +230,9 @@ def _is_closed(response: requests.Response, until: pd.Timestamp | None) -> bool:
     if until is None or date is None or until > date - _CLOSED:
         return False
     try:
-        body = msgspec.json.decode(response.content, type=_Noticed | list[msgspec.Raw])
+        return not notices_in(response.content)
     except msgspec.MsgspecError:
         return False
-    return isinstance(body, list) or not body.notices
 
 
 def _headers() -> dict[str, str]:

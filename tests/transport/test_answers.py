@@ -77,23 +77,59 @@ def test_notices_are_kept_and_told_also_from_the_cache() -> None:
         assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize(("notices", "kept"), [(None, ()), ([], ()), ("one", ("one",))])
-def test_forms_of_notices(notices: Any, kept: tuple[str, ...]) -> None:
-    class Loose(msgspec.Struct):
-        notices: Any = None
+class Loose(msgspec.Struct):
+    notices: Any = None
 
-    with serving(lambda _: Reply.json({"notices": notices})) as server, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+
+class Silent(msgspec.Struct):
+    rate: float
+
+
+@pytest.mark.parametrize(
+    ("notices", "kept"),
+    [(None, ()), ([], ()), ("one", ("one",)), (["a", 3], ("a", "3")), ({"b": 1}, ('{"b": 1}',))],
+)
+@pytest.mark.parametrize("into", [Loose, Silent, dict[str, Any]])
+def test_notices_of_any_form_are_told_whatever_the_answer_is_read_into(
+    into: Any, notices: Any, kept: tuple[str, ...]
+) -> None:
+    with serving(lambda _: Reply.json({"rate": 1.0, "notices": notices})) as server:
         transport.connect(server.url)
-        assert transport.get(FUNDING, {}, into=Loose).notices == kept
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            answer = transport.get(FUNDING, {}, into=into)
+    assert answer.notices == kept
+    assert [str(w.message) for w in caught] == [f"/funding: {notice}" for notice in kept]
 
 
-def test_a_deprecation_is_told() -> None:
-    headers = {"Deprecation": "true", "Sunset": "Tue, 21 Jul 2026 00:00:00 GMT", "Link": "</oi>; rel=x"}
-    with serving(lambda _: Reply.json({"rate": 1.0}, headers=headers)) as server:
+@pytest.mark.parametrize("body", [["notices"], "notices", [{"notices": ["x"]}]])
+def test_what_is_no_object_has_no_notices(body: Any) -> None:
+    with serving(lambda _: Reply.json(body)) as server:
+        transport.connect(server.url)
+        assert transport.get(FUNDING, {}, into=Any).notices == ()
+
+
+HEADERS = {"Deprecation": "true", "Sunset": "Tue, 21 Jul 2026 00:00:00 GMT", "Link": "</oi>; rel=x"}
+
+
+def test_a_deprecation_is_told_once_for_each_endpoint() -> None:
+    with serving(lambda _: Reply.json({"rate": 1.0}, headers=HEADERS)) as server:
         transport.connect(server.url)
         with pytest.warns(errors.DeprecationNotice, match="/funding: Deprecation: true; Sunset: .*Link"):
             transport.get(FUNDING, {}, into=Body)
+        transport.get(FUNDING, {}, into=Body)
+        with pytest.warns(errors.DeprecationNotice, match="/oi/BTC/timeseries: ") as caught:
+            transport.get(OI_TIMESERIES, {"symbol": "BTC"}, into=Body)
+        assert {w.filename for w in caught} == {__file__}
+        transport.get(OI_TIMESERIES, {"symbol": "ETH"}, into=Body)
+
+
+def test_a_deprecation_of_what_was_asked_raw_is_told() -> None:
+    with serving(lambda _: Reply.json({"rate": 1.0}, headers=HEADERS)) as server:
+        transport.connect(server.url)
+        with pytest.warns(errors.DeprecationNotice, match="/oi/coin: Deprecation: true"):
+            transport.raw("/oi/coin", coin="BTC")
+        transport.raw("/oi/coin", coin="ETH")
 
 
 def test_arguments_that_make_no_request_are_refused_before_anything_is_sent() -> None:

@@ -54,7 +54,7 @@ class _Step(msgspec.Struct):
 class _ExchangeHistory(msgspec.Struct):
     exchange: str
     data: list[_Step]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 def exchanges() -> pd.DataFrame:

@@ -32,7 +32,7 @@ class _SurfaceHistory(msgspec.Struct):
     symbol: str
     exchange: str
     snapshots: dict[str, list[_Point]]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Atm(msgspec.Struct):
@@ -47,7 +47,7 @@ class _AtmHistory(msgspec.Struct):
     symbol: str
     exchange: str
     data: list[_Atm]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Overview(msgspec.Struct):
@@ -60,7 +60,7 @@ class _Overview(msgspec.Struct):
 
 class _OverviewHistory(msgspec.Struct):
     data: list[_Overview]
-    notices: list[Any] = []
+    notices: Any = None
 
 
 def atm_history(
