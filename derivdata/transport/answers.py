@@ -29,6 +29,13 @@ _deprecated: set[tuple[str, str]] = set()
 """Source and endpoint of every deprecation that was told."""
 
 
+class _Said(dict[str, Any]):
+    """What answers said, which nobody changes: pandas copies `attrs` at every step, and this costs it nothing."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Said:
+        return self
+
+
 @dataclass(frozen=True)
 class Answer(Generic[T]):
     """A decoded answer, and what is known of it.
@@ -211,7 +218,7 @@ def tabulate(
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     """What some answers said beside their data, ready for JSON, the same whenever they are."""
     last = max((a.as_of for a in answers), default=None)
-    return {
+    said = {
         "source": ", ".join(dict.fromkeys(a.source for a in answers)),
         "synthetic": any(a.synthetic for a in answers),
         "as_of": None if last is None else times.iso(last),
@@ -227,6 +234,7 @@ def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
         "notices": list(dict.fromkeys(n for a in answers for n in a.notices)),
         "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
     }
+    return _Said(said)
 
 
 def _serve(request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Served:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -130,6 +132,23 @@ def test_a_deprecation_of_what_was_asked_raw_is_told() -> None:
         with pytest.warns(errors.DeprecationNotice, match="/oi/coin: Deprecation: true"):
             transport.raw("/oi/coin", coin="BTC")
         transport.raw("/oi/coin", coin="ETH")
+
+
+def test_provenance_goes_with_a_frame_and_everything_made_of_it(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    said = transport.provenance([])
+    frame.attrs["provenance"] = said
+    for made in (
+        frame["a"],
+        frame[frame["a"] > 1],
+        frame.copy(),
+        frame.sort_values("b"),
+        pickle.loads(pickle.dumps(frame)),
+    ):
+        assert made.attrs == {"provenance": said}
+        assert json.loads(json.dumps(made.attrs["provenance"])) == dict(said)
+    frame.to_parquet(tmp_path / "frame.parquet")
+    assert pd.read_parquet(tmp_path / "frame.parquet").attrs == {"provenance": dict(said)}
 
 
 def test_arguments_that_make_no_request_are_refused_before_anything_is_sent() -> None:
