@@ -64,7 +64,8 @@ def test_path_parameters_are_escaped_and_found_again() -> None:
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "exchanges": ["a,b"]}, ValueError, "holds a comma"),
         (api.FUNDING_HISTORICAL, {"symbol": "BTC", "start": "soon"}, ValueError, "start='soon'"),
         (api.OI_TIMESERIES, {"symbol": "BTC", "range": "7d", "start": "2026-01-01"}, ValueError, "exclude"),
-        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "8d"}, ValueError, "range='8d' is not one of"),
+        (api.LIQUIDATIONS_AGGREGATES, {"range": "8h"}, ValueError, "range='8h' is not one of 1h, 4h"),
+        (api.HIP4_DASHBOARD, {"venue": "both"}, ValueError, "venue='both' is not one of out, skew"),
         (api.LIQUIDATIONS_EVENTS, {"symbol": "BTC", "exclude_symbol": "ETH"}, ValueError, "exclude each"),
         (api.LIQUIDATIONS_EVENTS, {"limit": 0}, ValueError, "limit must be at least 1"),
         (api.LIQUIDATIONS_EVENTS, {"limit": 2.5}, TypeError, "limit must be a whole number"),
@@ -79,6 +80,23 @@ def test_bad_arguments_are_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(kind, match=message):
         endpoint.request(params)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "params"),
+    [
+        (api.OI_TIMESERIES, {"symbol": "BTC", "range": "180d"}),
+        (api.HIP3_BY_DEX, {"range": "1y"}),
+        (api.HIP3_CANDLES, {"coin": "xyz:TSLA", "interval": "5m"}),
+        (api.OI_TOP_SYMBOLS, {"exchange": "okx", "range": "1d"}),
+        (api.LIQUIDATIONS_AGGREGATES, {"group_by": "side"}),
+    ],
+)
+def test_choices_that_no_document_states_are_the_services_to_judge(
+    endpoint: api.Endpoint, params: dict[str, str]
+) -> None:
+    sent = endpoint.request(params)
+    assert dict(sent.query).items() >= {n: v for n, v in params.items() if n != "symbol"}.items()
 
 
 def test_since_is_milliseconds_and_limits_stay_whole() -> None:

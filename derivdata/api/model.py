@@ -46,7 +46,10 @@ class Param:
     default
         The value that the service assumes, as the document states it; None where it states none.
     choices
-        Values that are allowed; empty where the document lists none.
+        Values that are known; empty where none are.
+    documented
+        Whether the document lists the choices. Where it does not, a service may take others: only its own
+        answer says so.
     in_path
         Whether the value is a segment of the path instead of a part of the query.
     """
@@ -57,18 +60,19 @@ class Param:
     required: bool = False
     default: str | float | None = None
     choices: tuple[str, ...] = ()
+    documented: bool = True
     in_path: bool = False
 
-    def wire(self, value: Any) -> str:
-        """The one spelling of a value on the wire.
+    def wire(self, value: Any, *, held: bool = True) -> str:
+        """The one spelling of a value on the wire; unless `held`, choices are the service's to judge.
 
         Raises
         ------
         ValueError, TypeError
-            The value is of another kind, or not among the choices.
+            The value is of another kind, or not among the choices that the document lists.
         """
         text = _WRITERS[self.kind](self.name, value)
-        if self.choices and text not in self.choices:
+        if held and self.documented and self.choices and text not in self.choices:
             raise ValueError(f"{self.name}={text!r} is not one of {', '.join(self.choices)}")
         return text
 
@@ -113,8 +117,10 @@ class Endpoint:
     per_second: float | None = None
     exclusive: tuple[tuple[str, str], ...] = ()
 
-    def request(self, params: Mapping[str, Any]) -> Request:
+    def request(self, params: Mapping[str, Any], *, held: bool = True) -> Request:
         """The canonical request for `params`; None means not given.
+
+        Unless `held`, a value need not be among those that the document lists.
 
         Raises
         ------
@@ -127,7 +133,9 @@ class Endpoint:
             raise ValueError(
                 f"{self.path} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}"
             )
-        given = {name: known[name].wire(value) for name, value in params.items() if value is not None}
+        given = {
+            name: known[name].wire(value, held=held) for name, value in params.items() if value is not None
+        }
         for p in self.params:
             if p.required and p.name not in given:
                 raise ValueError(f"{self.path} needs {p.name}")

@@ -21,7 +21,12 @@ from derivdata.api.params import (
 
 _OPTIONS_SYMBOL = Param("symbol", ParamKind.TEXT, "Base symbol.", default="BTC")
 _WEEK_TO_QUARTER = Param(
-    "range", ParamKind.TEXT, "Rolling window that ends now.", default="7d", choices=("7d", "30d", "90d")
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now.",
+    default="7d",
+    choices=("7d", "30d", "90d"),
+    documented=False,
 )
 
 ORDERBOOK_BOOK = Endpoint(
@@ -95,6 +100,7 @@ LIQUIDATIONS_AGGREGATES = Endpoint(
             "What is added up.",
             default="symbol",
             choices=("symbol", "exchange", "symbol_exchange"),
+            documented=False,
         ),
     ),
 )

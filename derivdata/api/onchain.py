@@ -6,9 +6,13 @@ from derivdata.api.model import Endpoint, Param, ParamKind
 from derivdata.api.params import AGGREGATE_SECONDS, END, LIMIT, START
 
 _PRESETS = ("1d", "7d", "30d", "90d")
-_RANGE = Param("range", ParamKind.TEXT, "Rolling window that ends now.", choices=_PRESETS)
+_RANGE = Param("range", ParamKind.TEXT, "Rolling window that ends now.", choices=_PRESETS, documented=False)
 _RANGE_OR_ALL = Param(
-    "range", ParamKind.TEXT, "Rolling window that ends now; all gives days.", choices=(*_PRESETS, "all")
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now; all gives days.",
+    choices=(*_PRESETS, "all"),
+    documented=False,
 )
 _DEX = Param("dex", ParamKind.TEXT, "Dex of HIP-3: xyz.")
 _SYMBOL = Param("symbol", ParamKind.TEXT, "Symbol, or dex:SYMBOL.")
@@ -68,7 +72,14 @@ HIP3_CANDLES = _hip3(
     "hip3_candles",
     "Open, high, low, close and volume of one coin.",
     Param("coin", ParamKind.TEXT, "dex:SYMBOL.", required=True),
-    Param("interval", ParamKind.TEXT, "Length of a candle.", default="1h", choices=("15m", "1h", "4h", "1d")),
+    Param(
+        "interval",
+        ParamKind.TEXT,
+        "Length of a candle.",
+        default="1h",
+        choices=("15m", "1h", "4h", "1d"),
+        documented=False,
+    ),
     LIMIT,
     START,
     END,

@@ -16,7 +16,13 @@ RESOLUTION = Param(
     "Sampling step; left out, the service chooses by the length of the range.",
     choices=("raw", *RESOLUTIONS),
 )
-RANGE = Param("range", ParamKind.TEXT, "Rolling window that ends now.", choices=("1d", "7d", "30d", "90d"))
+RANGE = Param(
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now.",
+    choices=("1d", "7d", "30d", "90d"),
+    documented=False,
+)
 
 AGGREGATE_SECONDS = 600.0
 EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True)

@@ -30,7 +30,7 @@ _deprecated: set[tuple[str, str]] = set()
 
 
 class _Said(dict[str, Any]):
-    """What answers said, which nobody changes: pandas copies `attrs` at every step, and this costs it nothing."""
+    """What answers said, which nobody changes; pandas copies `attrs` at every step, and these at no cost."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Said:
         return self
@@ -167,8 +167,8 @@ def raw(path: str, **params: Any) -> Any:
     path
         ``"/funding"``, ``"/oi/BTC/timeseries"``.
     **params
-        Query parameters; those that the API document names are checked and written in its way, others
-        are sent as text.
+        Query parameters; those that the API document names are written in its way, others are sent as
+        text. Which values it takes is the service's to say.
 
     Raises
     ------
@@ -288,7 +288,7 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     twice = sorted(set(in_path) & set(params))
     if twice:
         raise ValueError(f"{twice[0]} is already in the path {path}")
-    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}})
+    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}}, held=False)
     other = _plain(path, {n: v for n, v in params.items() if n not in names})
     return Request(known.path, tuple(sorted((*known.query, *other.query))))
 

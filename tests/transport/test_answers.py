@@ -216,6 +216,8 @@ def test_a_bar_is_shown_on_a_terminal(
             "/funding/historical?exchanges=binance,okx&symbol=BTC",
         ),
         ("/oi/BTC/timeseries", {"range": "7d", "new": True}, "/oi/BTC/timeseries?new=true&range=7d"),
+        ("/oi/BTC/timeseries", {"range": "180d"}, "/oi/BTC/timeseries?range=180d"),
+        ("/liquidations/aggregates", {"range": "2h"}, "/liquidations/aggregates?range=2h"),
         (
             "/no/such/path",
             {"b": [1, 2.5], "a": None, "c": pd.Timestamp("2026-01-01")},
@@ -241,8 +243,8 @@ def test_raw_takes_a_path_alone(path: str) -> None:
 def test_raw_refuses_what_cannot_be_sent() -> None:
     with pytest.raises(ValueError, match="already in the path"):
         transport.raw("/oi/BTC/timeseries", symbol="ETH")
-    with pytest.raises(ValueError, match="not one of"):
-        transport.raw("/oi/BTC/timeseries", range="5y")
+    with pytest.raises(ValueError, match="exclude each other"):
+        transport.raw("/oi/BTC/timeseries", range="7d", start="2026-01-01")
     with pytest.raises(TypeError, match="x must be"):
         transport.raw("/anything", x={})
 
