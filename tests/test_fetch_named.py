@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.errors import SchemaError
+from derivdata import service, times, transport
+from derivdata.errors import DataNotice, SchemaError
 from tests.cassettes import playing
 from tests.test_fetch import ANSWERED, DAY, NOON, fetched
 
+WEEK = pd.Timedelta("7D")
 FIRST, NOON_OF_FIRST = pd.Timestamp("2026-06-01", tz="UTC"), pd.Timestamp("2026-06-01T12:00", tz="UTC")
 
 
@@ -164,9 +169,9 @@ def test_open_table_rule() -> None:
 @pytest.mark.parametrize(
     ("family", "name", "args", "message"),
     [
-        ("hip3", "by_dex", ("8d",), "range='8d' is not one of 1d, 7d, 30d, 90d"),
         ("hip4", "dashboard", ("7d",), "venue='both' is not one of out, skew"),
-        ("liquidations", "aggregates", ("2h",), "range='2h' is not one of 1h, 4h, 12h, 24h"),
+        ("liquidations", "aggregates", ("25h",), "range='25h' is not one of 1h, 4h, 12h, 24h"),
+        ("liquidations", "aggregates", ("soon",), "range='soon' is not one of 1h, 4h, 12h, 24h"),
         ("options", "atm_history", ("BTC", "deribit", "2026-07-02"), "is not before end"),
     ],
 )
@@ -178,6 +183,118 @@ def test_bad_windows_are_refused_before_anything_is_sent(
         with pytest.raises(ValueError, match=message):
             getattr(getattr(dd, family), name)(*args, **options)
         assert cassette.play_count <= 1, "at most the clock was asked"
+
+
+class Asked:
+    """A service that answers every request with one body, and keeps what it was asked."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, body: dict[str, Any] | None = None) -> None:
+        self.queries: list[dict[str, str]] = []
+        self.body = {"success": True} if body is None else body
+        patch.setattr(transport, "get", self.answer)
+        patch.setattr(times, "asof", lambda: NOON)
+
+    def answer(self, endpoint: Any, params: dict[str, Any], **_: Any) -> Any:
+        request = endpoint.request(params)
+        self.queries.append(dict(request.query))
+        return transport.Answer(dict(self.body), NOON, request, "0" * 64, (), "here", False)
+
+
+@pytest.mark.parametrize(
+    ("window", "sent"),
+    [
+        (None, None),
+        ("7d", "7d"),
+        ("24h", "1d"),
+        ("1w", "7d"),
+        ("180d", "180d"),
+        ("ytd", "ytd"),
+        (NOON - 30 * WEEK, "210d"),
+    ],
+)
+def test_a_window_that_has_a_name_or_that_none_holds_is_asked_for_as_it_is(
+    window: Any, sent: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch)
+    dd.hip3.by_dex(window)
+    assert asked.queries == [{} if sent is None else {"range": sent}]
+
+
+@pytest.mark.parametrize(
+    ("call", "sent"),
+    [
+        (lambda: dd.hip3.by_dex("8d"), "30d"),
+        (lambda: dd.hip3.timeseries_symbol("100d"), "all"),
+        (lambda: dd.hip4.dashboard("2026-06-24"), "7d"),
+        (lambda: dd.hip4.outcome(7, pd.Timestamp("2026-06-23T11:59", tz="UTC")), "30d"),
+        (lambda: dd.builders.dashboard("25h"), "7d"),
+    ],
+)
+def test_another_window_is_answered_by_the_shortest_that_holds_it(
+    call: Any, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch)
+    with pytest.warns(DataNotice, match=f"is answered by range={sent}") as caught:
+        call()
+    assert asked.queries == [{"range": sent}]
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_sums_of_two_hours_are_those_of_four_and_say_so() -> None:
+    with pytest.warns(DataNotice, match="window=2h is answered by range=4h"):
+        frame = fetched("liquidations", "aggregates", "2h", group_by="exchange")
+    assert dd.provenance(frame)["requests"][0]["query"]["range"] == "4h"
+
+
+@pytest.mark.parametrize(
+    ("by_dex", "rows"),
+    [
+        ({"xyz": [{"oi_usd": 1}], "flx": []}, [("xyz", 1)]),
+        ({"xyz": [{"oi_usd": 1}], "flx": [{"oi_usd": 2}]}, [("xyz", 1), ("flx", 2)]),
+        ({"xyz": [], "flx": []}, []),
+        ({}, []),
+    ],
+)
+def test_an_empty_list_is_no_rows(
+    by_dex: dict[str, Any], rows: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Asked(monkeypatch, {"success": True, "data": [], "by_dex": by_dex})
+    frame = dd.hip3.oi_trends_total()
+    assert frame["part"].tolist() == ["answer", *["by_dex"] * len(rows)]
+    assert "data" not in frame
+    if rows:
+        found = frame[frame["part"] == "by_dex"]
+        assert list(zip(found["key"], found["oi_usd"], strict=True)) == rows
+
+
+def test_notices_of_open_tables_are_told() -> None:
+    with closing(service.start("sample", keys={"dev-key": "dev"})) as local:
+        dd.connect(local.url, api_key="dev-key")
+        with pytest.warns(DataNotice, match="Dev covers the rolling 30 days"):
+            frame = dd.hip3.by_dex("90d")
+    assert any("30 days" in notice for notice in dd.provenance(frame)["notices"])
+
+
+def test_candles_of_a_long_window_are_all_there() -> None:
+    dd.connect("sample")
+    frame = dd.hip3.candles("xyz:TSLA", "30d", interval="15m")
+    candles = frame[frame["part"] == "data"]
+    assert len(candles) == 30 * 24 * 4
+    steps = candles["timestamp"].diff().dropna()
+    assert set(steps) == {pd.Timedelta("15min")}, "each once, in order"
+    assert (frame["part"] == "answer").sum() == 1
+    few = dd.hip3.candles("xyz:TSLA", "2026-06-01", "2026-06-02", interval="1h", limit=10)
+    assert (few["part"] == "data").sum() == 24
+
+
+def test_candles_are_cut_half_open_here() -> None:
+    frame = fetched("hip3", "candles", "xyz:TSLA", *DAY, cassette="hip3_candles_closed")
+    assert frame.loc[frame["part"] == "data", "timestamp"].tolist() == [FIRST]
+
+
+def test_candles_with_an_end_alone_are_refused() -> None:
+    with pytest.raises(ValueError, match="end without start"):
+        dd.hip3.candles("xyz:TSLA", end="2026-06-02")
 
 
 def test_an_answer_that_says_it_failed_is_no_table() -> None:

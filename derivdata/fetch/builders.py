@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata import api
+from derivdata import api, times
 from derivdata.fetch.parts import opened
 
 __all__ = ["dashboard"]
 
 
-def dashboard(window: str | None = None) -> pd.DataFrame:
+def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     """Builders at a glance, with a row per builder and one per day: ``GET /builder-analytics/dashboard``.
 
     Parameters
     ----------
     window
-        ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``; the service's own choice unless given.
+        A preset, a lookback or a start, as in `derivdata.hip3`; the service's own choice unless given.
     """
     return opened(api.BUILDERS_DASHBOARD, {"range": window})

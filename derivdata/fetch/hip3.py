@@ -2,7 +2,11 @@
 
 No document fixes the fields of these answers, so the tables are open: every field that arrives becomes a
 column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the answer a row
-stood. Windows are the service's presets, such as ``"7d"``. Dev and above.
+stood. Dev and above.
+
+A window ends now: one of the service's presets, ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. A lookback or a
+start that is none of them is answered by the shortest preset that holds it, and a `DataNotice` says so. Only
+`candles` are had of any window.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata import api, times
-from derivdata.fetch.parts import opened
+from derivdata.fetch.parts import opened, opened_spans
+from derivdata.fetch.windows import cut
 
 __all__ = [
     "by_dex",
@@ -25,66 +30,71 @@ __all__ = [
     "timeseries_symbol",
 ]
 
+_MOST_CANDLES = 500
+"""What one answer holds unless asked otherwise."""
 
-def dashboard(window: str | None = None) -> pd.DataFrame:
+
+def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     """HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
 
     Parameters
     ----------
     window
-        ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``; the service's own choice unless given.
+        A preset, a lookback or a start; the service's own choice unless given.
     """
     return opened(api.HIP3_DASHBOARD, {"range": window})
 
 
-def dex_detail(dex: str, window: str | None = None) -> pd.DataFrame:
+def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
     return opened(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
 
 
-def by_dex(window: str | None = None) -> pd.DataFrame:
+def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
     """Activity by dex: ``GET /hip3-analytics/by-dex``."""
     return opened(api.HIP3_BY_DEX, {"range": window})
 
 
-def by_symbol(window: str | None = None, *, dex: str | None = None, limit: int | None = None) -> pd.DataFrame:
+def by_symbol(
+    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
+) -> pd.DataFrame:
     """Activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
     return opened(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
 
 
 def timeseries_symbol(
-    window: str | None = None, *, symbol: str | None = None, dex: str | None = None
+    window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
     """Activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
 
     Parameters
     ----------
     window
-        ``"1d"``, ``"7d"``, ``"30d"``, ``"90d"``, or ``"all"``, which gives daily buckets.
+        A preset, a lookback or a start, or ``"all"``, which gives daily buckets.
     symbol, dex
         What is counted; all unless given.
     """
     return opened(api.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
 
 
-def timeseries_dex_breakdown(window: str | None = None, *, dex: str | None = None) -> pd.DataFrame:
+def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
     """Volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
     return opened(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
 
 
 def leaderboard(
-    window: str | None = None, *, dex: str | None = None, limit: int | None = None
+    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Largest traders: ``GET /hip3-analytics/leaderboard``."""
     return opened(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
 
 
-def oi_trends_total(window: str | None = None) -> pd.DataFrame:
+def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
     return opened(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
 
 
-def oi_trends_dex(dex: str, window: str | None = None) -> pd.DataFrame:
+def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest of one dex by day, in total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
     return opened(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
 
@@ -104,11 +114,23 @@ def candles(
     coin
         ``"xyz:TSLA"``.
     start, end
-        Half-open window, or a lookback; the service's newest candles unless given.
+        Half-open window; a lookback such as ``"7d"`` reaches back from `end`. Without it, the newest candles.
     interval
-        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``.
+        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another that the service takes.
     limit
-        Most candles; the service's 500 unless given.
+        Most candles in one answer. A window that holds more is asked for in pieces and joined.
+
+    Raises
+    ------
+    ValueError
+        `end` without `start`; `start` is not before `end`.
     """
-    window = {} if start is None else times.window(start, end)._asdict()
-    return opened(api.HIP3_CANDLES, {"coin": coin, "interval": interval, "limit": limit, **window})
+    query = {"coin": coin, "interval": interval, "limit": limit or _MOST_CANDLES}
+    if start is None:
+        if end is not None:
+            raise ValueError("end without start: give both, or a lookback such as '7d' as start")
+        return opened(api.HIP3_CANDLES, query)
+    window = times.window(start, end)
+    length = times.lookback(interval)
+    spans = [window] if length is None else cut(window, length * query["limit"])
+    return opened_spans(api.HIP3_CANDLES, query, spans)

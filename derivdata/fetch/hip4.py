@@ -1,7 +1,7 @@
 """HIP-4 analytics: outcome markets on Hyperliquid.
 
-Open tables, as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; left out, both together.
-Dev and above.
+Open tables and windows as those of `derivdata.hip3`. ``venue`` is ``"out"`` or ``"skew"``; left out, both
+together. Dev and above.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from derivdata.fetch.parts import opened
 __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
 
 
-def dashboard(window: str | None = None, *, venue: str | None = None) -> pd.DataFrame:
+def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
     return opened(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
 
 
-def outcome(outcome_id: str | int, window: str | None = None, *, venue: str | None = None) -> pd.DataFrame:
+def outcome(
+    outcome_id: str | int, window: times.Instant | None = None, *, venue: str | None = None
+) -> pd.DataFrame:
     """One outcome: ``GET /hip4-analytics/outcome/{outcome_id}``."""
     return opened(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
 
@@ -31,7 +33,7 @@ def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> p
 
 
 def leaderboard(
-    window: str | None = None, *, venue: str | None = None, limit: int | None = None
+    window: times.Instant | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Largest traders: ``GET /hip4-analytics/leaderboard``."""
     return opened(api.HIP4_LEADERBOARD, {"range": window, "venue": venue, "limit": limit})

@@ -1,0 +1,51 @@
+"""Windows that end now, by the names that an endpoint gives them."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import times, transport
+from derivdata.api import Endpoint
+
+
+def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
+    """The endpoint's ``range`` for a window that ends now: the shortest of those known that holds it.
+
+    Parameters
+    ----------
+    window
+        One of the endpoint's own names, a lookback such as ``"36h"``, or the instant at which the window
+        starts. What is none of them is sent as it is; None leaves the choice to the service.
+
+    Raises
+    ------
+    TypeError
+        `window` is neither text nor an instant.
+    """
+    known = next(p.choices for p in endpoint.params if p.name == "range")
+    if window is None or (isinstance(window, str) and window in known):
+        return window
+    length = _length(window)
+    if length is None:
+        return str(window)
+    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in known}
+    holding = [name for name in known if lengths[name] >= length]
+    if not holding:
+        return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
+    found = min(holding, key=lengths.__getitem__)
+    if lengths[found] != length:
+        transport.notify(
+            endpoint.path, f"window={window!s} is answered by range={found}: known are {', '.join(known)}"
+        )
+    return found
+
+
+def _length(window: times.Instant) -> pd.Timedelta | None:
+    """How far a window reaches back from now; None for text that is neither a lookback nor an instant."""
+    back = times.lookback(window) if isinstance(window, str) else None
+    if back is not None:
+        return back
+    try:
+        return times.asof() - times.instant(window, "window")
+    except ValueError:
+        return None
