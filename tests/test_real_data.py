@@ -134,7 +134,7 @@ def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
     ("now", "said", "lacks"),
     [
         ("2026-01-24T21:30", ["BTC on deribit", "hyperliquid"], ["No liquidations", "no liquidations"]),
-        ("2026-08-15T12:00", ["Widest cross-venue spreads", "binance"], ["No options on BTC"]),
+        ("2026-08-15T12:00", ["Widest spread", "binance"], ["No options on BTC"]),
     ],
 )
 def test_a_report_on_the_archive_says_what_it_has_and_lacks(

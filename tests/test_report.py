@@ -12,6 +12,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
+from derivdata.errors import DataNotice
 from derivdata.reports import words
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
@@ -218,7 +219,7 @@ def test_a_window_too_short_for_carry_says_so(tmp_path: Path) -> None:
     dd.connect("sample")
     out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["carry"])
     text = out.read_text(encoding="utf-8")
-    assert "The window is too short to say how long a spread lasts" in text
+    assert "6 of these 6 pairs have under 30 periods of 8 hours in a row" in text
     assert "<figure>" not in text
     assert Page(text).table("net APR [%]", "mean spread [bps/8h]")["net APR [%]"].eq("").all()
 
@@ -252,6 +253,34 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
     assert "Liquidations: " not in text
 
 
+def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> None:
+    """A venue pays 1 bps every 8 hours, another 3/8 every hour: 3 bps over 8 hours, a millisecond late."""
+    days = pd.date_range("2024-03-01", periods=16 * 24, freq="h", tz="UTC")
+    slow = days[days.hour % 8 == 0]
+    rows = [("calm", t, 1.0, 8.0) for t in slow] + [("busy", t, 3.0, 1.0) for t in days]
+    frame = dd.tables.FUNDING_SETTLEMENTS.build(
+        {
+            "symbol": ["BTC"] * len(rows),
+            "exchange": [row[0] for row in rows],
+            "timestamp": pd.DatetimeIndex([row[1] + pd.Timedelta(1, "ms") for row in rows]),
+            "y": [row[2] for row in rows],
+            "interval_hours": [row[3] for row in rows],
+            "kind": ["settled"] * len(rows),
+        }
+    )
+    dd.open_archive(tmp_path / "paid").append("funding_settlements", frame)
+    dd.connect(str(tmp_path / "paid"))
+    out = dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["funding", "carry"])
+    page = Page(out.read_text(encoding="utf-8"))
+    assert "These are payments, added up over every 8 hours" in said(page)
+    means = page.table("venue", "mean [bps/8h]").set_index("venue")["mean [bps/8h]"]
+    assert means.to_dict() == {"busy": "3.000", "calm": "1.000"}
+    pair = page.table("long", "short", "mean spread [bps/8h]").iloc[0]
+    assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("calm", "busy", "2.000")
+    assert pair["gross APR [%]"] == "21.9", "2 bps every 8 hours, 1,095 times a year"
+    assert pair["net APR [%]"] == "11.5", "20 bps a week are 10.43 % a year: 21.90 less that"
+
+
 def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
     dd.connect("sample", attribution_url="https://data.example.org/about")
     out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
@@ -264,13 +293,12 @@ def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
 
 def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.reports.data.EVENTS", 40)
-    monkeypatch.setattr("derivdata.reports.sections.liquidated.EVENTS", 40)
-    monkeypatch.setattr("derivdata.reports.sections.coverage.EVENTS", 40)
     dd.connect("sample")
-    out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["liquidations", "quality"])
+    with pytest.warns(DataNotice, match="the answer is full at limit=40"):
+        out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["liquidations", "quality"])
     text = out.read_text(encoding="utf-8")
     assert "The answer was full at 40 orders: others may be missing." in text
-    assert "the answer was full at 40, so that some may be missing" in text
+    assert "40 orders since 2026-06-28 12:00 UTC; the answer was full, so that some may be missing" in text
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def funding_heatmap(
     symbol
         Which symbol, where there are several.
     step
-        Width of a column, over which rates are averaged; None takes the finest that leaves at most 400.
+        Width of a column, over which rates are averaged; None takes the finest that is no finer than the
+        rates and leaves at most 400 columns.
     limit
         Rate [bps/8h] at which the colours end on both sides; None takes the 98th percentile of sizes.
     source
@@ -165,7 +166,9 @@ def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     if step is None:
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")
-        step = next((name for name, width in _STEPS.items() if hours <= _COLUMNS * width), "1D")
+        usual = hours / max(len(frame) - 1, 1)
+        fitting = [n for n, width in _STEPS.items() if hours <= _COLUMNS * width and width >= 0.99 * usual]
+        step = fitting[0] if fitting else "1D"
     return frame.resample(step).mean()
 
 

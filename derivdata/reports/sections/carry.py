@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import plot, tables, units
+from derivdata import plot, units
 from derivdata.analysis import funding
+from derivdata.analysis.funding import FundingStatus
 from derivdata.plot.style import row_size
 from derivdata.reports.asked import FEE_BPS, OTHERS, Asked
 from derivdata.reports.data import Data
 from derivdata.reports.page import Section
+from derivdata.reports.paid import Rates, rates_of
 from derivdata.reports.words import count, lasting, pct, rate
 
 __all__ = ["carry_section"]
@@ -47,21 +49,21 @@ def carry_section(data: Data) -> Section:
     section = Section("Carry")
     section.text(_WARNING, "warn")
     section.text(_costs(data.asked))
-    table = data.funding()
-    if table is None:
+    rates = rates_of(data)
+    if rates is None:
         section.lack(data.lacks["funding rates"])
         return section
-    rates = tables.panel(table)
-    pairs = [_pair(data, rates, *row) for row in _widest(rates).itertuples(index=False)]
+    pairs = [_pair(data, rates, *row) for row in _widest(rates.panel).itertuples(index=False)]
     if not pairs:
         section.lack("No two venues have rates over the same half of the window: there is no spread.")
         return section
     known = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
-    _spreads(section, table, known)
+    _spreads(section, rates, known)
     section.table(_pair_table(pairs), formats=_FORMATS)
+    _unknown(section, pairs)
     _blind(section, rates)
     for symbol in dict.fromkeys(str(p.carry["symbol"].item()) for p in known):
-        _holding(section, data, table, rates, next(p for p in known if p.carry["symbol"] == symbol))
+        _holding(section, data, rates, next(p for p in known if p.carry["symbol"] == symbol))
     _findings(section, pairs, known)
     return section
 
@@ -94,19 +96,26 @@ def _widest(rates: xr.DataArray) -> pd.DataFrame:
     return pd.concat(found)[["symbol", "long", "short", "spread", "favour"]]
 
 
-def _pair(
-    data: Data, rates: xr.DataArray, symbol: str, long: str, short: str, spread: float, favour: float
-) -> Pair:
-    one = rates.sel(symbol=symbol)
-    hours = max((_interval(data, symbol, venue) for venue in (long, short)), default=8.0)
-    life = funding.half_life(funding.spread(one, long, short), interval_hours=hours, sampling="mean")
-    return Pair(spread, favour, _carry(data, one, long, short, _HOLD_HOURS), life)
+def _pair(data: Data, rates: Rates, symbol: str, long: str, short: str, spread: float, favour: float) -> Pair:
+    hours = max(_interval(data, symbol, venue) for venue in (long, short))
+    apart = funding.spread(rates.panel.sel(symbol=symbol), long, short)
+    life = funding.half_life(apart, interval_hours=None if rates.settled else hours, sampling="mean")
+    return Pair(spread, favour, _carry(data, rates, symbol, long, short, _HOLD_HOURS), life)
 
 
-def _carry(data: Data, rates: xr.DataArray, long: str, short: str, hold: float) -> xr.Dataset:
+def _carry(data: Data, rates: Rates, symbol: str, long: str, short: str, hold: float) -> xr.Dataset:
     fees = {"long": data.asked.fee(long), "short": data.asked.fee(short)}
     costs = {leg: fees[leg.split("_")[0]] for leg in funding.LEGS}
-    return funding.net_carry(rates, long, short, hold, cost_bps=costs)
+    panel = _until_known(rates.panel.sel(symbol=symbol), long, short)
+    return funding.net_carry(panel, long, short, hold, cost_bps=costs, interval_hours=rates.interval_hours)
+
+
+def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
+    """The panel up to the last instant at which both venues have a rate, if that is not older than a day."""
+    both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
+    times = panel["time"].values
+    fresh = both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D")
+    return panel.isel(time=slice(None, both[-1] + 1)) if fresh else panel
 
 
 def _interval(data: Data, symbol: str, venue: str) -> float:
@@ -118,23 +127,32 @@ def _interval(data: Data, symbol: str, venue: str) -> float:
     return float(mine.median()) if mine.notna().any() else 8.0
 
 
-def _spreads(section: Section, table: pd.DataFrame, known: list[Pair]) -> None:
+def _spreads(section: Section, rates: Rates, known: list[Pair]) -> None:
     if not known:
-        section.lack(
-            "The window is too short to say how long a spread lasts: an estimate needs 30 periods of 8 "
-            "hours, eleven days of rates. Only the spreads themselves are shown."
-        )
         return
     section.figure(
         plot.funding_spreads,
         [p.carry for p in known],
-        source=table,
+        source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
         "the 90 % interval of the net figure. A pair is worth a second look where the whole bar lies right "
         "of zero. The lighter the dot, the longer the spread lasts; grey: no reversion was found.",
         size=row_size(len(known), 0.3, wide=8.6),
     )
+
+
+def _unknown(section: Section, pairs: list[Pair]) -> None:
+    """Why a pair has no net figure."""
+    reasons = {
+        FundingStatus.TOO_FEW: "have under 30 periods of 8 hours in a row, about eleven days, which an "
+        "estimate of how long a spread lasts needs",
+        FundingStatus.GAP: "have no rate over 8 hours of the last day, from which an estimate starts",
+    }
+    for reason, words in reasons.items():
+        without = sum(bool(int(p.carry["status"]) & reason) for p in pairs)
+        if without:
+            section.lack(f"{without} of these {count(len(pairs), 'pair')} {words}: their net carry is blank.")
 
 
 def _pair_table(pairs: list[Pair]) -> pd.DataFrame:
@@ -162,11 +180,14 @@ def _row(pair: Pair) -> dict[str, object]:
     }
 
 
-def _blind(section: Section, rates: xr.DataArray) -> None:
+def _blind(section: Section, rates: Rates) -> None:
     """What the best pair earned when it was chosen beforehand."""
     words = []
-    for symbol in rates["symbol"].values:
-        hit = funding.hit_rate(rates.sel(symbol=symbol), 24.0)
+    for symbol in rates.panel["symbol"].values:
+        panel = rates.panel.sel(symbol=symbol)
+        if panel.sizes["time"] < 2 or panel["time"][-1] - panel["time"][0] < np.timedelta64(6, "D"):
+            continue
+        hit = funding.hit_rate(panel, 24.0, interval_hours=rates.interval_hours)
         decisions = int(hit["decisions"])
         if decisions >= 5:
             words.append(
@@ -175,27 +196,29 @@ def _blind(section: Section, rates: xr.DataArray) -> None:
             )
     section.text(
         "These pairs were picked because they were the widest in this very window, so expect less of them. "
-        "Chosen blind, each day the pair that was widest the hour before, earned: "
+        "Chosen blind, each day the pair that was widest just before, earned: "
         + ("; ".join(words) if words else "too few days to say")
         + "."
     )
 
 
-def _holding(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArray, pair: Pair) -> None:
+def _holding(section: Section, data: Data, rates: Rates, pair: Pair) -> None:
     symbol, long, short = (str(pair.carry[c].item()) for c in ("symbol", "long", "short"))
     section.heading(f"{symbol}: long {long}, short {short}")
-    curve = [_carry(data, rates.sel(symbol=symbol), long, short, hold) for hold in _HORIZONS]
+    curve = [_carry(data, rates, symbol, long, short, hold) for hold in _HORIZONS]
     section.figure(
         plot.net_carry,
         curve,
-        source=table,
+        source=rates.table,
         title=f"{symbol} expected carry by holding time",
         reading="The line is what the widest pair is expected to have earned after costs when it is closed "
         "after so many days; left of where it crosses zero the costs are not paid yet.",
     )
+    if rates.settled:
+        return
     section.figure(
         plot.cumulative_funding,
-        table,
+        rates.table,
         data.settlements(),
         exchange=short,
         symbol=symbol,
@@ -213,9 +236,9 @@ def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
         f"{pct(widest.favour, 0)} of the time.",
     )
     sure = [p for p in known if float(p.carry["net_low_bps"]) > 0]
-    section.number(
-        f"{len(sure)} of {len(pairs)}", "wide pairs whose net carry is above zero with 90 % confidence"
-    )
+    if known:
+        label = "wide pairs whose net carry is above zero with 90 % confidence"
+        section.number(f"{len(sure)} of {len(pairs)}", label)
     for pair in sorted(sure, key=lambda p: -float(p.carry["net_apr"]))[:4]:
         net, low, high = (
             units.apr_from_bps(float(pair.carry[f"net_{end}bps"]), _HOLD_HOURS)
@@ -232,7 +255,7 @@ def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
             "left", f"None of the {count(len(known), 'widest pair')}: no interval stays above zero."
         )
     if not known:
-        section.found("left", "Not known: the window is too short for an estimate of how long spreads last.")
+        section.found("left", "Not known: no pair's carry can be estimated from this window.")
 
 
 def _named(pair: Pair) -> str:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
-from derivdata.reports.data import EVENTS, Data
+from derivdata.reports.data import Data
 from derivdata.reports.page import Section
+from derivdata.reports.sections.liquidated import is_full
 from derivdata.reports.words import count
 
 __all__ = ["quality_section"]
@@ -130,15 +131,10 @@ def _liquidations(section: Section, data: Data) -> None:
     events = data.liquidations() if "liquidations" in data.asked.sections else None
     if events is None:
         return
-    since = data.liquidated_since
-    full = (
-        f"the answer was full at {EVENTS:,}, so that some may be missing"
-        if len(events) >= EVENTS
-        else ("the answer was not full")
-    )
+    full = "was full, so that some may be missing" if is_full(events) else "was not full"
     section.text(
-        f"Liquidations: {count(len(events), 'order')} since {since:%Y-%m-%d %H:%M} UTC; {full}. What a "
-        "venue's own feed leaves out is not known."
+        f"Liquidations: {count(len(events), 'order')} since {data.liquidated_since:%Y-%m-%d %H:%M} UTC; the "
+        f"answer {full}. What a venue's own feed leaves out is not known."
     )
 
 

@@ -12,7 +12,7 @@ from derivdata.plot.holdings import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.page import Section
-from derivdata.reports.words import listing, pct, usd
+from derivdata.reports.words import count, listing, pct, usd
 
 __all__ = ["oi_section"]
 
@@ -44,8 +44,8 @@ def oi_section(data: Data) -> Section:
     total = summary["total_oi_usd"].sum()
     ranked = summary.sort_values("total_oi_usd", ascending=False)
     section.text(
-        f"Over all symbols the source counts {usd(total)} on {len(ranked)} venues; the three largest hold "
-        f"{pct(float(ranked['total_oi_usd'].head(3).sum() / total))}."
+        f"Over all symbols the source counts {usd(total)} on {count(len(ranked), 'venue')}; the largest, "
+        f"{ranked['exchange'].iloc[0]}, holds {pct(float(ranked['total_oi_usd'].iloc[0] / total))}."
     )
     frame = pd.DataFrame(
         {
@@ -68,6 +68,21 @@ def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:
     if not share.sizes["exchange"]:
         section.lack(f"No venue has open interest of {symbol} over most of the window.")
         return
+    gone = share.attrs.get("dropped")
+    if gone:
+        section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
+    trend = trend_of(share)
+    _figures(section, table, share, trend, symbol)
+    section.table(_venues(held, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
+    _findings(section, held.sel(exchange=share["exchange"]), share, trend, symbol)
+
+
+def _figures(
+    section: Section, table: pd.DataFrame, share: xr.DataArray, trend: xr.Dataset, symbol: str
+) -> None:
+    if share.sizes["exchange"] == 1:
+        section.lack(f"One venue alone has open interest of {symbol}: there are no shares to compare.")
+        return
     section.figure(
         plot.oi_share,
         table,
@@ -77,26 +92,17 @@ def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:
         "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
         size=(8.6, 5.0),
     )
-    gone = share.attrs.get("dropped")
-    if gone:
-        section.text(
-            f"Left out, since they are absent over more than 5 % of the window: {', '.join(gone)}.", "soft"
-        )
-    trend = trend_of(share)
-    if trend["slope"].notnull().any():
-        trend = trend.assign_coords(symbol=symbol)
-        shown = min(_TRENDS, int(trend["slope"].notnull().sum()))
+    known = int(trend["slope"].notnull().sum())
+    if known:
         section.figure(
             plot.share_trend,
-            trend,
+            trend.assign_coords(symbol=symbol),
             source=table,
             title=f"{symbol} trend of shares",
             reading="Right of zero a venue gains share, left it loses. Only filled dots are trends: the "
             "interval of a ring holds zero, which slow swings alone would give.",
-            size=row_size(shown, 0.24, wide=8.6),
+            size=row_size(min(_TRENDS, known), 0.24, wide=8.6),
         )
-    section.table(_venues(held, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
-    _findings(section, held.sel(exchange=share["exchange"]), share, trend, symbol)
 
 
 def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.DataFrame:
@@ -119,26 +125,23 @@ def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.Da
 def _findings(
     section: Section, held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
 ) -> None:
-    index = analysis.hhi(share)
-    late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
+    several = count(share.sizes["exchange"], "venue")
     total = held.sum("exchange", min_count=held.sizes["exchange"]).dropna("time")
-    level = float(index["hhi_10000"].dropna("time").isel(time=-1))
     if total.size:
-        section.number(
-            usd(float(total.isel(time=-1))), f"{symbol} open interest, {share.sizes['exchange']} venues"
+        section.number(usd(float(total.isel(time=-1))), f"{symbol} open interest, {several}")
+    if share.sizes["exchange"] > 1:
+        late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
+        level = 1e4 * float((late**2).sum())
+        section.found(
+            "wide",
+            f"{symbol} open interest on {several}: {late.index[0]} holds {pct(late.iloc[0], 0)}, "
+            f"{late.index[1]} {pct(late.iloc[1], 0)}; HHI {level:,.0f}.",
         )
-    section.found(
-        "wide",
-        f"{symbol} open interest: {late.index[0]} holds {pct(late.iloc[0], 0)}, the first three "
-        f"{pct(late.head(3).sum(), 0)}; HHI {level:,.0f}.",
-    )
     if total.size > 1:
         days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
         change = float(total.isel(time=-1) / total.isel(time=0)) - 1.0
-        section.found(
-            "changed",
-            f"{symbol} open interest {pct(change, signed=True)} over the window{_trends(trend, days)}.",
-        )
+        moved = _trends(trend, days) if share.sizes["exchange"] > 1 else ""
+        section.found("changed", f"{symbol} open interest {pct(change, signed=True)} over the window{moved}.")
 
 
 def _trends(trend: xr.Dataset, days: float) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata import plot
+from derivdata import plot, tables
 from derivdata.analysis import liquidations as analysis
-from derivdata.reports.data import EVENTS, Data
+from derivdata.reports.data import Data
 from derivdata.reports.page import Section
 from derivdata.reports.words import pct, usd
 
-__all__ = ["liquidations_section"]
+__all__ = ["is_full", "liquidations_section"]
 
 _LEAST_CASCADE = 1e6
 _DAY = pd.Timedelta(1, "D")
@@ -34,17 +34,15 @@ def liquidations_section(data: Data) -> Section:
     if events is None:
         section.lack(data.lacks["liquidations"])
         return section
-    watched = watched_span(events, data)
     section.text(
         f"{len(events):,} orders of {', '.join(data.asked.symbols)}; the side is the one that was "
         "liquidated. Feeds are throttled on some venues, so that levels do not compare across venues."
     )
-    if len(events) >= EVENTS:
-        section.text(f"The answer was full at {EVENTS:,} orders: others may be missing.", "warn")
+    if is_full(events):
+        section.text(f"The answer was full at {len(events):,} orders: others may be missing.", "warn")
     section.figure(
         plot.liquidations,
         events,
-        coverage=watched,
         start=data.liquidated_since,
         end=data.asked.window.end,
         title="Liquidations by venue and side",
@@ -70,11 +68,9 @@ def liquidations_section(data: Data) -> Section:
     return section
 
 
-def watched_span(events: pd.DataFrame, data: Data) -> pd.DataFrame:
-    """The span that the answer covers: all that was asked for, or up to its last order if it was full."""
-    full = len(events) >= EVENTS
-    last = events["time"].max() if full else data.asked.window.end
-    return pd.DataFrame({"start": [data.liquidated_since], "end": [last]})
+def is_full(events: pd.DataFrame) -> bool:
+    """Whether the answer was full, so that orders before or after it may be missing."""
+    return bool(tables.provenance(events)["coverage"]["missed"])
 
 
 def _venues(events: pd.DataFrame) -> pd.DataFrame:

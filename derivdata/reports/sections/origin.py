@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata.reports.data import Seen
 from derivdata.reports.page import Section
-from derivdata.reports.words import count
+from derivdata.reports.words import count, listing
 
 __all__ = ["origin_section"]
 
@@ -25,7 +25,7 @@ def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
         section.text(words)
     if lacks:
         section.heading("What the source has not got")
-        section.points(list(lacks.values()))
+        section.points(_lacking(lacks))
     rows = pd.DataFrame(
         [
             {"what": s.what, "request": _request(r), "answered [UTC]": r["as_of"], "sha256": r["sha256"]}
@@ -45,6 +45,19 @@ def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
     shown = rows.assign(sha256=rows["sha256"].str[:16])
     section.table(shown, fold="Every request, when it was answered, and the start of its hash")
     return section
+
+
+def _lacking(lacks: dict[str, str]) -> list[str]:
+    """A line for each thing, those of venues that plainly have no options put together."""
+    lines: list[str] = []
+    venues: dict[str, list[str]] = {}
+    for what, words in lacks.items():
+        subject, comma, venue = what.partition(", ")
+        if comma and words.startswith("The source has no"):
+            venues.setdefault(subject, []).append(venue)
+        else:
+            lines.append(words)
+    return lines + [f"The source has no {subject} at {listing(names)}." for subject, names in venues.items()]
 
 
 def _request(request: dict[str, object]) -> str:

@@ -13,11 +13,20 @@ from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.page import Section
+from derivdata.reports.paid import rates_of
 from derivdata.reports.words import pct, rate
 
 __all__ = ["funding_section"]
 
 _DAY = pd.Timedelta(1, "D")
+_SAMPLED = (
+    "Rates are sampled and stated in basis points per 8 hours whatever the venue's own interval; longs pay "
+    "shorts where they are positive."
+)
+_SETTLED = (
+    "The source has no sampled rates for this window. These are payments, added up over every 8 hours and "
+    "stamped at their end, in basis points of notional; longs paid shorts where they are positive."
+)
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
     | dict.fromkeys(("mean [bps/8h]", "last 24 h", "lowest", "highest"), ".3f")
@@ -28,19 +37,16 @@ _FORMATS = (
 def funding_section(data: Data) -> Section:
     """Funding per venue over the window."""
     section = Section("Funding")
-    section.text(
-        "Rates are sampled and stated in basis points per 8 hours whatever the venue's own interval; longs "
-        "pay shorts where they are positive."
-    )
-    table = data.funding()
-    if table is None:
+    found = rates_of(data)
+    if found is None:
         section.lack(data.lacks["funding rates"])
         return section
-    rates = tables.panel(table)
-    for symbol in map(str, rates["symbol"].values):
-        _symbol(section, data, table, rates.sel(symbol=symbol).dropna("exchange", how="all"), symbol)
+    section.text(_SETTLED if found.settled else _SAMPLED)
+    for symbol in map(str, found.panel["symbol"].values):
+        rates = found.panel.sel(symbol=symbol).dropna("exchange", how="all")
+        _symbol(section, data, found.table, rates, symbol)
     for symbol in data.asked.symbols:
-        if symbol not in rates["symbol"]:
+        if symbol not in found.panel["symbol"]:
             section.lack(f"The source has no funding rates of {symbol} for this window.")
     return section
 
@@ -49,8 +55,8 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
     section.heading(symbol)
     section.figure(
         plot.funding_history,
-        table,
-        symbol=symbol,
+        rates,
+        source=table,
         title=f"{symbol} funding rate by venue over time",
         reading="Each line is a venue; those with the highest and the lowest mean over the window are "
         "coloured, the others grey. Where the coloured lines lie far apart for long, a position long on the "
@@ -58,8 +64,8 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
     )
     section.figure(
         plot.funding_heatmap,
-        table,
-        symbol=symbol,
+        rates,
+        source=table,
         title=f"{symbol} funding rate by venue and time",
         reading="Each row is a venue, the highest mean at the top. Orange: longs pay; purple: shorts pay; "
         "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",

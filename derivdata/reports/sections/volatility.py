@@ -68,9 +68,18 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
         alive = [v for v in chains if np.isfinite(fits["theta"].sel(exchange=v)).any()]
         if alive:
             return Book(symbol, alive[0], chains, fits)
-    why = [words for what, words in data.lacks.items() if what.startswith(f"options on {symbol},")]
-    section.lack(f"No options on {symbol}. {' '.join(why) or 'No venue that was asked for lists them.'}")
+    section.lack(_why(data, symbol))
     return None
+
+
+def _why(data: Data, symbol: str) -> str:
+    said = {words for what, words in data.lacks.items() if what.startswith(f"options on {symbol},")}
+    problems = sorted(words for words in said if "cannot be used" in words)
+    asked = data.option_venues(symbol)
+    where = (
+        f"{listing(asked)} {'has' if len(asked) == 1 else 'have'} none" if asked else "no venue lists them"
+    )
+    return f"No options on {symbol}: {' '.join(problems) or where + '.'}"
 
 
 def _smiles(section: Section, data: Data, book: Book) -> None:

@@ -1,0 +1,48 @@
+"""Funding rates of a report: sampled ones, or payments where the source keeps only those."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+import xarray as xr
+
+from derivdata import tables
+from derivdata.analysis import align
+from derivdata.reports.data import Data
+from derivdata.units import RATE_UNIT
+
+__all__ = ["Rates", "rates_of"]
+
+_KEY = ["symbol", "exchange", "time"]
+
+
+class Rates(NamedTuple):
+    """Rates as a panel [bps/8h], the table that they come from, and whether they are payments."""
+
+    panel: xr.DataArray
+    table: pd.DataFrame
+    settled: bool
+
+    @property
+    def interval_hours(self) -> float | None:
+        """What each value pays for: 8 hours of payments; None of samples, which hold until the next."""
+        return 8.0 if self.settled else None
+
+
+def rates_of(data: Data) -> Rates | None:
+    """Sampled rates if there are any, else payments added up over 8 hours; None without either."""
+    sampled = data.funding()
+    if sampled is not None:
+        return Rates(tables.panel(sampled), sampled, settled=False)
+    paid = data.settlements()
+    return None if paid is None else Rates(_summed(paid), paid, settled=True)
+
+
+def _summed(paid: pd.DataFrame) -> xr.DataArray:
+    """Payments over 8 hours; stamps a few milliseconds late belong to the minute that they are of."""
+    minute = paid.assign(time=paid["time"].dt.round("min"))
+    rows = paid if minute.duplicated(_KEY).any() else minute
+    hours = tables.panel(rows, "interval_hours")
+    sums = align.settlement_sums(tables.panel(rows), hours).dropna("time", how="all")
+    return sums.rename("rate_bps_8h").assign_attrs(units=RATE_UNIT, kind="settled")
