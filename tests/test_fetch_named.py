@@ -167,6 +167,28 @@ def test_open_table_rule() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arrived", "kept"),
+    [
+        (["12345678901234567", "1"], ["12345678901234567", "1"]),
+        (["1234567890123456"], ["1234567890123456"]),
+        (["123456789012345", "-7"], [123456789012345.0, -7.0]),
+        ([12345678901234567, 1], ["12345678901234567", "1"]),
+        ([2**53], [2.0**53]),
+        (["007", "12"], ["007", "12"]),
+        (["-01"], ["-01"]),
+        (["0", "0.5", ".5", "-2.50"], [0.0, 0.5, 0.5, -2.5]),
+        (["1e3", "2.5E-4"], [1000.0, 0.00025]),
+        (["123e4567"], ["123e4567"]),
+        (["1234567.123456789012345678"], [1234567.123456789]),
+        (["٣"], ["٣"]),
+    ],
+)
+def test_ids_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
+    rows = [{"part": "a", "id": value} for value in arrived]
+    assert dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)["id"].tolist() == kept
+
+
+@pytest.mark.parametrize(
     ("family", "name", "args", "message"),
     [
         ("hip4", "dashboard", ("7d",), "venue='both' is not one of out, skew"),

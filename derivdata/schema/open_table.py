@@ -15,10 +15,11 @@ from derivdata import times
 from derivdata.errors import SchemaError
 
 _TIME_NAMES = frozenset({"timestamp", "t", "time", "date", "day", "hour"})
-_EXACT_DIGITS = 17
-"""Longer numerals are ids that a float would change."""
+_LARGEST = 2**53
+"""Beyond it a float no longer tells whole numbers apart."""
 
-_NUMERAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,14})", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?((0|[1-9]\d*)?\.\d+|(0|[1-9]\d*)(\.\d*)?[eE][+-]?\d{1,2})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class OpenTable:
 
     The rule, for the values that a column has: all true or false, a flag; all numbers or numerals in text,
     a float; in a column named like a time, all instants, an instant; a list or an object, its JSON text;
-    else text. What a row lacks is missing. Columns stand in the order in which they first arrive, wire
-    names kept; ``part`` comes first and names the part of the answer that the row stood in.
+    else text. A whole number that a float would change, and a numeral of more than 15 digits or with a zero
+    in front, is an id and stays text. What a row lacks is missing. Columns stand in the order in which they
+    first arrive, wire names kept; ``part`` comes first and names the part of the answer where the row stood.
 
     Attributes
     ----------
@@ -73,8 +75,8 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, str):
-        return len(value) <= _EXACT_DIGITS and bool(_NUMERAL.fullmatch(value))
-    return isinstance(value, int | float)
+        return bool(_WHOLE.fullmatch(value) or _DECIMAL.fullmatch(value))
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST)
 
 
 def _instants(values: list[Any]) -> pd.DatetimeIndex | None:

@@ -26,6 +26,7 @@ from derivdata.transport.timing import retry_after
 __all__ = ["checked", "lasting", "network_error"]
 
 _LONGEST_MESSAGE = 500
+_WINDOW = ("start", "range")
 
 
 class _Body(msgspec.Struct):
@@ -78,13 +79,15 @@ def _rate_limited(served: Served, body: _Body, said: str) -> RateLimited:
 
 
 def _tier(served: Served, body: _Body) -> str:
-    """The tier that the service names, else the lowest that the API document gives the endpoint."""
+    """The tier that the service names, else what the API document says of the endpoint."""
     if isinstance(body.required_tier, str):
         return f"this needs the {body.required_tier.capitalize()} tier or a higher one: "
     endpoint = endpoint_of(served.request.path)
     if endpoint is None:
         return ""
-    return f"this endpoint needs the {endpoint.tier.capitalize()} tier or a higher one: "
+    given = f"the API document opens this endpoint to the {endpoint.tier.capitalize()} tier and higher ones"
+    dated = any(p.name in _WINDOW for p in endpoint.params)
+    return f"{given}, Dev to its last 30 days: " if endpoint.tier == "dev" and dated else f"{given}: "
 
 
 def _read(body: bytes) -> _Body:

@@ -11,6 +11,8 @@ from typing import NoReturn
 __all__ = ["Masked", "Secret", "find"]
 
 _MASK = "***"
+_LEAST_SECRET = 8
+"""A shorter key is found in words by chance: masking it would garble them, and hide nothing."""
 _REMEDY = "pass api_key=, set DERIVDATA_API_KEY, or put it into ~/.config/derivdata/key (chmod 600)"
 
 
@@ -56,12 +58,12 @@ class Secret:
         return hashlib.sha256(b"derivdata key\0" + self._text.encode()).hexdigest()[:32]
 
     def within(self, data: bytes) -> bool:
-        """Whether the key's bytes are in `data`."""
-        return self._text.encode() in data
+        """Whether the key's bytes are in `data`; of a key under 8 characters it is never said."""
+        return len(self._text) >= _LEAST_SECRET and self._text.encode() in data
 
     def redact(self, data: bytes) -> bytes:
-        """`data` with every copy of the key masked."""
-        return data.replace(self._text.encode(), _MASK.encode())
+        """`data` with every copy of the key masked, if it has 8 characters or more."""
+        return data.replace(self._text.encode(), _MASK.encode()) if self.within(data) else data
 
     def __repr__(self) -> str:
         return f"Secret({_MASK})"

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from derivdata import errors
-from derivdata.api import FUNDING, Request
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from derivdata.transport.failures import checked
 from derivdata.transport.timing import Limits, Timing
 from tests.transport.conftest import FakeTime, Open
@@ -72,7 +72,13 @@ LASTING = [
     ),
     ("401", [error(401, error="unknown key")], errors.AuthError, 1, "unknown key.*DERIVDATA_API_KEY"),
     ("403", [error(403, error="upgrade", required_tier="pro")], errors.TierError, 1, "needs the Pro tier"),
-    ("403 unnamed", [error(403, error="upgrade")], errors.TierError, 1, "needs the Free tier"),
+    (
+        "403 unnamed",
+        [error(403, error="upgrade")],
+        errors.TierError,
+        1,
+        "to the Free tier and higher ones: up",
+    ),
     ("404", [error(404, error="no such symbol")], errors.NotFound, 1, "no such symbol"),
     ("405", [error(405)], errors.BadRequest, 1, "HTTP 405"),
     ("501", [error(501)], errors.ServerError, 1, "HTTP 501"),
@@ -102,6 +108,27 @@ LASTING = [
     ("decompression bomb", [BOMB], errors.NetworkError, 1, "larger than"),
     ("bad gzip", [Reply(b"xx", headers={"Content-Encoding": "gzip"})], errors.NetworkError, 5, "broke off"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "params", "says"),
+    [
+        (
+            FUNDING_HISTORICAL,
+            {"symbol": "BTC"},
+            "opens this endpoint to the Dev tier .*Dev to its last 30 days: old",
+        ),
+        (MARKETS_SYMBOLS, {}, "opens this endpoint to the Dev tier and higher ones: old"),
+    ],
+)
+def test_a_refusal_without_a_tier_claims_none_of_the_key(
+    endpoint: Endpoint, params: dict[str, str], says: str, opened: Open
+) -> None:
+    with serving(lambda _: error(403, error="old")) as server:
+        served = opened(server.url).serve(endpoint.request(params), endpoint)
+    with pytest.raises(errors.TierError, match=says) as raised:
+        checked(served)
+    assert "needs" not in str(raised.value), "the key may be of that very tier"
 
 
 def answers(replies: list[Reply]):  # type: ignore[no-untyped-def]

@@ -235,6 +235,14 @@ def test_no_error_shows_the_key(
     assert KEY not in repr(vars(connection))
 
 
+@pytest.mark.parametrize(("key", "said"), [("a", "a bad day"), ("abcdefgh", "***"), ("1234567", "1234567")])
+def test_a_key_too_short_to_be_secret_does_not_garble_what_was_said(key: str, said: str) -> None:
+    text = "a bad day" if key == "a" else key
+    secret = Secret(key)
+    assert secret.redact(text.encode()) == said.encode()
+    assert secret.within(text.encode()) is (said == "***")
+
+
 def test_a_failed_connect_leaves_no_key_in_its_traceback() -> None:
     with pytest.raises(ValueError, match="one of") as raised:
         transport.connect("https://api.example.com", api_key=KEY, cache="maybe")
