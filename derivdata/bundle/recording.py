@@ -69,16 +69,14 @@ class Recording:
         return self._asof
 
     def _observe(self, served: transport.Served) -> None:
-        entry = entry_of(served)
-        for text in (spoken(entry), served.body):
-            if transport.holds_key(text):
-                raise BundleError(
-                    f"{self.path}: the answer to {entry.path} holds the API key and is not recorded; end the "
-                    "recording with dd.disconnect() to go on without it"
-                )
+        if _holds_key(served):
+            raise BundleError(
+                f"{self.path}: the answer to {served.request.path} holds the API key and is not recorded; "
+                "end the recording with dd.disconnect() to go on without it"
+            )
         with self._lock:
             self._clock()
-            self._writer.add(entry, served.body)
+            self._writer.add(entry_of(served), served.body)
 
     def __enter__(self) -> Self:
         return self
@@ -92,6 +90,10 @@ class Recording:
         state = "under way" if self._open else "ended"
         asof = "not read yet" if self._asof is None else times.iso(self._asof)
         return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
+
+
+def _holds_key(served: transport.Served) -> bool:
+    return transport.holds_key(spoken(entry_of(served))) or transport.holds_key(served.body)
 
 
 def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recording:

@@ -216,7 +216,8 @@ def _keeper(
 
     def keep(response: requests.Response, **_: Any) -> requests.Response:
         closed = response.status_code == 200 and _is_closed(response, until)
-        told = secret is not None and secret.within(response.content)
+        said = response.content or b"", repr(response.headers).encode()
+        told = secret is not None and any(map(secret.within, said))
         kept = "immutable" if closed else f"max-age={math.ceil(fresh)}"
         response.headers["Cache-Control"] = "no-store" if told else kept
         return response

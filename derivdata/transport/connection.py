@@ -146,8 +146,9 @@ class Connection:
         headers = {name: str(v) for name, v in response.headers.items() if name != "Cache-Control"}
         digest = headers.pop(DIGEST_HEADER, "")
         body = response.content
-        if response.status_code != 200 and self._secret is not None:
-            body, digest = self._secret.redact(body), ""
+        if response.status_code != 200:
+            body, digest = self._redacted(body), ""
+            headers = {name: self._redacted(v.encode()).decode() for name, v in headers.items()}
         date = http_date(headers.get("Date"))
         return Served(
             request=request,
@@ -160,6 +161,9 @@ class Connection:
             attribution=self._attribution(own="X-Derivdata-Source" in headers),
             digest=digest,
         )
+
+    def _redacted(self, data: bytes) -> bytes:
+        return data if self._secret is None else self._secret.redact(data)
 
     def _attribution(self, *, own: bool) -> str:
         """The text that the API's terms ask for; none for data of one's own, unless an address was given."""

@@ -43,8 +43,8 @@ class Served:
 
     request: Request
     status: int
-    headers: Mapping[str, str]
-    body: bytes
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
     as_of: pd.Timestamp
     source: str
     synthetic: bool

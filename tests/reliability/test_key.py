@@ -1,0 +1,142 @@
+"""The key is searched for wherever something is written, shown or sent, after every kind of failure."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import traceback
+import warnings
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import vcr
+
+import derivdata as dd
+from derivdata import errors
+from derivdata.transport import connecting
+from derivdata.transport.connection import Connection
+from derivdata.transport.store import AnswerFiles
+from tests.cassettes import SETTINGS
+from tests.reliability.conftest import Measured
+from tests.transport.conftest import KEY, Open
+from tests.transport.server import Asked, Reply, serving
+from tests.transport.test_faults import CUT, RESET
+
+TLS = Path(__file__).resolve().parents[1] / "transport" / "tls.pem"
+GOOD = Reply.json({"notices": ["all is well"], "list": list(range(100))})
+ECHO = {"error": f"unknown key {KEY}", "message": f"X-Api-Key: {KEY}"}
+FAILURES = {
+    "the key in an error": Reply.json(ECHO, status=401, headers={"Warning": f'299 - "{KEY}"'}),
+    "the key in a text": Reply(f"bad request by {KEY}".encode(), status=400, kind="text/plain"),
+    "the key in an answer": Reply.json(ECHO),
+    "500": Reply.json({}, status=500),
+    "reset": RESET,
+    "cut": CUT,
+    "page": Reply(b"<html>"),
+}
+
+
+class Scene:
+    """A connection with a key, an answer that is well, one that fails, one that fails at another host."""
+
+    def __init__(self, connection: Connection, folder: Path, other: list[Asked]) -> None:
+        self.connection, self.folder, self.other = connection, folder, other
+        self.raised: list[BaseException] = []
+        self.shown: list[Any] = []
+
+    def play(self) -> None:
+        """Ask for everything, recorded into a bundle and a cassette."""
+        recorder = vcr.VCR(**SETTINGS | {"record_mode": "all"})
+        with (
+            recorder.use_cassette(str(self.folder / "cassette.yaml")),
+            dd.record(self.folder / "b.ddz") as tape,
+        ):
+            for path in ("/good", "/fails", "/elsewhere"):
+                try:
+                    self.shown.append(dd.raw(path))
+                except (errors.DerivdataError, ValueError) as error:
+                    self.raised.append(error)
+            self.shown += [tape, dd.cache_info(), self.connection]
+
+    def written(self) -> Iterator[bytes]:
+        """The bytes of everything in the cache, packed and unpacked."""
+        for path in (self.folder / "cache").rglob("*.answer"):
+            yield path.read_bytes()
+            answers = AnswerFiles(path.parents[1], path.parent.name)
+            yield answers[path.stem].content + repr(answers[path.stem].headers).encode()
+
+    def places(self, logged: str, printed: str) -> dict[str, bytes]:
+        """What each of the nine places holds."""
+        verbose = [
+            "".join(traceback.TracebackException.from_exception(e, capture_locals=True).format())
+            for e in self.raised
+        ]
+        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.transport")]
+        with zipfile.ZipFile(self.folder / "b.ddz") as bundle:
+            members = [name.encode() + bundle.read(name) for name in bundle.namelist()]
+        parts: dict[str, list[Any]] = {
+            "cache": list(self.written()),
+            "bundle": members,
+            "cassette": [(self.folder / "cassette.yaml").read_bytes()],
+            "logs": [logged],
+            "repr": [[repr(e), repr(vars(e))] for e in self.raised]
+            + [repr(vars(self.connection)), repr(vars(self.connection._channel)), *map(vars, modules)],
+            "pickle": [pickle.dumps(e) for e in self.raised],
+            "traceback": verbose,
+            "notebook": [*(repr(s) + _html(s) for s in self.shown[1:]), printed, *map(str, self.raised)],
+            "another host": [(a.path, a.headers) for a in self.other],
+        }
+        return {place: b"\n".join(map(_bytes, held)) for place, held in parts.items()}
+
+
+def _bytes(thing: Any) -> bytes:
+    return thing if isinstance(thing, bytes) else (thing if isinstance(thing, str) else repr(thing)).encode()
+
+
+def _html(thing: Any) -> str:
+    return str(thing._repr_html_()) if hasattr(thing, "_repr_html_") else ""
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+def test_the_key_is_in_none_of_nine_places(
+    failure: Reply,
+    opened: Open,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    measured: Measured,
+) -> None:
+    caplog.set_level(1)
+    with serving(lambda _: failure, tls=TLS) as other:
+        away = Reply(b"", status=307, headers={"Location": f"{other.url}/there"})
+        answers = {"/good": GOOD, "/fails": failure, "/elsewhere": away}
+        with serving(lambda asked: answers.get(asked.path, GOOD), tls=TLS) as server:
+            scene = Scene(opened(server.url), tmp_path, other.asked)
+            monkeypatch.setattr(connecting, "_current", scene.connection)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                scene.play()
+            assert {a.headers.get("X-Api-Key") for a in server.asked} == {KEY}, "it was sent where it belongs"
+    # The recorder of cassettes logs what it is given, before it is asked what to keep.
+    logged = [r.getMessage() + repr(vars(r)) for r in caplog.records if not r.name.startswith("vcr")]
+    places = scene.places("\n".join(logged), "".join(capfd.readouterr()))
+    assert len(places) == 9
+    assert all(places.values()), {place for place, held in places.items() if not held}
+    assert other.asked
+    found = {place: held.count(KEY.encode()) for place, held in places.items()}
+    assert not any(found.values()), found
+    measured("the key", f"9 places after {failure_name(failure)}: 0 occurrences")
+
+
+def failure_name(failure: Reply) -> str:
+    return next(name for name, reply in FAILURES.items() if reply is failure)
