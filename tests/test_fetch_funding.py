@@ -171,7 +171,7 @@ def test_a_point_that_is_none_is_a_schema_error_that_names_venue_and_place(point
 def test_settlements_are_what_reading_row_by_row_gives() -> None:
     series = {
         "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
-        "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}, point(16, 4.0, "now")],
+        "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],
     }
     with answering({"symbol": "BTC", "series": series, "notices": []}):
         frame = dd.funding.settlements("BTC", START, END)

@@ -186,3 +186,50 @@ def test_a_table_may_be_changed_in_place() -> None:
 def test_nested_values_are_no_numbers(column: Any) -> None:
     with pytest.raises(SchemaError, match="rate_bps_8h is not number"):
         HISTORY.build(TWO | {"y": column})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"kind": ["sampled", "whatever"]},
+            "funding_history.kind is not text: 'whatever' is not one of sampled",
+        ),
+        (
+            {"resolution": ["hourly", "1h"]},
+            "funding_history.resolution is not text: 'hourly' is not one of raw",
+        ),
+        ({"y": [1.0, float("inf")]}, "funding_history.rate_bps_8h is not number: a value is infinite"),
+        ({"y": np.array([1.0, -np.inf])}, "a value is infinite"),
+    ],
+)
+def test_words_are_of_the_vocabulary_and_numbers_finite(change: Any, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        HISTORY.build(TWO | change)
+    house = {"timestamp": "time", "y": "rate_bps_8h"}
+    good = HISTORY.build(TWO)
+    broken = good.astype({"kind": object, "resolution": object})
+    for name, values in change.items():
+        broken[house.get(name, name)] = values
+    with pytest.raises(SchemaError, match=message):
+        HISTORY.conform(broken)
+
+
+def test_a_count_is_finite() -> None:
+    columns = {
+        "symbol": ["A"], "exchange": ["okx"], "timestamp": ["2026-01-01 00:00:00"], "rate_bps_8h": [1.0],
+        "oi_rank": [float("inf")], "kind": ["sampled"],
+    }  # fmt: skip
+    with pytest.raises(SchemaError, match="oi_rank is not rank: 1 of 1 are not whole"):
+        tables.FUNDING_SNAPSHOT.build(columns)
+
+
+def test_sides_are_those_of_the_table() -> None:
+    allowed = {name: t.columns["side"].allowed for name, t in tables.TABLES.items() if "side" in t.columns}
+    assert allowed == {
+        "liquidations_events": ("long", "short"),
+        "liquidations_fills": ("long", "short"),
+        "options_snapshot": ("call", "put"),
+        "options_surface_history": ("call", "put"),
+        "orderbook_book": ("bid", "ask"),
+    }

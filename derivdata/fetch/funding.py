@@ -7,10 +7,10 @@ added up. The API gives them for information; they are not for P&L or production
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
-from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from derivdata import api, tables, times, transport
 from derivdata.errors import SchemaError
-from derivdata.fetch.windows import get_windows, inside, names, pieces
+from derivdata.fetch.checked import answered
+from derivdata.fetch.series import Point, Settlement, series
+from derivdata.fetch.windows import get_windows, names, pieces
 from derivdata.schema import coded, ranks, repeated
 from derivdata.transport import Answer
 
@@ -31,14 +33,14 @@ class _Snapshot(msgspec.Struct):
     funding_rates: dict[str, dict[str, float | None]]
     timestamp: str
     funding_rates_raw: dict[str, dict[str, str | float | None]] = {}
-    funding_intervals: dict[str, dict[str, float | None]] = {}
-    oi_rankings: dict[str, int | str | None] = {}
+    funding_intervals: dict[str, dict[str, float | str | None]] = {}
+    oi_rankings: dict[str, float | str | None] = {}
 
 
 class _Venue(msgspec.Struct):
     name: str
     display: str
-    interval: float | None = None
+    interval: float | str | None = None
 
 
 class _Venues(msgspec.Struct):
@@ -48,19 +50,6 @@ class _Venues(msgspec.Struct):
 class _Metadata(msgspec.Struct):
     exchanges: _Venues
     timestamp: str
-
-
-class _Point(msgspec.Struct, gc=False):
-    timestamp: str = ""
-    y: float | None = None
-
-
-class _Settlement(_Point, gc=False):
-    intervalMinutes: float | None = None
-
-
-class _OlderPoint(msgspec.Struct, gc=False):
-    t: str
 
 
 class _History(msgspec.Struct):
@@ -75,11 +64,6 @@ class _Settlements(msgspec.Struct):
     symbol: str
     series: dict[str, msgspec.Raw]
     notices: Any = None
-
-
-_POINTS = msgspec.json.Decoder(list[_Point])
-_SETTLEMENTS = msgspec.json.Decoder(list[_Settlement])
-_OLDER_POINTS = msgspec.json.Decoder(list[_OlderPoint])
 
 
 def snapshot() -> pd.DataFrame:
@@ -127,9 +111,7 @@ def metadata() -> pd.DataFrame:
     return transport.tabulate(
         tables.FUNDING_METADATA,
         [answer],
-        lambda a: tables.FUNDING_METADATA.rows(
-            a.body.exchanges.exchange_names, timestamp=times.instant(a.body.timestamp)
-        ),
+        _metadata_columns,
     )
 
 
@@ -180,7 +162,7 @@ def history(
     >>> dd.funding.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
     (336, 6)
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.FUNDING_HISTORICAL, times.window(start, end), resolution, exchanges)
     each = [
         {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
@@ -217,7 +199,7 @@ def settlements(
     -----
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
     """
-    spans = pieces(times.window(start, end), "1h", exchanges)
+    spans = pieces(api.FUNDING_SETTLEMENT, times.window(start, end), "1h", exchanges)
     each = [{"symbol": s, "exchanges": exchanges} for s in names(symbols, "symbols")]
     answers = get_windows(api.FUNDING_SETTLEMENT, each, spans, _Settlements)
     return transport.tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
@@ -237,81 +219,44 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     return {
         "symbol": coded(symbols, symbol),
         "exchange": coded(venues, venue),
-        "timestamp": repeated(times.instant(body.timestamp), symbol.size),
+        "timestamp": repeated(answered(answer), symbol.size),
         "rate_bps_8h": rates[there],
-        "rate_native": square(body.funding_rates_raw, _decimals)[there],
-        "interval_hours": square(body.funding_intervals, _numbers)[there],
+        "rate_native": square(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[there],
+        "interval_hours": square(body.funding_intervals, partial(_decimals, "funding_intervals"))[there],
         "oi_rank": ranks([body.oi_rankings.get(s) for s in symbols]).take(symbol),
         "kind": repeated("sampled", symbol.size),
     }
 
 
+def _metadata_columns(answer: Answer[_Metadata]) -> dict[str, Any]:
+    venues = answer.body.exchanges.exchange_names
+    columns = tables.FUNDING_METADATA.rows(venues, timestamp=answered(answer))
+    return columns | {"interval": _decimals("interval", [venue.interval for venue in venues])}
+
+
 def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
-    columns = _series(answer, _POINTS, {"y": "y"})
+    columns = series(answer, Point, {"y": "y"})
     columns["resolution"] = repeated(answer.body.resolution, len(columns["y"]))
     columns["kind"] = repeated("sampled", len(columns["y"]))
     return columns
 
 
 def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
-    columns = _series(answer, _SETTLEMENTS, {"y": "y", "interval_hours": "intervalMinutes"})
+    columns = series(answer, Settlement, {"y": "y", "interval_hours": "intervalMinutes"})
     columns["interval_hours"] /= 60
     columns["kind"] = repeated("settled", len(columns["y"]))
     return columns
-
-
-def _series(answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Columns of all venues; `numbers` are the fields of a point by column."""
-    parts = list(_venues(answer, decoder, numbers))
-    sizes = [part["y"].size for part in parts]
-    columns = {
-        name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
-    }
-    stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
-    return columns | {
-        "symbol": repeated(answer.body.symbol, sum(sizes)),
-        "exchange": coded(answer.body.series, np.repeat(np.arange(len(parts), dtype=np.int16), sizes)),
-        "timestamp": pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"),
-    }
-
-
-def _venues(
-    answer: Answer[Any], decoder: Any, numbers: Mapping[str, str]
-) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-    """Points of each venue that have a rate and lie inside the window, one venue in memory at a time.
-
-    Venues mostly share one grid of instants, which is then read once.
-    """
-    texts: list[str] | None = None
-    for venue, raw in answer.body.series.items():
-        points = transport.part(answer, raw, decoder, f"$.series.{venue}")
-        before, texts = texts, [point.timestamp for point in points]
-        if not all(texts):
-            texts = _older(answer, venue)
-        if texts != before:
-            grid = times.parse(texts)
-            stamps, in_window = grid.asi8, inside(answer, grid)
-        found = {n: np.array([*map(attrgetter(f), points)], np.float64) for n, f in numbers.items()}
-        kept = in_window & ~np.isnan(found["y"])
-        yield {name: values[kept] for name, values in {"timestamp": stamps, **found}.items()}
-
-
-def _older(answer: Answer[Any], venue: str) -> list[str]:
-    """Instants of a venue's points under their older name."""
-    points = transport.part(answer, answer.body.series[venue], _OLDER_POINTS, f"$.series.{venue}")
-    return [point.t for point in points]
 
 
 def _numbers(values: list[float | None]) -> np.ndarray[Any, Any]:
     return np.array(values, dtype=np.float64)
 
 
-def _decimals(values: list[str | float | None]) -> np.ndarray[Any, Any]:
+def _decimals(field: str, values: list[str | float | None]) -> np.ndarray[Any, Any]:
     """Numbers, most of them as text; None is missing."""
     with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:
         return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
     except ValueError as problem:
-        where = "/funding.funding_rates_raw"
-        raise SchemaError(f"{where}: {problem}; see the answer with dd.raw('/funding')") from None
+        raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None

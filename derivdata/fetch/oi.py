@@ -36,7 +36,7 @@ class _Summary(msgspec.Struct):
 
 class _Row(msgspec.Struct):
     exchange: str
-    open_interest_usd: float | None = None
+    open_interest_usd: float | None
     timestamp: str = ""
     t: str = ""
 
@@ -45,12 +45,12 @@ class _Timeseries(msgspec.Struct):
     symbol: str
     data: list[_Row]
     resolution: str = "unstated"
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Total(msgspec.Struct):
     exchange: str
-    total_open_interest_usd: float | None = None
+    total_open_interest_usd: float | None
     symbol_count: int | None = None
     timestamp: str = ""
     t: str = ""
@@ -59,12 +59,14 @@ class _Total(msgspec.Struct):
 class _Totals(msgspec.Struct):
     data: list[_Total]
     resolution: str = "unstated"
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _TopSymbols(msgspec.Struct):
+    symbols: list[str]
     timeseries: list[dict[str, float | str | None]]
-    notices: list[Any] = []
+    resolution: str = "unstated"
+    notices: Any = None
 
 
 def exchanges() -> pd.DataFrame:
@@ -163,7 +165,7 @@ def history(
     >>> dd.oi.history(["BTC", "ETH"], "7d", exchanges=["binance"]).shape
     (336, 5)
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.OI_TIMESERIES, times.window(start, end), resolution, exchanges)
     each = [
         {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
@@ -199,7 +201,7 @@ def exchange_totals(
     -----
     ``GET /oi/exchange-totals``, Dev and above.
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.OI_EXCHANGE_TOTALS, times.window(start, end), resolution, exchanges)
     each = [{"exchanges": exchanges, "resolution": resolution}]
     answers = get_windows(api.OI_EXCHANGE_TOTALS, each, spans, _Totals)
     return transport.tabulate(tables.OI_EXCHANGE_TOTALS, answers, _total_columns)

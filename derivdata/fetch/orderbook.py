@@ -13,6 +13,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.fetch import checked
 from derivdata.fetch.windows import get_windows, pieces, rows_inside
 from derivdata.transport import Answer
 
@@ -29,8 +30,9 @@ class _Book(msgspec.Struct):
     asks: list[tuple[float, float]]
 
 
-class _Depth(msgspec.Struct):
-    timestamp: str
+class _Depth(msgspec.Struct, kw_only=True):
+    timestamp: str = ""
+    t: str = ""
     bid_depth_10bps_usd: float | None
     ask_depth_10bps_usd: float | None
     bid_depth_25bps_usd: float | None
@@ -45,7 +47,8 @@ class _Depths(msgspec.Struct):
     symbol: str
     exchange: str
     data: list[_Depth]
-    notices: list[Any] = []
+    resolution: str = "unstated"
+    notices: Any = None
 
 
 def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
@@ -83,7 +86,7 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     True
     """
     query = {"symbol": symbol, "exchange": exchange, "limit": limit}
-    answer = transport.get(api.ORDERBOOK_BOOK, query, into=_Book)
+    answer = checked.get(api.ORDERBOOK_BOOK, query, into=_Book)
     return transport.tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
 
@@ -124,7 +127,7 @@ def depth_history(
     -----
     ``GET /orderbook/depth-history``, Dev (30 days) and above.
     """
-    spans = pieces(times.window(start, end), resolution, exchange)
+    spans = pieces(api.ORDERBOOK_DEPTH_HISTORY, times.window(start, end), resolution, exchange)
     each = [{"symbol": symbol, "exchange": exchange, "resolution": resolution}]
     answers = get_windows(api.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return transport.tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
@@ -136,7 +139,7 @@ def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
     return {
         "symbol": [answer.body.symbol] * len(levels),
         "exchange": [answer.body.exchange] * len(levels),
-        "timestamp": pd.DatetimeIndex([times.instant(answer.body.timestamp)]).repeat(len(levels)),
+        "timestamp": pd.DatetimeIndex([checked.answered(answer)]).repeat(len(levels)),
         "side": [side for side, *_ in levels],
         "level": [level for _, level, *_ in levels],
         "price_usd": [price for *_, price, _ in levels],
@@ -154,4 +157,5 @@ def _depth_columns(answer: Answer[_Depths]) -> dict[str, Any]:
         "depth_bps": list(_DISTANCES) * len(rows),
         "bid_depth_usd": [getattr(row, f"bid_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
         "ask_depth_usd": [getattr(row, f"ask_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
+        "resolution": [answer.body.resolution] * size,
     }

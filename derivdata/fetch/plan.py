@@ -59,7 +59,7 @@ def plan(
     rows = []
     for fetcher, endpoint in _HISTORIES.items():
         step = _SETTLED if endpoint is api.FUNDING_SETTLEMENT else resolution
-        count = len(asked) * len(pieces(window, step, exchanges))
+        count = len(asked) * len(pieces(endpoint, window, step, exchanges))
         each = max(spacing_seconds(endpoint), latency_seconds)
         rows.append(
             {

@@ -21,7 +21,7 @@ __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
 
 class _Row(msgspec.Struct):
     exchange: str
-    volume_usd: float | None = None
+    volume_usd: float | None
     timestamp: str = ""
     t: str = ""
 
@@ -30,12 +30,12 @@ class _Timeseries(msgspec.Struct):
     symbol: str
     data: list[_Row]
     resolution: str = "unstated"
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Total(msgspec.Struct):
     exchange: str
-    total_volume_usd: float | None = None
+    total_volume_usd: float | None
     symbol_count: int | None = None
     timestamp: str = ""
     t: str = ""
@@ -44,13 +44,13 @@ class _Total(msgspec.Struct):
 class _Totals(msgspec.Struct):
     data: list[_Total]
     resolution: str = "unstated"
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _Ratio(msgspec.Struct):
-    ratio: float | None = None
-    volume: float | None = None
-    open_interest: float | None = None
+    ratio: float | None
+    volume: float | None
+    open_interest: float | None
     timestamp: str = ""
     t: str = ""
 
@@ -58,12 +58,14 @@ class _Ratio(msgspec.Struct):
 class _Ratios(msgspec.Struct):
     data: dict[str, list[_Ratio]]
     resolution: str = "unstated"
-    notices: list[Any] = []
+    notices: Any = None
 
 
 class _TopSymbols(msgspec.Struct):
+    symbols: list[str]
     timeseries: list[dict[str, float | str | None]]
-    notices: list[Any] = []
+    resolution: str = "unstated"
+    notices: Any = None
 
 
 def history(
@@ -110,7 +112,7 @@ def history(
     >>> dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"].min() > 0
     True
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.VOLUME_TIMESERIES, times.window(start, end), resolution, exchanges)
     each = [
         {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
@@ -146,7 +148,7 @@ def exchange_totals(
     -----
     ``GET /volume/exchange-totals``, Dev and above.
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.VOLUME_EXCHANGE_TOTALS, times.window(start, end), resolution, exchanges)
     each = [{"exchanges": exchanges, "resolution": resolution}]
     answers = get_windows(api.VOLUME_EXCHANGE_TOTALS, each, spans, _Totals)
     return transport.tabulate(tables.VOLUME_EXCHANGE_TOTALS, answers, _total_columns)
@@ -220,7 +222,7 @@ def oi_ratio(
     -----
     ``GET /volume-oi-ratio``, Dev and above.
     """
-    spans = pieces(times.window(start, end), resolution, exchanges)
+    spans = pieces(api.VOLUME_OI_RATIO, times.window(start, end), resolution, exchanges)
     each = [{"window_days": window_days, "exchanges": exchanges, "resolution": resolution}]
     answers = get_windows(api.VOLUME_OI_RATIO, each, spans, _Ratios)
     return transport.tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from derivdata import times, transport
+from derivdata import api, times, transport
 from derivdata.api import Endpoint
-from derivdata.errors import SchemaError
+from derivdata.errors import TierError
+from derivdata.fetch.checked import held, instants
 from derivdata.transport import Answer
+from derivdata.transport.progress import progress
 
 T = TypeVar("T")
 
-_ROWS_PER_ANSWER = 250_000
-"""Points of some 75 bytes each: about 20 MB."""
+_BYTES_PER_ANSWER = 18_750_000
+_ROW_BYTES = {
+    api.FUNDING_SETTLEMENT.path: 100,
+    api.OI_TIMESERIES.path: 95,
+    api.VOLUME_TIMESERIES.path: 95,
+    api.OI_EXCHANGE_TOTALS.path: 120,
+    api.VOLUME_EXCHANGE_TOTALS.path: 120,
+    api.VOLUME_OI_RATIO.path: 120,
+    api.ORDERBOOK_DEPTH_HISTORY.path: 320,
+}
+"""Size of a row by path, as the local service writes it; others take some 75 bytes."""
 
+_POINT_BYTES = 75
 _VENUES = 50
 _RAW_STEP = pd.Timedelta(1, "min")
+_MINUTE = pd.Timedelta(1, "min")
+_DAY = pd.Timedelta(1, "D")
+_CAP_DAYS = 90
+_NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
 
 def names(value: str | Sequence[str], argument: str) -> list[str]:
@@ -29,18 +46,23 @@ def names(value: str | Sequence[str], argument: str) -> list[str]:
     Raises
     ------
     TypeError, ValueError
-        Something is not text, the list is empty, or a name stands twice.
+        Something is not text, the list is empty, a name stands twice, or several stand in one text.
     """
-    found = [value] if isinstance(value, str) else list(value)
+    found = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
     if not all(isinstance(name, str) and name for name in found):
         raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
+    if any("," in name for name in found):
+        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
     if not found or len(set(found)) < len(found):
         raise ValueError(f"{argument} must name at least one, and each once: {found!r}")
     return found
 
 
 def pieces(
-    window: times.Window, resolution: str | None, exchanges: str | Sequence[str] | None
+    endpoint: Endpoint,
+    window: times.Window,
+    resolution: str | None,
+    exchanges: str | Sequence[str] | None,
 ) -> list[times.Window]:
     """The window as spans that one answer each can carry.
 
@@ -50,8 +72,12 @@ def pieces(
     if resolution is None:
         return [window]
     step = times.resolution(resolution) or _RAW_STEP
-    venues = _VENUES if exchanges is None or exchanges == "all" else len(names(exchanges, "exchanges"))
-    span = step * (_ROWS_PER_ANSWER // venues)
+    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * _venues(exchanges)
+    return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
+
+
+def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
+    """The window cut at multiples of `span` since 1970."""
     epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
     first, last = (window.start - epoch) // span + 1, -((epoch - window.end) // span)
     cuts = [window.start, *(epoch + span * n for n in range(int(first), int(last))), window.end]
@@ -64,9 +90,45 @@ def get_windows(
     spans: Sequence[times.Window],
     into: type[T],
 ) -> Iterator[Answer[T]]:
-    """One answer for each set of parameters and each span."""
-    queries = [{**one, "start": span.start, "end": span.end} for one in each for span in spans]
-    return transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries])
+    """The answers to each set of parameters over the spans, the newest span first.
+
+    A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
+    where a newer one answers. That there is no data is said only where no span has any.
+
+    Raises
+    ------
+    TierError
+        Not even the newest span is covered; and whatever `transport.get_each` raises.
+    SchemaError
+        An answer is about another symbol or venue.
+    """
+    for one in progress(each, total=len(each), label=endpoint.path):
+        yield from _covered(endpoint, one, spans, into)
+
+
+def _covered(
+    endpoint: Endpoint, one: Mapping[str, Any], spans: Sequence[times.Window], into: type[T]
+) -> Iterator[Answer[T]]:
+    queries = [{**one, "start": span.start, "end": span.end} for span in reversed(spans)]
+    answers = transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries], quiet=True)
+    empty: list[tuple[api.Request, str]] = []
+    count = 0
+    try:
+        for answer in answers:
+            count += 1
+            without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
+            empty += [(answer.request, notice) for notice in without[:1]]
+            for notice in answer.notices:
+                if notice not in without:
+                    transport.notify(answer.request, notice)
+            yield held(answer)
+    except TierError as error:
+        if not count:
+            raise
+        end = queries[count]["end"]
+        transport.notify(error.path, f"left out {times.iso(spans[0].start)} to {times.iso(end)}: {error}")
+    if empty and len(empty) == count:
+        transport.notify(*empty[-1])
 
 
 def inside(answer: Answer[Any], stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
@@ -86,14 +148,33 @@ def within(window: times.Window, stamps: pd.DatetimeIndex) -> np.ndarray[Any, An
     return np.asarray((micros >= start) & (micros < end))
 
 
-def days_back(window: times.Window) -> str:
-    """The rolling range in whole days, ending now, that holds a window."""
-    return f"{-((window.start - times.asof()) // pd.Timedelta(1, 'D'))}d"
+def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
+    """The rolling range in whole days, ending now, that holds a window.
+
+    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
+    not beyond the 90 days that are the most below Pro.
+
+    Raises
+    ------
+    ValueError
+        The window starts at the current instant or after it.
+    """
+    now = times.asof()
+    if window.start >= now:
+        raise ValueError(f"start {times.iso(window.start)} is not before dd.asof(), {times.iso(now)}")
+    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
+    return f"{exact if exact == _CAP_DAYS else ample}d"
 
 
 def rows_inside(answer: Answer[Any], rows: Sequence[Any]) -> tuple[list[Any], pd.DatetimeIndex]:
-    """Rows of the window that was asked for, and their instants; ``t`` stands in for ``timestamp``."""
-    stamps = times.parse([row.timestamp or row.t for row in rows])
+    """Rows of the window that was asked for, and their instants; ``t`` stands in for ``timestamp``.
+
+    Raises
+    ------
+    SchemaError
+        A row has neither, or it cannot be read.
+    """
+    stamps = instants(answer, [row.timestamp or row.t for row in rows])
     kept = np.flatnonzero(inside(answer, stamps))
     return [rows[int(i)] for i in kept], stamps[kept]
 
@@ -101,26 +182,30 @@ def rows_inside(answer: Answer[Any], rows: Sequence[Any]) -> tuple[list[Any], pd
 def wide_rows(
     answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
 ) -> dict[str, Any]:
-    """Columns of rows that hold one field per symbol beside their ``timestamp``; null is no row.
+    """Columns of rows that hold one field per symbol of the answer beside ``timestamp``; null is no row.
 
     Raises
     ------
     SchemaError
         A row has no ``timestamp``, or a symbol's value is no number.
     """
-    path = answer.request.path
-    if not all(isinstance(row.get("timestamp", row.get("t")), str) for row in rows):
-        raise SchemaError(f"{path}: a row has no timestamp; see the answer with dd.raw({path!r}, ...)")
-    stamps = times.parse([row.get("timestamp", row.get("t")) for row in rows])
+    stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [
-        (stamp, symbol, number)
+        (stamp, symbol, row[symbol])
         for stamp, row, kept in zip(stamps, rows, inside(answer, stamps), strict=True)
-        for symbol, number in row.items()
-        if kept and number is not None and symbol not in ("timestamp", "t")
+        for symbol in answer.body.symbols
+        if kept and row.get(symbol) is not None
     ]
     return {
         "symbol": [symbol for _, symbol, _ in cells],
         "exchange": [exchange] * len(cells),
         "timestamp": pd.DatetimeIndex([stamp for stamp, _, _ in cells], dtype=stamps.dtype),
         value: [number for _, _, number in cells],
+        "resolution": [answer.body.resolution] * len(cells),
     }
+
+
+def _venues(exchanges: str | Sequence[str] | None) -> int:
+    """How many venues an answer may hold."""
+    listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
+    return _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))

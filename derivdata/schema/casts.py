@@ -11,6 +11,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.errors import SchemaError
+from derivdata.schema.arrange import bare
 from derivdata.schema.kinds import Column, Kind
 
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
@@ -19,15 +20,26 @@ _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
 def cast(table: str, name: str, column: Column, values: Any) -> Any:
     """An array of the column's dtype; a Series that has it already comes back as it is."""
-    if isinstance(values, pd.Series) and column.kind is not Kind.TEXT and values.dtype == column.kind.dtype:
-        return values
+    kept = isinstance(values, pd.Series) and column.kind is not Kind.TEXT
     try:
-        return _CASTS[column.kind](values)
+        return _held(
+            column, values if kept and values.dtype == column.kind.dtype else _CASTS[column.kind](values)
+        )
     except (ValueError, TypeError, OverflowError) as problem:
         raise SchemaError(
             f"{table}.{name} is not {column.kind.name.lower()}: {str(problem)[:200]}; "
             "see the answer with dd.raw(path, ...)"
         ) from None
+
+
+def _held(column: Column, values: Any) -> Any:
+    """The values, if all numbers are finite and all words are allowed."""
+    if column.kind is Kind.NUMBER and np.isinf(values).any():
+        raise ValueError("a value is infinite")
+    others = sorted(set(bare(values).categories) - set(column.allowed)) if column.allowed else []
+    if others:
+        raise ValueError(f"{others[0]!r} is not one of {', '.join(column.allowed)}")
+    return values
 
 
 def text(values: Any) -> Any:
@@ -112,7 +124,7 @@ def _all_numbers(values: Any) -> bool:
 def _count(values: Any) -> Any:
     numbers = _number(values)
     missing = np.isnan(numbers)
-    whole = missing | (np.floor(numbers) == numbers)
+    whole = missing | (np.isfinite(numbers) & (np.floor(numbers) == numbers))
     if not whole.all():
         raise ValueError(f"{(~whole).sum()} of {whole.size} are not whole, the first is {numbers[~whole][0]}")
     return pd.arrays.IntegerArray(np.where(missing, 1, numbers).astype(np.int64), missing)

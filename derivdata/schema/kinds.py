@@ -25,8 +25,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the library's one vocabulary: its kind, unit and meaning."""
+    """One column of the library's one vocabulary: its kind, unit and meaning.
+
+    Attributes
+    ----------
+    allowed
+        The words that it may hold beside missing; empty where any may stand.
+    """
 
     kind: Kind
     unit: str
     doc: str
+    allowed: tuple[str, ...] = ()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from msgspec import UNSET
 
 from derivdata.errors import SchemaError
 from derivdata.schema.arrange import arrangement, bare
 from derivdata.schema.casts import cast, text, words_dtype
-from derivdata.schema.kinds import Column
+from derivdata.schema.kinds import Column, Kind
 
 
 @dataclass(frozen=True)
@@ -52,15 +54,18 @@ class Table:
     def rows(self, rows: Sequence[Any], **constants: Any) -> dict[str, Any]:
         """Wire-named columns from decoded structs, with `constants` repeated beside them.
 
-        What a struct has no attribute for is left out, so that `build` can say what is missing.
+        What a struct has no attribute for, or what no row gives (`msgspec.UNSET`), is left out, so that
+        `build` can say what is missing.
         """
         wanted = [self.wire.get(name, name) for name in self.columns]
         sample = rows[0] if rows else None
         found = {
-            w: [getattr(r, w) for r in rows] if rows else []
+            w: list(map(attrgetter(w), rows))
             for w in wanted
             if w not in constants and (sample is None or hasattr(sample, w))
         }
+        given = {w: _given(values) for w, values in found.items()}
+        found = {w: values for w, values in given.items() if values is not None}
         return found | {name: repeated(value, len(rows)) for name, value in constants.items()}
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
@@ -130,6 +135,9 @@ class Table:
 
         `tied` says which rows equal the one before in key and order.
         """
+        labels = [name for name in self.key if self.columns[name].kind is Kind.LABEL]
+        if any(frame[name].is_unique for name in labels):
+            return
         within_key = set(self.order) <= set(self.key)
         where = np.flatnonzero(tied) + 1 if within_key else np.flatnonzero(frame.duplicated(list(self.key)))
         if where.size:
@@ -140,6 +148,13 @@ class Table:
 def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
     """A text column from the place of each row's word among `words`."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words))
+
+
+def _given(values: list[Any]) -> list[Any] | None:
+    """The values, unset ones as None; None where rows are there and all of them are unset."""
+    if UNSET not in values:
+        return values
+    return None if all(v is UNSET for v in values) else [None if v is UNSET else v for v in values]
 
 
 def repeated(value: Any, size: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from derivdata.schema import Column, Kind
+from derivdata.times import RESOLUTIONS
 
 __all__ = ["COLUMNS"]
 
@@ -12,8 +13,15 @@ COLUMNS: dict[str, Column] = {
     "symbol": Column(_TEXT, "", "Asset, as the API spells it, without quote: BTC."),
     "exchange": Column(_TEXT, "", "Venue's slug: binance."),
     "time": Column(Kind.TIME, "UTC", "Instant the row is about; a bucket's start where there are buckets."),
-    "kind": Column(_TEXT, "", "'sampled' (integrate over time) or 'settled' (add up)."),
-    "resolution": Column(_TEXT, "", "Sampling step that the server used: raw, 1h, 4h."),
+    "kind": Column(
+        _TEXT, "", "'sampled' (integrate over time) or 'settled' (add up).", ("sampled", "settled")
+    ),
+    "resolution": Column(
+        _TEXT,
+        "",
+        "Step that the server used: raw, 1h, 4h; unstated where it does not say.",
+        ("raw", *RESOLUTIONS, "unstated"),
+    ),
     "rate_bps_8h": Column(_NUMBER, "bps/8h", "Funding rate; longs pay shorts when positive."),
     "rate_native": Column(_NUMBER, "fraction per interval", "Funding rate per the venue's own interval."),
     "interval_hours": Column(_NUMBER, "h", "Venue's own settlement interval for the symbol at that time."),
@@ -22,7 +30,7 @@ COLUMNS: dict[str, Column] = {
     ),
     "display_name": Column(_LABEL, "", "Venue's name as shown to people."),
     "rank": Column(_COUNT, "", "Position in the list, from 1."),
-    "direction": Column(_TEXT, "", "'gainer' or 'loser'."),
+    "direction": Column(_TEXT, "", "'gainer' or 'loser'.", ("gainer", "loser")),
     "price_usd": Column(_NUMBER, "USD", "Price."),
     "price_24h_change_pct": Column(_NUMBER, "%", "Price change over 24 hours."),
     "volume_usd": Column(_NUMBER, "USD", "Volume traded in the bucket that starts at `time`."),
@@ -84,7 +92,12 @@ COLUMNS: dict[str, Column] = {
     "days_ago": Column(_COUNT, "d", "Steps before the newest point of the week's line, 6 to 0."),
     "order_id": Column(_LABEL, "", "Order on the venue; one made from the row where the source has none."),
     "fill_id": Column(_LABEL, "", "Fill of the order."),
-    "side": Column(_TEXT, "", "Liquidated side, 'long' or 'short'; of an option 'call' or 'put'."),
+    "side": Column(
+        _TEXT,
+        "",
+        "Liquidated side, 'long' or 'short'; of an option 'call' or 'put'; of a book 'bid' or 'ask'.",
+        ("long", "short"),
+    ),
     "order_price_usd": Column(_NUMBER, "USD", "Price of the liquidation order."),
     "fill_price_usd": Column(_NUMBER, "USD", "Mean price of its fills."),
     "quantity": Column(_NUMBER, "asset", "Size of the order."),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from derivdata.schema import Table
 from derivdata.tables.columns import COLUMNS
 
@@ -15,13 +17,19 @@ def define(
     wire: dict[str, str] | None = None,
     optional: str = "",
     order: str = "",
+    side: str = "",
 ) -> Table:
-    """A table of the library's columns; `key`, `rest`, `optional` and `order` are names parted by spaces."""
-    names = [*key.split(), *rest.split()]
+    """A table of the library's columns; `key`, `rest`, `optional` and `order` are names parted by spaces.
+
+    `side` are the sides that its rows have, where they are not those of a liquidation.
+    """
+    columns = {n: COLUMNS[n] for n in [*key.split(), *rest.split()]}
+    if side:
+        columns["side"] = replace(columns["side"], allowed=tuple(side.split()))
     return Table(
         name=name,
         key=tuple(key.split()),
-        columns={n: COLUMNS[n] for n in names},
+        columns=columns,
         doc=doc,
         wire=wire or {},
         optional=frozenset(optional.split()),

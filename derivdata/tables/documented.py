@@ -129,6 +129,7 @@ OPTIONS_SNAPSHOT = define(
     key="symbol exchange time instrument_name",
     rest="expiry strike side iv delta gamma vega theta open_interest underlying_price",
     optional="delta gamma vega theta",
+    side="call put",
     order="symbol exchange time expiry strike side",
     doc="Every active option of one symbol on one venue at an instant.",
 )

@@ -11,20 +11,23 @@ ORDERBOOK_BOOK = define(
     "orderbook_book",
     key="symbol exchange time side level",
     rest="price_usd size",
+    side="bid ask",
     wire={"time": "timestamp"},
     doc="Order book of one symbol on one venue; side is 'bid' or 'ask'.",
 )
 ORDERBOOK_DEPTH_HISTORY = define(
     "orderbook_depth_history",
     key="symbol exchange time depth_bps",
-    rest="bid_depth_usd ask_depth_usd",
+    rest="bid_depth_usd ask_depth_usd resolution",
     wire={"time": "timestamp"},
+    optional="resolution",
     doc="Value bid and offered near the mid price over time, one row per distance.",
 )
 OPTIONS_SURFACE_HISTORY = define(
     "options_surface_history",
     key="symbol exchange time expiry strike side",
     rest="iv open_interest underlying_price",
+    side="call put",
     doc="Options surface of every hour.",
 )
 OPTIONS_ATM_HISTORY = define(
@@ -50,8 +53,9 @@ OPTIONS_OVERVIEW_HISTORY = define(
 LIQUIDATIONS_HISTORY = define(
     "liquidations_history",
     key="exchange time",
-    rest="long_usd short_usd",
+    rest="long_usd short_usd resolution",
     wire={"time": "date"},
+    optional="resolution",
     doc="Liquidated value by venue and side over time.",
 )
 LIQUIDATIONS_AGGREGATES = define(
@@ -86,22 +90,25 @@ VOLUME_OI_RATIO = define(
 OI_TOP_SYMBOLS = define(
     "oi_top_symbols",
     key="symbol exchange time",
-    rest="oi_usd",
+    rest="oi_usd resolution",
     wire={"time": "timestamp"},
+    optional="resolution",
     doc="Open interest of a venue's largest symbols over time.",
 )
 VOLUME_TOP_SYMBOLS = define(
     "volume_top_symbols",
     key="symbol exchange time",
-    rest="volume_usd",
+    rest="volume_usd resolution",
     wire={"time": "timestamp"},
+    optional="resolution",
     doc="Volume of a venue's largest symbols over time.",
 )
 MARKETS_EXCHANGE_HISTORY = define(
     "markets_exchange_history",
     key="exchange time",
-    rest="volume_usd oi_usd",
+    rest="volume_usd oi_usd resolution",
     wire={"time": "timestamp"},
+    optional="resolution",
     doc="Volume and open interest of one venue over time.",
 )
 MARKETS_PRICE_BUCKETS = define(

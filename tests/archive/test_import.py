@@ -441,3 +441,20 @@ def test_an_archive_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="not an archive"):
         settlements(tmp_path, "Symbol,Date,Rate\nBTC,2020-01-01,1\n")
     assert not issubclass(ArchiveError, SchemaError)
+
+
+@pytest.mark.parametrize(
+    ("set", "message"),
+    [
+        ({"resolution": "hourly"}, "resolution='hourly' is not raw or 1m or "),
+        ({"kind": "whatever"}, "kind='whatever' is not sampled or settled"),
+    ],
+)
+def test_words_that_would_poison_the_archive_are_turned_down(
+    tmp_path: Path,
+    set: dict[str, str],  # noqa: A002
+    message: str,
+) -> None:
+    path = text(tmp_path, "symbol,exchange,time,rate_bps_8h\nBTC,okx,2026-01-01T00:00:00Z,1.5\n")
+    with pytest.raises(ArchiveError, match=message):
+        import_files("funding_history", path, tmp_path / "to", set=set)

@@ -25,16 +25,12 @@ _DEFAULTS = {
     "funding_settlements": {"kind": "settled"},
     "oi_history": {"resolution": "raw"},
     "volume_history": {"resolution": "raw"},
+    "orderbook_depth_history": {"resolution": "raw"},
 }
 _MAY_LACK = {
     "liquidations_events": "order_price_usd fill_price_usd quantity filled_quantity status fill_count",
     "liquidations_fills": "order_price_usd fill_price_usd quantity filled_quantity status",
     "options_snapshot": "iv open_interest underlying_price",
-}
-_ALLOWED = {
-    "kind": ("sampled", "settled"),
-    "direction": ("gainer", "loser"),
-    "side": ("long", "short"),
 }
 
 
@@ -65,9 +61,7 @@ class Recipe(NamedTuple):
 
     def allowed(self, name: str) -> tuple[str, ...]:
         """The words that a column may hold; none said means any."""
-        if name == "side" and "strike" in self.table.columns:
-            return ("call", "put")
-        return _ALLOWED.get(name, ())
+        return self.table.columns[name].allowed
 
     def raw(self, name: str, chunk: Chunk) -> Any:
         """The file's values for a column, or what was said once; None where there is neither.

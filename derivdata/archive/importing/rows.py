@@ -90,7 +90,7 @@ def _hold_to(found: dict[str, Any], name: str, allowed: tuple[str, ...], raw: An
     if allowed:
         found[name] = _mapped(found[name], str.lower)
         wrong = np.array([word is not None and word not in allowed for word in found[name]])
-        choice = " or ".join(f"--set {name}={word}" for word in allowed)
+        choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
         why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
         verdict.reject(wrong, lambda i: f"{name}={shown(raw, i)} {why}")
 

@@ -9,6 +9,8 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.fetch.checked import instants
+from derivdata.fetch.rolling import rolling
 from derivdata.fetch.windows import get_windows, inside, pieces
 from derivdata.transport import Answer
 
@@ -16,8 +18,8 @@ __all__ = ["aggregates", "history"]
 
 
 class _Sides(msgspec.Struct):
-    long_usd: float | None = None
-    short_usd: float | None = None
+    long_usd: float | None
+    short_usd: float | None
 
 
 class _Bucket(msgspec.Struct):
@@ -27,7 +29,8 @@ class _Bucket(msgspec.Struct):
 
 class _History(msgspec.Struct):
     data: list[_Bucket]
-    notices: list[Any] = []
+    resolution: str = "unstated"
+    notices: Any = None
 
 
 class _Group(msgspec.Struct):
@@ -67,7 +70,7 @@ def history(
     -------
     DataFrame, table ``liquidations_history``
         One row per venue and step, ``time`` its start; ``long_usd`` and ``short_usd`` [USD], NaN where the
-        wire has null.
+        wire has null. ``resolution`` is the step that the server used, ``unstated`` where it does not say.
 
     Raises
     ------
@@ -80,19 +83,20 @@ def history(
     -----
     ``GET /liquidations/history``, Dev (30 days) and above.
     """
-    spans = pieces(times.window(start, end), resolution, None)
+    spans = pieces(api.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
     each = [{"symbol": symbols, "resolution": resolution}]
     answers = get_windows(api.LIQUIDATIONS_HISTORY, each, spans, _History)
     return transport.tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
 
 
-def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
+def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
     """Liquidations of the last hours, added up.
 
     Parameters
     ----------
     window
-        ``"1h"``, ``"4h"``, ``"12h"`` or ``"24h"``, ending now.
+        ``"1h"``, ``"4h"``, ``"12h"`` or ``"24h"``, ending now. Another lookback, or a start, is answered by
+        the shortest of them that holds it, and a `DataNotice` says so.
     group_by
         ``"symbol"``, ``"exchange"`` or ``"symbol_exchange"``.
 
@@ -104,7 +108,7 @@ def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame
     Raises
     ------
     ValueError
-        The window or the grouping is not one of those.
+        The window is longer than a day, or no window.
     FetchError, SchemaError
         No answer, or one that is not this table.
 
@@ -118,9 +122,8 @@ def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame
     >>> bool(np.allclose(sums["long_usd"] + sums["short_usd"], sums["total_usd"]))
     True
     """
-    answer = transport.get(
-        api.LIQUIDATIONS_AGGREGATES, {"range": window, "group_by": group_by}, into=_Aggregates
-    )
+    query = {"range": rolling(api.LIQUIDATIONS_AGGREGATES, window), "group_by": group_by}
+    answer = transport.get(api.LIQUIDATIONS_AGGREGATES, query, into=_Aggregates)
     return transport.tabulate(
         tables.LIQUIDATIONS_AGGREGATES,
         [answer],
@@ -129,7 +132,7 @@ def aggregates(window: str = "24h", *, group_by: str = "symbol") -> pd.DataFrame
 
 
 def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
-    stamps = times.parse([bucket.date for bucket in answer.body.data])
+    stamps = instants(answer, [bucket.date for bucket in answer.body.data])
     kept = [
         (stamp, venue, sides)
         for stamp, bucket, there in zip(stamps, answer.body.data, inside(answer, stamps), strict=True)
@@ -141,4 +144,5 @@ def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
         "date": pd.DatetimeIndex([stamp for stamp, *_ in kept], dtype=stamps.dtype),
         "long_usd": [sides.long_usd for *_, sides in kept],
         "short_usd": [sides.short_usd for *_, sides in kept],
+        "resolution": [answer.body.resolution] * len(kept),
     }

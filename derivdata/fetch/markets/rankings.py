@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from derivdata import api, tables, times, transport
+from derivdata import api, tables, transport
+from derivdata.fetch import checked
+from derivdata.fetch.checked import answered
 from derivdata.transport import Answer
 
 __all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]
@@ -57,7 +59,7 @@ class _Leader(msgspec.Struct):
     exchange: str
     funding_current_bps: float | None
     rank: int
-    oi_rank: int | str | None = None
+    oi_rank: float | str | None = None
 
 
 class _Leaders(msgspec.Struct):
@@ -116,7 +118,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     return transport.tabulate(
         tables.MARKETS_SYMBOLS,
         [answer],
-        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=times.instant(a.body.timestamp)),
+        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=answered(a)),
     )
 
 
@@ -182,7 +184,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     return transport.tabulate(
         tables.MARKETS_FUNDING_LEADERS,
         [answer],
-        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=times.instant(a.body.timestamp)),
+        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=answered(a)),
     )
 
 
@@ -237,17 +239,17 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
     """
-    answer = transport.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
+    answer = checked.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
     return transport.tabulate(
         tables.MARKETS_SYMBOL_STATS,
         [answer],
-        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=times.instant(a.body.timestamp)),
+        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=answered(a)),
     )
 
 
 def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
     buckets = answer.body.buckets
-    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=times.instant(answer.body.timestamp))
+    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=answered(answer))
     return columns | {
         "rank": list(range(1, len(buckets) + 1)),
         "symbols": [",".join(bucket.symbols) for bucket in buckets],
@@ -256,7 +258,5 @@ def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
 
 def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:
     body = answer.body
-    columns = tables.MARKETS_PRICE_MOVERS.rows(
-        [*body.gainers, *body.losers], timestamp=times.instant(body.timestamp)
-    )
+    columns = tables.MARKETS_PRICE_MOVERS.rows([*body.gainers, *body.losers], timestamp=answered(answer))
     return columns | {"direction": ["gainer"] * len(body.gainers) + ["loser"] * len(body.losers)}

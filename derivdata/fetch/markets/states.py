@@ -7,18 +7,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
+from derivdata.fetch import checked
+from derivdata.fetch.checked import Figure, answered, instants
 from derivdata.fetch.windows import get_windows, inside
 from derivdata.transport import Answer
 
 __all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]
 
 
-class _State(msgspec.Struct):
-    exchange: str = ""
-    symbol: str = ""
-    price_usd: float | None = None
+class _State(msgspec.Struct, kw_only=True):
+    price_usd: Figure = UNSET
     price_24h_change_pct: float | None = None
     volume_24h_usd: float | None = None
     oi_usd: float | None = None
@@ -28,32 +29,41 @@ class _State(msgspec.Struct):
     symbol_count: int | None = None
 
 
+class _OnExchange(_State, kw_only=True):
+    exchange: str
+
+
+class _OfSymbol(_State, kw_only=True):
+    symbol: str
+
+
 class _SymbolExchanges(msgspec.Struct):
     symbol: str
     timestamp: str
-    exchanges: list[_State]
+    exchanges: list[_OnExchange]
 
 
 class _ExchangeSymbols(msgspec.Struct):
     exchange: str
     timestamp: str
-    symbols: list[_State]
+    symbols: list[_OfSymbol]
 
 
 class _Exchanges(msgspec.Struct):
     timestamp: str
-    exchanges: list[_State]
+    exchanges: list[_OnExchange]
 
 
 class _Step(msgspec.Struct):
     timestamp: str
-    volume_usd: float | None = None
-    oi_usd: float | None = None
+    volume_usd: float | None
+    oi_usd: float | None
 
 
 class _ExchangeHistory(msgspec.Struct):
     exchange: str
     data: list[_Step]
+    resolution: str = "unstated"
     notices: Any = None
 
 
@@ -78,7 +88,7 @@ def exchanges() -> pd.DataFrame:
     return transport.tabulate(
         tables.MARKETS_EXCHANGES,
         [answer],
-        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=times.instant(a.body.timestamp)),
+        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=answered(a)),
     )
 
 
@@ -106,12 +116,12 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
+    answer = checked.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
     return transport.tabulate(
         tables.MARKETS_EXCHANGE_SYMBOLS,
         [answer],
         lambda a: tables.MARKETS_EXCHANGE_SYMBOLS.rows(
-            a.body.symbols, exchange=a.body.exchange, timestamp=times.instant(a.body.timestamp)
+            a.body.symbols, exchange=a.body.exchange, timestamp=answered(a)
         ),
     )
 
@@ -140,12 +150,12 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/exchanges``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
+    answer = checked.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
     return transport.tabulate(
         tables.MARKETS_SYMBOL_EXCHANGES,
         [answer],
         lambda a: tables.MARKETS_SYMBOL_EXCHANGES.rows(
-            a.body.exchanges, symbol=a.body.symbol, timestamp=times.instant(a.body.timestamp)
+            a.body.exchanges, symbol=a.body.symbol, timestamp=answered(a)
         ),
     )
 
@@ -163,7 +173,8 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
     Returns
     -------
     DataFrame, table ``markets_exchange_history``
-        One row per step; ``volume_usd`` and ``oi_usd`` [USD], NaN where the wire has null.
+        One row per step; ``volume_usd`` and ``oi_usd`` [USD], NaN where the wire has null. ``resolution`` is
+        the step, which the server chooses by the length of the window.
 
     Raises
     ------
@@ -188,8 +199,10 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
 
 
 def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
-    stamps = times.parse([step.timestamp for step in answer.body.data])
+    stamps = instants(answer, [step.timestamp for step in answer.body.data])
     kept = np.flatnonzero(inside(answer, stamps))
     rows = [answer.body.data[int(i)] for i in kept]
-    columns = tables.MARKETS_EXCHANGE_HISTORY.rows(rows, exchange=answer.body.exchange)
+    columns = tables.MARKETS_EXCHANGE_HISTORY.rows(
+        rows, exchange=answer.body.exchange, resolution=answer.body.resolution
+    )
     return columns | {"timestamp": stamps[kept]}

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import pandas as pd
+from msgspec import UNSET
 
-from derivdata import api, tables, transport
+from derivdata import api, tables, times, transport
 from derivdata.errors import DataNotice
+from derivdata.fetch import checked
+from derivdata.fetch.checked import Figure
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,18 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["metrics", "snapshot", "surface"]
 
 
-class _Instrument(msgspec.Struct):
+class _Instrument(msgspec.Struct, gc=False):
     instrument_name: str
     expiry: str
     strike: float
     side: Literal["call", "put"]
-    iv: float | None = None
-    delta: float | None = None
-    gamma: float | None = None
-    vega: float | None = None
-    theta: float | None = None
-    open_interest: float | None = None
-    underlying_price: float | None = None
+    iv: Figure = UNSET
+    delta: Figure = UNSET
+    gamma: Figure = UNSET
+    vega: Figure = UNSET
+    theta: Figure = UNSET
+    open_interest: Figure = UNSET
+    underlying_price: Figure = UNSET
 
 
 class _Chain(msgspec.Struct):
@@ -39,11 +42,11 @@ class _Chain(msgspec.Struct):
 
 class _Metric(msgspec.Struct):
     expiry: str
-    underlying_price: float | None = None
-    atm_strike: float | None = None
-    atm_iv: float | None = None
-    atm_iv_24h_ago: float | None = None
-    atm_iv_change_24h: float | None = None
+    underlying_price: Figure = UNSET
+    atm_strike: Figure = UNSET
+    atm_iv: Figure = UNSET
+    atm_iv_24h_ago: Figure = UNSET
+    atm_iv_change_24h: Figure = UNSET
 
 
 class _Metrics(msgspec.Struct):
@@ -84,7 +87,7 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     (764, 11, ['call', 'put'])
     """
     warn_off_matrix(symbol, exchange)
-    answer = transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
+    answer = checked.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
     return transport.tabulate(
         tables.OPTIONS_SNAPSHOT,
         [answer],
@@ -105,7 +108,8 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     Returns
     -------
     Dataset, dims ``(expiry, strike, side)``
-        As `derivdata.tables.surface` makes it from the snapshot.
+        As `derivdata.tables.surface` makes it from the snapshot; no options give a Dataset of no expiries
+        and no strikes, and a `DataNotice`.
 
     Raises
     ------
@@ -121,7 +125,14 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     >>> dict(dd.options.surface("BTC", "deribit").sizes)
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
-    return tables.surface(snapshot(symbol, exchange))
+    chain = snapshot(symbol, exchange)
+    found = tables.surface(chain)
+    if len(chain):
+        return found
+    said = tables.provenance(chain)
+    notify_none(chain, symbol, exchange)
+    as_of = times.instant(said["as_of"]).tz_localize(None).to_datetime64()
+    return found.assign_coords(symbol=symbol, exchange=exchange, as_of=as_of)
 
 
 def metrics(symbol: str, exchange: str) -> pd.DataFrame:
@@ -147,7 +158,7 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     ``GET /options/metrics``, Dev and above.
     """
     warn_off_matrix(symbol, exchange)
-    answer = transport.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
+    answer = checked.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
     return transport.tabulate(
         tables.OPTIONS_METRICS,
         [answer],
@@ -155,6 +166,13 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
             a.body.data, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
         ),
     )
+
+
+def notify_none(rows: pd.DataFrame, symbol: str, exchange: str) -> None:
+    """Say that an answer holds no options, where the service did not say so itself."""
+    said = tables.provenance(rows)
+    if not said["notices"]:
+        transport.notify(said["requests"][0]["path"], f"no options on {symbol} at {exchange}")
 
 
 def warn_off_matrix(symbol: str, exchange: str) -> None:

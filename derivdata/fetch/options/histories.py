@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
-from derivdata.fetch.options.chains import warn_off_matrix
+from derivdata.fetch import checked
+from derivdata.fetch.checked import Figure, instants
+from derivdata.fetch.options.chains import notify_none, warn_off_matrix
 from derivdata.fetch.windows import days_back, within
 from derivdata.transport import Answer
 
@@ -19,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["atm_history", "overview_history", "surface_history"]
 
 
-class _Point(msgspec.Struct):
+class _Point(msgspec.Struct, gc=False):
     expiry: str
     strike: float
     side: Literal["call", "put"]
-    iv: float | None = None
-    underlying_price: float | None = None
-    open_interest: float | None = None
+    iv: Figure = UNSET
+    underlying_price: Figure = UNSET
+    open_interest: Figure = UNSET
 
 
 class _SurfaceHistory(msgspec.Struct):
@@ -38,9 +41,9 @@ class _SurfaceHistory(msgspec.Struct):
 class _Atm(msgspec.Struct):
     hour: str
     expiry: str
-    underlying_price: float | None = None
-    strike: float | None = None
-    iv: float | None = None
+    underlying_price: Figure = UNSET
+    strike: Figure = UNSET
+    iv: Figure = UNSET
 
 
 class _AtmHistory(msgspec.Struct):
@@ -54,8 +57,8 @@ class _Overview(msgspec.Struct):
     timestamp: str
     exchange: str
     symbol: str
-    notional_oi_usd: float | None = None
-    notional_volume_24h_usd: float | None = None
+    notional_oi_usd: Figure = UNSET
+    notional_volume_24h_usd: Figure = UNSET
 
 
 class _OverviewHistory(msgspec.Struct):
@@ -74,7 +77,8 @@ def atm_history(
         As in `snapshot`.
     start, end
         Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
-        days that end now: the range that holds the window is asked for, and cut here.
+        days that end at its own second: a range that holds the window is asked for, and cut here. Of exactly
+        90 days, the most below Pro, the first hour may be missing.
 
     Returns
     -------
@@ -83,6 +87,8 @@ def atm_history(
 
     Raises
     ------
+    ValueError
+        `start` is not before `end` or not before `derivdata.asof`.
     BadRequest, TierError
         The range is longer than the key's tier allows (90 days below Pro).
     FetchError, SchemaError
@@ -95,7 +101,7 @@ def atm_history(
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
     warn_off_matrix(symbol, exchange)
-    answer = transport.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    answer = checked.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
     return transport.tabulate(tables.OPTIONS_ATM_HISTORY, [answer], lambda a: _atm_columns(a, window))
 
 
@@ -114,7 +120,7 @@ def surface_history(
     Dataset, dims ``(time, expiry, strike, side)``
         ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
         boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Instants are
-        naive UTC.
+        naive UTC. No options in the window give a Dataset of no instants, and a `DataNotice`.
 
     Raises
     ------
@@ -123,16 +129,23 @@ def surface_history(
 
     Notes
     -----
-    ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names.
+    ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names. The service
+    may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
+    window: of whole days, the first hour may be missing.
     """
     window = times.window(start, end)
-    query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
+    back = days_back(window, spare=pd.Timedelta(0))
+    query = {"symbol": symbol, "exchange": exchange, "range": back}
     warn_off_matrix(symbol, exchange)
-    answer = transport.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    answer = checked.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
     frame = transport.tabulate(
         tables.OPTIONS_SURFACE_HISTORY, [answer], lambda a: _surface_columns(a, window)
     )
-    return tables.surface_history(frame)
+    found = tables.surface_history(frame)
+    if len(frame):
+        return found
+    notify_none(frame, symbol, exchange)
+    return found.assign_coords(symbol=symbol, exchange=exchange)
 
 
 def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
@@ -159,14 +172,14 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     ``GET /options/overview-history``, Dev and above.
     """
     window = times.window(start, end)
-    answer = transport.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
+    answer = checked.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
     return transport.tabulate(
         tables.OPTIONS_OVERVIEW_HISTORY, [answer], lambda a: _overview_columns(a, window)
     )
 
 
 def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str, Any]:
-    stamps = times.parse([row.hour for row in answer.body.data])
+    stamps = instants(answer, [row.hour for row in answer.body.data])
     kept = np.flatnonzero(within(window, stamps))
     columns = tables.OPTIONS_ATM_HISTORY.rows(
         [answer.body.data[int(i)] for i in kept], symbol=answer.body.symbol, exchange=answer.body.exchange
@@ -175,14 +188,14 @@ def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str,
 
 
 def _overview_columns(answer: Answer[_OverviewHistory], window: times.Window) -> dict[str, Any]:
-    stamps = times.parse([row.timestamp for row in answer.body.data])
+    stamps = instants(answer, [row.timestamp for row in answer.body.data])
     kept = np.flatnonzero(within(window, stamps))
     columns = tables.OPTIONS_OVERVIEW_HISTORY.rows([answer.body.data[int(i)] for i in kept])
     return columns | {"timestamp": stamps[kept]}
 
 
 def _surface_columns(answer: Answer[_SurfaceHistory], window: times.Window) -> dict[str, Any]:
-    stamps = times.parse(list(answer.body.snapshots))
+    stamps = instants(answer, list(answer.body.snapshots))
     hours = [
         (stamp, points)
         for stamp, points, kept in zip(

@@ -1,0 +1,273 @@
+"""Answers that are not what was asked for: fields that are absent, instants that are none, other subjects."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import api, times, transport
+from derivdata.api import Request
+from derivdata.errors import DataNotice, SchemaError, TierError
+from derivdata.fetch.windows import pieces
+from derivdata.transport import Served
+
+DAY = ("2026-06-01", "2026-06-02")
+NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
+STAMP = "2026-06-01T00:00:00Z"
+Reply = Callable[[Request], tuple[int, Any]]
+
+
+@contextmanager
+def answering(reply: Reply, now: pd.Timestamp = NOW) -> Iterator[list[Request]]:
+    """Every request is answered with the status and the body that `reply` gives it."""
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Served:
+        asked.append(request)
+        status, body = reply(request)
+        return Served(
+            request=request,
+            status=status,
+            headers={"Content-Type": "application/json"},
+            body=msgspec.json.encode(body),
+            as_of=now,
+            source="test",
+            synthetic=False,
+        )
+
+    before, clock = transport.set_responder(answer), times.set_clock(lambda: now.floor("min"))
+    try:
+        yield asked
+    finally:
+        transport.set_responder(before)
+        times.set_clock(clock)
+
+
+def always(body: Any) -> Reply:
+    return lambda request: (200, body)
+
+
+def history(*points: Any, symbol: str = "BTC") -> dict[str, Any]:
+    return {"symbol": symbol, "unit": "bps_8h", "resolution": "1h", "series": {"okx": points}, "notices": []}
+
+
+def held(*rows: Any) -> dict[str, Any]:
+    return {"symbol": "BTC", "resolution": "1h", "data": [{"exchange": "okx", **row} for row in rows]}
+
+
+def chain(**fields: Any) -> dict[str, Any]:
+    option = {"instrument_name": "a", "expiry": "2026-07-03T08:00:00Z", "strike": 1e5, "side": "call"}
+    return {"symbol": "BTC", "exchange": "deribit", "instruments": [option | fields]}
+
+
+QUOTED = {"iv": 0.5, "open_interest": 1.0, "underlying_price": 1e5}
+DEPTH = {f"{side}_depth_{bps}bps_usd": 1.0 for side in ("bid", "ask") for bps in (10, 25, 50, 100)}
+
+
+@pytest.mark.parametrize(
+    ("call", "body", "message"),
+    [
+        (lambda: dd.funding.history("BTC", *DAY), history({"timestamp": STAMP, "rate": 1.0}), "field `y`"),
+        (lambda: dd.oi.history("BTC", *DAY), held({"timestamp": STAMP, "oi": 1.0}), "`open_interest_usd`"),
+        (lambda: dd.oi.history("BTC", *DAY), held({"time": STAMP, "open_interest_usd": 1.0}), "no timestamp"),
+        (lambda: dd.volume.history("BTC", *DAY), held({"timestamp": STAMP, "usd": 1.0}), "`volume_usd`"),
+        (
+            lambda: dd.options.snapshot("BTC", "deribit"),
+            chain(open_interest=1.0, underlying_price=1e5),
+            r"\.iv is missing",
+        ),
+        (
+            lambda: dd.markets.symbol_exchanges("BTC"),
+            {
+                "symbol": "BTC",
+                "timestamp": "2026-06-30 12:00:00",
+                "exchanges": [{"venue": "okx", "price_usd": 1}],
+            },
+            "`exchange`",
+        ),
+        (
+            lambda: dd.orderbook.depth_history("BTC", "okx", *DAY),
+            {"symbol": "BTC", "exchange": "okx", "data": [{"at": STAMP} | DEPTH]},
+            "no timestamp",
+        ),
+        (
+            lambda: dd.oi.top_symbols("okx", *DAY),
+            {"symbols": ["BTC"], "timeseries": [{"BTC": 1.0}]},
+            "no timestamp",
+        ),
+    ],
+)
+def test_a_field_that_no_row_has_is_a_schema_error(call: Any, body: Any, message: str) -> None:
+    with answering(always(body)), pytest.raises(SchemaError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        (lambda: dd.funding.history("BTC", *DAY), history({"timestamp": "soon", "y": 1.0})),
+        (lambda: dd.funding.snapshot(), {"funding_rates": {"okx": {"BTC": 1}}, "timestamp": "soon"}),
+        (lambda: dd.oi.history("BTC", *DAY), held({"timestamp": "2026-02-30", "open_interest_usd": 1.0})),
+        (lambda: dd.markets.exchanges(), {"timestamp": "soon", "exchanges": [{"exchange": "okx"}]}),
+        (lambda: dd.markets.price_buckets(), {"timestamp": "soon", "buckets": []}),
+        (lambda: dd.rwa.market_hours(), {"timestamp": "soon", "exchanges": []}),
+        (
+            lambda: dd.options.atm_history("BTC", "deribit", "1d"),
+            {"symbol": "BTC", "exchange": "deribit", "data": [{"hour": "soon", "expiry": STAMP}]},
+        ),
+        (
+            lambda: dd.liquidations.history(*DAY),
+            {"data": [{"date": "soon", "exchanges": {"okx": {"long_usd": 1.0, "short_usd": None}}}]},
+        ),
+    ],
+)
+def test_a_stamp_that_cannot_be_read_is_a_schema_error(call: Any, body: Any) -> None:
+    with answering(always(body)), pytest.raises(SchemaError, match=r"timestamp is not an instant.*dd\.raw"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        (lambda: dd.funding.history("BTC", *DAY), history(symbol="ETH")),
+        (lambda: dd.oi.history("BTC", *DAY), held() | {"symbol": "ETH"}),
+        (lambda: dd.options.snapshot("BTC", "deribit"), chain(**QUOTED) | {"exchange": "okx"}),
+        (
+            lambda: dd.orderbook.book("BTC", "okx"),
+            {"symbol": "ETH", "exchange": "okx", "timestamp": STAMP, "bids": [], "asks": []},
+        ),
+        (
+            lambda: dd.markets.symbol_exchanges("BTC"),
+            {"symbol": "ETH", "timestamp": "2026-06-30 12:00:00", "exchanges": []},
+        ),
+    ],
+)
+def test_an_answer_about_another_subject_is_a_schema_error(call: Any, body: Any) -> None:
+    with answering(always(body)), pytest.raises(SchemaError, match=r"asked for .*, the answer is about '"):
+        call()
+
+
+def test_ranks_and_intervals_come_as_numbers_or_as_text() -> None:
+    body = {
+        "timestamp": "2026-06-30 12:00:00",
+        "funding_rates": {"okx": {"BTC": 1.0, "ETH": 2.0, "PEPE": 3.0}},
+        "funding_intervals": {"okx": {"BTC": "8", "ETH": 4}},
+        "oi_rankings": {"BTC": 1.0, "ETH": "2", "PEPE": "500+"},
+    }
+    with answering(always(body)):
+        frame = dd.funding.snapshot().set_index("symbol")
+    assert frame["oi_rank"].tolist() == [1, 2, pd.NA]
+    assert frame["interval_hours"].tolist()[:2] == [8.0, 4.0]
+    assert np.isnan(frame.loc["PEPE", "interval_hours"])
+
+
+def test_fields_that_are_no_symbol_of_the_answer_are_no_rows() -> None:
+    body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
+    with answering(always(body)):
+        frame = dd.oi.top_symbols("okx", *DAY)
+    assert frame["symbol"].tolist() == ["BTC"]
+    assert frame["resolution"].tolist() == ["unstated"]
+
+
+def test_the_step_that_the_server_used_is_a_column() -> None:
+    body = {
+        "exchange": "okx",
+        "resolution": "4h",
+        "data": [{"timestamp": STAMP, "volume_usd": 1, "oi_usd": 2}],
+    }
+    with answering(always(body)):
+        assert dd.markets.exchange_history("okx", *DAY)["resolution"].tolist() == ["4h"]
+    body = {
+        "resolution": "1m",
+        "data": [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}],
+    }
+    with answering(always(body)):
+        assert dd.liquidations.history(*DAY, resolution="raw")["resolution"].tolist() == ["1m"]
+    body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
+    with answering(always(body)):
+        assert set(dd.orderbook.depth_history("BTC", "okx", *DAY)["resolution"]) == {"unstated"}
+
+
+def by_span(covered: pd.Timestamp, body: Any) -> Reply:
+    """A tier that refuses what ends before an instant."""
+
+    def reply(request: Request) -> tuple[int, Any]:
+        query = dict(request.query)
+        if pd.Timestamp(query["end"]) <= covered:
+            return 403, {"error": "the range lies outside the rolling 30 days", "required_tier": "pro"}
+        return 200, body(query)
+
+    return reply
+
+
+def one_at_the_start(query: dict[str, str]) -> dict[str, Any]:
+    return history({"timestamp": query["start"], "y": 1.0})
+
+
+def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> None:
+    floor = NOW - pd.Timedelta(30, "D")
+    with (
+        answering(by_span(floor, one_at_the_start)) as asked,
+        pytest.warns(DataNotice, match=r"left out 2026-05-21T12:00:00Z to 2026-05-.*outside the rolling"),
+    ):
+        frame = dd.funding.history("BTC", "40d", resolution="1m")
+    assert len(frame) == len(asked) - 1, "older ones than the first that is refused are not asked for"
+    spans = pieces(api.FUNDING_HISTORICAL, times.Window(NOW - pd.Timedelta(40, "D"), NOW), "1m", None)
+    assert frame["time"].tolist() == [span.start for span in spans if span.end > floor]
+
+
+def test_a_window_of_which_nothing_is_covered_is_a_tier_error() -> None:
+    with answering(by_span(NOW, one_at_the_start)) as asked, pytest.raises(TierError, match="Pro tier"):
+        dd.funding.history("BTC", "40d", resolution="1m")
+    assert len(asked) == 1
+
+
+def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
+    since = pd.Timestamp("2026-06-20", tz="UTC")
+
+    def body(query: dict[str, str]) -> dict[str, Any]:
+        if query["symbol"] == "BTC" and pd.Timestamp(query["start"]) >= since:
+            return one_at_the_start(query)
+        said = ["No data in the requested range; it starts later."]
+        return history(symbol=query["symbol"]) | {"notices": said}
+
+    with (
+        answering(lambda request: (200, body(dict(request.query)))),
+        warnings.catch_warnings(record=True) as got,
+    ):
+        warnings.simplefilter("always")
+        frame = dd.funding.history(["BTC", "NOSUCH"], "20d", resolution="1m")
+    assert set(frame["symbol"]) == {"BTC"}
+    assert [("NOSUCH" in str(w.message), "No data" in str(w.message)) for w in got] == [(True, True)]
+
+
+def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
+    window = times.Window(NOW - pd.Timedelta(170, "D"), NOW)
+    longest = max(b - a for a, b in pieces(api.ORDERBOOK_DEPTH_HISTORY, window, "1m", "binance"))
+    assert longest / pd.Timedelta("1min") * 304 < 20e6
+    every = pieces(api.OI_TIMESERIES, window, "1h", None)
+    assert pieces(api.OI_TIMESERIES, window, "1h", ["all"]) == every
+    assert pieces(api.OI_TIMESERIES, window, "1h", "all") == every
+    assert len(pieces(api.OI_TIMESERIES, window, "1m", "okx,zo")) == len(
+        pieces(api.OI_TIMESERIES, window, "1m", ["okx", "zo"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("symbols", "kind", "message"),
+    [
+        (5, TypeError, "symbols must be a name or a list of names, not 5"),
+        ("BTC,ETH", ValueError, "symbols='BTC,ETH': give several names as a list"),
+    ],
+)
+def test_names_are_texts_of_one_name_each(symbols: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        dd.oi.history(symbols, *DAY)
