@@ -271,3 +271,60 @@ def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
 def test_names_are_texts_of_one_name_each(symbols: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         dd.oi.history(symbols, *DAY)
+
+
+def surfaces(*points: dict[str, Any]) -> dict[str, Any]:
+    return {"symbol": "BTC", "exchange": "deribit", "snapshots": {"2026-06-30T11:00:00Z": points}}
+
+
+def option(iv: float, held: float, price: float) -> dict[str, Any]:
+    place = {"expiry": "2026-07-03T08:00:00Z", "strike": 1e5, "side": "call"}
+    return place | {"iv": iv, "open_interest": held, "underlying_price": price}
+
+
+def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> None:
+    points = [option(0.4, 1.0, 101.0), option(0.6, 2.0, 103.0), option(0.5, 1.0, 5.0) | {"side": "put"}]
+    named = [point | {"instrument_name": name} for name, point in zip("abc", points, strict=True)]
+    now = {"symbol": "BTC", "exchange": "deribit", "instruments": named}
+    with answering(always(now)), pytest.warns(DataNotice, match="1 instruments share"):
+        surface = dd.options.surface("BTC", "deribit")
+    with answering(always(surfaces(*points))), pytest.warns(DataNotice, match="1 instruments share"):
+        history = dd.options.surface_history("BTC", "deribit", "6h").isel(time=0)
+    for found in (surface, history):
+        assert found["iv"].sel(side="call").values.tolist() == [[0.6]]
+        assert found["underlying_price"].values.tolist() == [54.0], "median of 103 and 5"
+
+
+def test_no_options_are_an_empty_surface_and_a_notice() -> None:
+    now = {"symbol": "BTC", "exchange": "deribit", "instruments": []}
+    with answering(always(now)), pytest.warns(DataNotice, match="no options on BTC at deribit"):
+        surface = dd.options.surface("BTC", "deribit")
+    assert surface.sizes == {"expiry": 0, "strike": 0, "side": 2}
+    assert (surface["symbol"].item(), surface["exchange"].item()) == ("BTC", "deribit")
+    assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
+    with answering(always(surfaces())), pytest.warns(DataNotice, match="no options on BTC at deribit"):
+        history = dd.options.surface_history("BTC", "deribit", "6h")
+    assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
+    assert history["symbol"].item() == "BTC"
+
+
+@pytest.mark.parametrize(
+    ("start", "asked"),
+    [("6h", "1d"), ("2d", "3d"), ("47h", "2d"), ("89d", "90d"), ("90d", "90d"), ("91d", "92d")],
+)
+def test_the_first_hour_is_asked_for_though_the_clock_has_seconds(start: str, asked: str) -> None:
+    """The service counts whole days from its own second, up to a minute after `asof`."""
+    body = {"symbol": "BTC", "exchange": "deribit", "data": []}
+    with answering(always(body), now=NOW + pd.Timedelta(30, "s")) as requests:
+        dd.options.atm_history("BTC", "deribit", start)
+    assert dict(requests[0].query)["range"] == asked
+
+
+@pytest.mark.parametrize("name", ["atm_history", "surface_history"])
+def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
+    with (
+        answering(always({})) as asked,
+        pytest.raises(ValueError, match=r"is not before dd\.asof\(\), 2026-06-30"),
+    ):
+        getattr(dd.options, name)("BTC", "deribit", "2026-07-01", "2026-07-02")
+    assert asked == []

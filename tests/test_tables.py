@@ -172,11 +172,46 @@ def test_surface_survives_netcdf(tmp_path: object) -> None:
 def test_surface_is_of_one_chain() -> None:
     with pytest.raises(ValueError, match="one exchange; the chain holds 2"):
         tables.surface(_chain(exchange=["deribit", "okx", "okx"]))
-    with pytest.raises(ValueError, match="one symbol; the chain holds 0"):
-        tables.surface(tables.OPTIONS_SNAPSHOT.empty())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tables.surface(_chain())
+
+
+def test_surfaces_of_no_rows_are_empty(tmp_path: object) -> None:
+    none = tables.surface(tables.OPTIONS_SNAPSHOT.empty())
+    assert none.sizes == {"expiry": 0, "strike": 0, "side": 2}
+    assert np.isnat(none["as_of"].values)
+    assert none["underlying_price"].shape == (0,)
+    history = tables.surface_history(tables.OPTIONS_SURFACE_HISTORY.empty())
+    assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
+    full = tables.surface(_chain())
+    for name, variable in none.variables.items():
+        assert variable.dims == full[name].dims
+        assert variable.dtype.kind == full[name].dtype.kind, name
+    none.to_netcdf(f"{tmp_path}/none.nc")
+
+
+def test_a_history_keeps_the_larger_open_interest_and_the_median_of_prices() -> None:
+    rows = pd.DataFrame(
+        {
+            "symbol": "BTC",
+            "exchange": "deribit",
+            "time": pd.Timestamp("2026-06-30T12:00", tz="UTC"),
+            "expiry": pd.Timestamp("2026-07-03T08:00", tz="UTC"),
+            "strike": [1e5, 1e5, 1e5, 9e4],
+            "side": ["call", "call", "put", "put"],
+            "iv": [0.4, 0.6, 0.5, 0.7],
+            "open_interest": [np.nan, 30.0, 20.0, 10.0],
+            "underlying_price": [7.0, 101.0, 102.0, 106.0],
+        }
+    )
+    rows.attrs["provenance"] = {"source": "test"}
+    with pytest.warns(DataNotice, match="1 instruments share expiry, strike and side"):
+        history = tables.surface_history(rows)
+    place = {"expiry": "2026-07-03T08:00", "strike": 1e5, "side": "call", "time": "2026-06-30T12:00"}
+    assert history["iv"].sel(place).item() == 0.6
+    assert history["underlying_price"].values.tolist() == [[102.0]], "of 101, 102 and 106"
+    assert tables.provenance(history) == {"source": "test"}
 
 
 def test_depth_is_by_side_and_distance() -> None:

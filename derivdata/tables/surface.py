@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from derivdata.tables.columns import COLUMNS
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["surface", "surface_history"]
+__all__ = ["one_per_place", "surface", "surface_history"]
 
+Array = np.ndarray[Any, Any]
 _DIMS = ("expiry", "strike", "side")
 _VALUES = ("iv", "delta", "gamma", "vega", "theta", "open_interest")
 
@@ -36,12 +38,13 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
         ``iv`` [1/√year], the venue's ``delta``, ``gamma``, ``vega``, ``theta``, ``open_interest``
         [contracts], ``underlying_price(expiry)`` [USD] (median of the expiry's instruments) and the
         boolean ``observed``; NaN where nothing is listed. Coordinates ``year_fraction(expiry)`` and the
-        scalars ``as_of``, ``symbol``, ``exchange``; instants are naive UTC.
+        scalars ``as_of``, ``symbol``, ``exchange``; instants are naive UTC. A chain without rows gives no
+        expiries and no strikes, and scalars that are missing: NaT and empty text.
 
     Raises
     ------
     ValueError
-        The chain is empty, or holds more than one symbol, venue or instant.
+        The chain holds more than one symbol, venue or instant.
 
     Warns
     -----
@@ -50,34 +53,32 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
     """
     import xarray as xr
 
-    constants = {name: _only(chain, name) for name in ("symbol", "exchange", "time")}
-    kept = _one_per_place(chain)
-    expiry = kept["expiry"].dt.tz_convert("UTC").dt.tz_localize(None)
-    labels = [np.unique(expiry.to_numpy()), np.unique(kept["strike"].to_numpy()), np.array(["call", "put"])]
-    places = (
-        np.searchsorted(labels[0], expiry.to_numpy()),
-        np.searchsorted(labels[1], kept["strike"].to_numpy()),
-        (kept["side"] == "put").to_numpy().astype(np.intp),
-    )
-    shape = tuple(len(label) for label in labels)
-    as_of = constants["time"].tz_convert("UTC").tz_localize(None)
-    data = {name: (_DIMS, _scattered(kept[name], places, shape), _units(name)) for name in _VALUES}
+    constants = {name: _only(chain, name, "") for name in ("symbol", "exchange")}
+    as_of = _only(chain, "time", pd.NaT).tz_localize(None).to_datetime64()
+    labels, places = _grid(chain)
+    if _crowded(places, _shape(labels)):
+        chain = one_per_place(chain)
+        labels, places = _grid(chain)
+    shape = _shape(labels)
+    data = {name: (_DIMS, _scattered(chain[name], places, shape), _units(name)) for name in _VALUES}
     observed = np.zeros(shape, dtype=bool)
     observed[places] = True
-    forward = kept.groupby("expiry", observed=True)["underlying_price"].median().to_numpy(dtype=np.float64)
+    forward = _medians(_scattered(chain["underlying_price"], places, shape).reshape(shape[0], shape[1] * 2))
     return xr.Dataset(
         data
         | {
             "underlying_price": ("expiry", forward, _units("underlying_price")),
             "observed": (_DIMS, observed),
         },
-        coords={
-            **dict(zip(_DIMS, labels, strict=True)),
-            "year_fraction": ("expiry", times.year_fraction(as_of.to_datetime64(), labels[0])),
-            "as_of": as_of.to_datetime64(),
-            "symbol": str(constants["symbol"]),
-            "exchange": str(constants["exchange"]),
-        },
+        coords=xr.Coordinates(  # made beforehand, as Dataset itself takes longer for it
+            {
+                **dict(zip(_DIMS, labels, strict=True)),
+                "year_fraction": ("expiry", times.year_fraction(as_of, labels[0])),
+                "as_of": as_of,
+                "symbol": str(constants["symbol"]),
+                "exchange": str(constants["exchange"]),
+            }
+        ),
         attrs={k: json.dumps(v, sort_keys=True) for k, v in chain.attrs.items() if k == "provenance"},
     )
 
@@ -95,30 +96,37 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     Dataset, dims ``(time, expiry, strike, side)``
         ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
         boolean ``observed``; NaN where nothing is listed. Coordinates ``year_fraction(time, expiry)``, NaN
-        from expiry on, and the scalars ``symbol`` and ``exchange``.
+        from expiry on, and the scalars ``symbol`` and ``exchange``, empty text where there are no rows.
 
     Raises
     ------
     ValueError
-        There are no rows, or more than one symbol or venue.
+        There is more than one symbol or venue.
+
+    Warns
+    -----
+    DataNotice
+        As in `surface`.
     """
     import xarray as xr
 
-    constants = {name: str(_only(rows, name)) for name in ("symbol", "exchange")}
+    constants = {name: str(_only(rows, name, "")) for name in ("symbol", "exchange")}
     dims = ("time", *_DIMS)
-    codes, labels = zip(*(_places(rows[name]) for name in ("time", "expiry", "strike")), strict=True)
-    at = (*codes, (rows["side"] == "put").to_numpy().astype(np.intp))
+    rows = one_per_place(rows, dims)
+    labels, places = zip(*(_places(rows[name]) for name in ("time", "expiry", "strike")), strict=True)
+    at = (*places, _puts(rows))
     shape = (*(len(label) for label in labels), 2)
     observed = np.zeros(shape, dtype=bool)
     observed[at] = True
-    forward = np.full(shape[:2], np.nan)
-    forward[at[0], at[1]] = rows["underlying_price"].to_numpy(dtype=np.float64)
+    forward = _medians(
+        _scattered(rows["underlying_price"], at, shape).reshape(shape[0] * shape[1], shape[2] * 2)
+    )
     years = times.year_fraction(labels[0][:, None], labels[1][None, :])
     data = {n: (dims, _scattered(rows[n], at, shape), _units(n)) for n in ("iv", "open_interest")}
     return xr.Dataset(
         data
         | {
-            "underlying_price": (("time", "expiry"), forward, _units("underlying_price")),
+            "underlying_price": (("time", "expiry"), forward.reshape(shape[:2]), _units("underlying_price")),
             "observed": (dims, observed),
         },
         coords={
@@ -130,38 +138,83 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     )
 
 
-def _places(values: pd.Series) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        values = values.dt.tz_convert("UTC").dt.tz_localize(None)
-    codes, labels = pd.factorize(values.to_numpy(), sort=True)
-    return codes, labels
+def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
+    """Options with the one of larger open interest where several share a place, in the order of places.
 
+    Parameters
+    ----------
+    rows
+        Options with ``open_interest`` and the columns of `dims`.
+    dims
+        Columns that name a place.
 
-def _only(chain: pd.DataFrame, name: str) -> Any:
-    found = chain[name].unique()
-    if len(found) != 1:
-        raise ValueError(f"a surface is of one {name}; the chain holds {len(found)}")
-    return found[0]
-
-
-def _one_per_place(chain: pd.DataFrame) -> pd.DataFrame:
-    """Keep the instrument with the larger open interest where two share expiry, strike and side."""
-    if not chain.duplicated(list(_DIMS)).any():
-        return chain
-    ordered = chain.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
-    kept = ordered.drop_duplicates(list(_DIMS)).sort_values(list(_DIMS))
+    Warns
+    -----
+    DataNotice
+        Some share a place.
+    """
+    if not rows.duplicated(list(dims)).any():
+        return rows
+    ordered = rows.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
+    kept = ordered.drop_duplicates(list(dims)).sort_values(list(dims))
     warnings.warn(
-        f"{len(chain) - len(kept)} instruments share expiry, strike and side with another; "
+        f"{len(rows) - len(kept)} instruments share expiry, strike and side with another; "
         "those with the larger open interest were kept",
         DataNotice,
-        stacklevel=4,
+        stacklevel=3,
     )
     return kept
 
 
-def _scattered(
-    values: pd.Series, places: tuple[np.ndarray[Any, Any], ...], shape: tuple[int, ...]
-) -> np.ndarray[Any, Any]:
+def _grid(chain: pd.DataFrame) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Labels of the three dims, and where each row stands along them."""
+    expiries, expiry = _places(chain["expiry"])
+    strikes, strike = _places(chain["strike"])
+    return (expiries, strikes, np.array(["call", "put"])), (expiry, strike, _puts(chain))
+
+
+def _crowded(places: tuple[Array, ...], shape: tuple[int, ...]) -> bool:
+    """Whether several rows stand at one place."""
+    return bool(places[0].size and np.bincount(np.ravel_multi_index(places, shape)).max() > 1)
+
+
+def _puts(rows: pd.DataFrame) -> Array:
+    return np.asarray(rows["side"] == "put").astype(np.intp)
+
+
+def _places(values: pd.Series) -> tuple[Array, Array]:
+    """Distinct values in order, and which of them each row has."""
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        values = values.dt.tz_convert("UTC").dt.tz_localize(None)
+    labels, places = np.unique(values.to_numpy(), return_inverse=True)
+    return labels, places
+
+
+def _shape(labels: tuple[Array, ...]) -> tuple[int, ...]:
+    return tuple(label.size for label in labels)
+
+
+def _medians(rows: Array) -> Array:
+    """Median of each row's numbers; NaN where it has none."""
+    if not rows.size:
+        return np.full(len(rows), np.nan)
+    ordered = np.sort(rows, axis=1)
+    count = (~np.isnan(rows)).sum(axis=1)
+    middle = np.stack([(count - 1) // 2, count // 2], axis=1)
+    return np.asarray(np.take_along_axis(ordered, np.maximum(middle, 0), axis=1).mean(axis=1))
+
+
+def _only(chain: pd.DataFrame, name: str, none: Any) -> Any:
+    """The one value of a column; `none` where there are no rows."""
+    found = chain[name].unique()
+    if not len(found):
+        return none
+    if len(found) > 1:
+        raise ValueError(f"a surface is of one {name}; the chain holds {len(found)}")
+    return found[0]
+
+
+def _scattered(values: pd.Series, places: tuple[Array, ...], shape: tuple[int, ...]) -> Array:
     grid = np.full(shape, np.nan)
     grid[places] = values.to_numpy(dtype=np.float64)
     return grid

@@ -14,6 +14,7 @@ from derivdata.fetch import checked
 from derivdata.fetch.checked import Figure, instants
 from derivdata.fetch.options.chains import notify_none, warn_off_matrix
 from derivdata.fetch.windows import days_back, within
+from derivdata.tables.surface import one_per_place
 from derivdata.transport import Answer
 
 if TYPE_CHECKING:
@@ -209,4 +210,5 @@ def _surface_columns(answer: Answer[_SurfaceHistory], window: times.Window) -> d
         exchange=answer.body.exchange,
     )
     stamped = pd.DatetimeIndex([stamp for stamp, _ in hours], dtype=stamps.dtype)
-    return columns | {"time": stamped.repeat([len(points) for _, points in hours])}
+    columns["time"] = stamped.repeat([len(points) for _, points in hours])
+    return dict(one_per_place(pd.DataFrame(columns), ("time", "expiry", "strike", "side")).items())
