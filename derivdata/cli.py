@@ -57,6 +57,14 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--symbols", nargs="+", metavar="SYMBOL", help="assets (default: BTC ETH)")
     parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE")
     parser.add_argument("--window", help="lookback of the histories (default: 30d)")
+    _add_choices(parser)
+    parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
+    parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
+    parser.set_defaults(run=_report)
+
+
+def _add_choices(parser: argparse.ArgumentParser) -> None:
+    """What the report is held to."""
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues (default: all)")
     parser.add_argument(
         "--fees",
@@ -74,9 +82,6 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
         metavar="SECTION",
         help="of funding carry oi options liquidations quality (default: all)",
     )
-    parser.add_argument("--bundle", type=Path, metavar="FILE", help="record every answer into a bundle")
-    parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
-    parser.set_defaults(run=_report)
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:

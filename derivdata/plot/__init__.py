@@ -1,9 +1,10 @@
 """Tables, panels and fits in, matplotlib ``Axes`` out: one function per question.
 
-Every function draws on the ``ax`` that it is given or on a new figure, labels its axes with units, writes
-times in UTC, and states below the axes where the data is from, as of when, and whether it is synthetic.
-Most results of an analysis do not carry that along: give the table they were made of as ``source=``.
-Figures of several strips take the place of the axes given and return the main one of theirs.
+Every function draws on the axes ``ax`` that it is given, or on a new figure, and returns them. It labels
+axes with units, writes times in UTC, and states below the axes where the data is from, as of when, and
+whether it is synthetic. Most results of an analysis do not carry that along: ``source`` is the table, panel
+or surface that they were made of. Figures of several strips take the place of the axes given and return the
+main one of theirs.
 """
 
 from __future__ import annotations

@@ -44,10 +44,8 @@ def funding_spreads(
     ----------
     carry
         What ``dd.analysis.funding.net_carry`` gave, for one pair or for several.
-    source
-        What carries the provenance, where `carry` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------
@@ -61,26 +59,14 @@ def funding_spreads(
     ValueError
         No pair has a figure.
     """
-    from matplotlib.colors import LogNorm
-
     rows = _pairs(carry)
     ax = axes(ax, size=row_size(len(rows), 0.32))
     place = np.arange(len(rows))
-    lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
-    lasting = np.where(np.isfinite(lasting) & (lasting > 0), lasting, np.nan)
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
     ax.plot(rows["gross_apr"], place, "o", mfc="none", mec=PALETTE[0], ms=6, label="gross")
     ax.scatter(rows["net_apr"], place, s=42, color=NO_DATA, edgecolor=GREY, lw=0.5, zorder=3)
-    norm_ends = _ends(lasting)
-    norm = LogNorm(*norm_ends)
-    dots = ax.scatter(
-        rows["net_apr"], place, s=42, c=lasting, cmap=SEQUENTIAL, norm=norm, zorder=4, label="net of costs"
-    )
-    lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
-    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=_round(*norm_ends))
-    scale.minorticks_off()
-    scale.yaxis.set_major_formatter("{x:g}")
+    _net(ax, rows, place)
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, rows["name"])
     ax.set_ylim(len(rows) - 0.4, -0.6)
@@ -90,6 +76,21 @@ def funding_spreads(
     legend(ax, "top", ncols=2)
     footer(ax, *_each(carry), source=source)
     return ax
+
+
+def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
+    """Dots of the net figures in the colours of their half-lives; those that are unknown stay as they are."""
+    from matplotlib.colors import LogNorm
+
+    lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
+    lasting = np.where(np.isfinite(lasting) & (lasting > 0), lasting, np.nan)
+    ends = _ends(lasting)
+    look: dict[str, Any] = {"s": 42, "cmap": SEQUENTIAL, "norm": LogNorm(*ends), "zorder": 4}
+    dots = ax.scatter(rows["net_apr"], place, c=lasting, label="net of costs", **look)
+    lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
+    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=_round(*ends))
+    scale.minorticks_off()
+    scale.yaxis.set_major_formatter("{x:g}")
 
 
 def net_carry(
@@ -102,10 +103,8 @@ def net_carry(
     carry
         Results of ``dd.analysis.funding.net_carry`` for one pair at several horizons: a sequence, or one
         Dataset with dim ``horizon_hours``.
-    source
-        What carries the provenance, where `carry` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------
@@ -157,10 +156,8 @@ def cumulative_funding(
         Table ``funding_settlements`` of the same window, or None.
     exchange, symbol
         Which venue; which symbol, where there are several.
-    source
-        What carries the provenance, where `sampled` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

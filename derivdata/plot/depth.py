@@ -23,10 +23,8 @@ def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None =
     ----------
     data
         Table ``orderbook_book`` or ``orderbook_depth_history`` of one symbol on one venue.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

@@ -40,10 +40,8 @@ def venue_difference(
         The venue that the others are compared with.
     days
         Times to expiry [days].
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

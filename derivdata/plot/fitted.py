@@ -11,6 +11,19 @@ import xarray as xr
 from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
 
+__all__ = [
+    "at_the_money",
+    "days",
+    "fit_of",
+    "fitted",
+    "is_fit",
+    "listed_expiry",
+    "name_of",
+    "quotes_of",
+    "single",
+    "verdicts",
+]
+
 Floats = np.ndarray[Any, Any]
 _DAYS = 365.0
 

@@ -46,10 +46,8 @@ def oi_share(
         Which symbol, where there are several.
     venues
         How many venues are named; the others are one band.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------
@@ -99,10 +97,8 @@ def share_trend(
         Which symbol, where there are several.
     venues
         How many venues are drawn, those with the steepest trends.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

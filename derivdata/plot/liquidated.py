@@ -43,10 +43,8 @@ def liquidations(
         The span that is drawn; the events' own without them.
     venues
         How many venues have a row of their own, those with the most value; the others share one.
-    source
-        What carries the provenance, where `events` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

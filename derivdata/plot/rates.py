@@ -54,10 +54,8 @@ def funding_history(
         The venues that are coloured; None takes the first and last `highlight` by mean rate.
     highlight
         How many venues from either end of the ranking are coloured.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------
@@ -114,10 +112,8 @@ def funding_heatmap(
         rates and leaves at most 400 columns.
     limit
         Rate [bps/8h] at which the colours end on both sides; None takes the 98th percentile of sizes.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

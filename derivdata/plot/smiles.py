@@ -44,10 +44,8 @@ def smile(
         Which expiries; None takes up to `most`, spread over those that there are.
     most
         How many are drawn at most.
-    source
-        What carries the provenance, where the data does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

@@ -39,10 +39,8 @@ def open_interest_by_strike(
         Which expiry; None adds up all of them, and then no pain is drawn: it belongs to one expiry.
     contract_size
         Coins per contract.
-    source
-        What carries the provenance, where `chain` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------
@@ -55,30 +53,11 @@ def open_interest_by_strike(
     ValueError
         Several chains, an expiry that is not listed, or no open interest at all.
     """
-    by = ("expiry", "strike", "side")
-    held = exposure.open_interest(chain, by=by, contract_size=contract_size)
-    crowd = [str(dim) for dim in held.dims if dim not in by]
-    if crowd:
-        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    if expiry is not None:
-        held = _listed(held, expiry)
-    coins = (
-        held["open_interest"].sum("expiry", min_count=1) if "expiry" in held.dims else held["open_interest"]
-    )
-    calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
-    if not (calls + puts).sum():
-        raise ValueError("no option has open interest")
-    ax = axes(ax)
-    strike = np.asarray(held["strike"])
-    width = _width(strike[calls + puts > 0])
+    held = _held(chain, expiry, contract_size)
     symbol = str(held["symbol"].item()) if "symbol" in held.coords else "coin"
-    ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(calls.sum())} {symbol}")
-    ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(puts.sum())} {symbol}")
+    ax = axes(ax)
+    _bars(ax, held, symbol)
     _marks(ax, chain, held, expiry, contract_size)
-    ax.set_xlim(_range(strike, calls + puts))
-    ax.axhline(0, color=GREY, lw=0.8)
-    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    ax.xaxis.set_major_formatter(lambda value, _: number(value))
     missing = int(held["missing"].sum())
     lack = f" ({missing} options without a figure)" if missing else ""
     dress(ax, title=f"{symbol}: open options by strike, {_when(held, expiry)}{lack}")
@@ -88,9 +67,34 @@ def open_interest_by_strike(
     return ax
 
 
-def _listed(held: xr.Dataset, expiry: Any) -> xr.Dataset:
+def _held(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
+    """Open interest by strike and side, of one expiry or of all."""
+    by = ("expiry", "strike", "side")
+    held = exposure.open_interest(chain, by=by, contract_size=contract_size)
+    crowd = [str(dim) for dim in held.dims if dim not in by]
+    if crowd:
+        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
+    if not held["open_interest"].fillna(0.0).sum() > 0:
+        raise ValueError("no option has open interest")
+    if expiry is None:
+        return held
     one = held.sel(expiry=listed_expiry(held["expiry"].values, expiry))
     return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
+
+
+def _bars(ax: Axes, held: xr.Dataset, symbol: str) -> None:
+    coins = held["open_interest"]
+    if "expiry" in coins.dims:
+        coins = coins.sum("expiry", min_count=1)
+    calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
+    strike = np.asarray(held["strike"])
+    width = _width(strike[calls + puts > 0])
+    ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(calls.sum())} {symbol}")
+    ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(puts.sum())} {symbol}")
+    ax.set_xlim(_range(strike, calls + puts))
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+    ax.xaxis.set_major_formatter(lambda value, _: number(value))
 
 
 def _width(strike: Floats) -> float:

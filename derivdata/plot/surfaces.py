@@ -39,10 +39,8 @@ def surface(
         ``"heat"``, or ``"3d"``, which needs axes with ``projection="3d"``.
     reach
         How far from the forward, in at-the-money standard deviations.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

@@ -27,10 +27,8 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     data
         A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
         ``dd.options.surface``, to which an eSSVI surface is fitted first.
-    source
-        What carries the provenance, where `data` does not.
-    ax
-        Axes to draw on; None makes a figure.
+    source, ax
+        As in every figure: see `derivdata.plot`.
 
     Returns
     -------

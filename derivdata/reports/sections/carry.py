@@ -100,7 +100,8 @@ def _pair(data: Data, rates: Rates, symbol: str, long: str, short: str, spread: 
     hours = max(_interval(data, symbol, venue) for venue in (long, short))
     apart = funding.spread(rates.panel.sel(symbol=symbol), long, short)
     life = funding.half_life(apart, interval_hours=None if rates.settled else hours, sampling="mean")
-    return Pair(spread, favour, _carry(data, rates, symbol, long, short, _HOLD_HOURS), life)
+    carry = _carry(data, rates, symbol, long, short, _HOLD_HOURS)
+    return Pair(spread, favour, carry.assign(half_life_hours=life["half_life_hours"]), life)
 
 
 def _carry(data: Data, rates: Rates, symbol: str, long: str, short: str, hold: float) -> xr.Dataset:
@@ -240,22 +241,24 @@ def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
         label = "wide pairs whose net carry is above zero with 90 % confidence"
         section.number(f"{len(sure)} of {len(pairs)}", label)
     for pair in sorted(sure, key=lambda p: -float(p.carry["net_apr"]))[:4]:
-        net, low, high = (
-            units.apr_from_bps(float(pair.carry[f"net_{end}bps"]), _HOLD_HOURS)
-            for end in ("", "low_", "high_")
-        )
-        section.found(
-            "left",
-            f"{_named(pair)}: {pct(net)} a year net ({pct(low)} to {pct(high)}) if held "
-            f"{_HOLD_HOURS / 24:g} days, half-life {lasting(float(pair.life['half_life_hours']))}, costs "
-            f"paid after {lasting(float(pair.carry['breakeven_hours']))}.",
-        )
+        section.found("left", _earning(pair))
     if known and not sure:
-        section.found(
-            "left", f"None of the {count(len(known), 'widest pair')}: no interval stays above zero."
-        )
+        words = f"None of the {count(len(known), 'widest pair')}: no interval stays above zero."
+        section.found("left", words)
     if not known:
         section.found("left", "Not known: no pair's carry can be estimated from this window.")
+
+
+def _earning(pair: Pair) -> str:
+    net, low, high = (
+        pct(units.apr_from_bps(float(pair.carry[f"net_{end}bps"]), _HOLD_HOURS))
+        for end in ("", "low_", "high_")
+    )
+    half_life, even = (lasting(float(pair.carry[n])) for n in ("half_life_hours", "breakeven_hours"))
+    return (
+        f"{_named(pair)}: {net} a year net ({low} to {high}) if held {_HOLD_HOURS / 24:g} days, half-life "
+        f"{half_life}, costs paid after {even}."
+    )
 
 
 def _named(pair: Pair) -> str:

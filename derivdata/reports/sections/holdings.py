@@ -40,7 +40,13 @@ def oi_section(data: Data) -> Section:
     summary = data.oi_exchanges()
     if summary is None:
         section.lack(data.lacks["open interest by venue"])
-        return section
+    else:
+        _everything(section, summary)
+    return section
+
+
+def _everything(section: Section, summary: pd.DataFrame) -> None:
+    """All symbols, by venue."""
     total = summary["total_oi_usd"].sum()
     ranked = summary.sort_values("total_oi_usd", ascending=False)
     section.text(
@@ -57,7 +63,6 @@ def oi_section(data: Data) -> Section:
         }
     )
     section.table(frame, formats=_FORMATS, fold="All symbols, by venue")
-    return section
 
 
 def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:

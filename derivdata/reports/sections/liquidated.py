@@ -52,6 +52,12 @@ def liquidations_section(data: Data) -> Section:
         size=(8.6, 5.6),
     )
     section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
+    _findings(section, events, _large(section, events), data)
+    return section
+
+
+def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
+    """The cascades, and their table."""
     found = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
     if len(found):
         section.heading("Cascades")
@@ -64,8 +70,7 @@ def liquidations_section(data: Data) -> Section:
         section.lack(
             "No cascade: no run of five orders within a minute of one another was worth a million USD."
         )
-    _findings(section, events, found, data)
-    return section
+    return found
 
 
 def is_full(events: pd.DataFrame) -> bool:

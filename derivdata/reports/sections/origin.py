@@ -26,6 +26,11 @@ def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
     if lacks:
         section.heading("What the source has not got")
         section.points(_lacking(lacks))
+    _answers(section, seen)
+    return section
+
+
+def _answers(section: Section, seen: Sequence[Seen]) -> None:
     rows = pd.DataFrame(
         [
             {"what": s.what, "request": _request(r), "answered [UTC]": r["as_of"], "sha256": r["sha256"]}
@@ -36,7 +41,7 @@ def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
     )
     if rows.empty:
         section.lack("Nothing was answered.")
-        return section
+        return
     whole = hashlib.sha256("\n".join(sorted(rows["sha256"])).encode()).hexdigest()
     section.text(
         f"{count(len(rows), 'answer')}, each with the hash of its body. Two reports that state the same hash "
@@ -44,7 +49,6 @@ def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
     )
     shown = rows.assign(sha256=rows["sha256"].str[:16])
     section.table(shown, fold="Every request, when it was answered, and the start of its hash")
-    return section
 
 
 def _lacking(lacks: dict[str, str]) -> list[str]:
