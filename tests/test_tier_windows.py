@@ -1,0 +1,51 @@
+"""What a key of the Dev tier gets from a service whose clock stands between two minutes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import service
+from derivdata.errors import DataNotice
+
+KEY = "a-key-of-dev"
+FLOOR = pd.Timestamp("2026-05-31T12:00:30", tz="UTC")
+
+
+@pytest.fixture(autouse=True)
+def _dev() -> Iterator[None]:
+    local = service.start("sample", now="2026-06-30T12:00:30Z", keys={KEY: "dev"})
+    dd.connect(local.url, api_key=KEY)
+    yield
+    dd.disconnect()
+    local.close()
+
+
+def test_thirty_days_begin_before_what_dev_sees_and_719_hours_do_not() -> None:
+    with pytest.warns(DataNotice, match="start was raised from 2026-05-31T12:00:00Z to 2026-05-31T12:00:30Z"):
+        month = dd.funding.history("BTC", "30d", exchanges=["okx"])
+    assert month["time"].min() == FLOOR.ceil("h")
+    assert len(month) == 719
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pd.testing.assert_frame_equal(
+            dd.funding.history("BTC", "719h", exchanges=["okx"]), month, check_flags=False
+        )
+
+
+def test_options_have_the_first_hour_of_a_window_of_whole_days() -> None:
+    first = dd.options.atm_history("BTC", "deribit", "2d")["time"].min()
+    assert first == pd.Timestamp("2026-06-28T12:00", tz="UTC")
+
+
+def test_a_long_window_is_clamped_however_it_is_cut() -> None:
+    def noticed(**options: object) -> pd.DataFrame:
+        with pytest.warns(DataNotice, match="left out 2025-09-0|start was raised"):
+            return dd.funding.history("BTC", "2025-09-05", "2026-06-30", **options)  # type: ignore[arg-type]
+
+    every, one = noticed(resolution="1h"), noticed(resolution="1h", exchanges=["okx"])
+    assert every["time"].min() == one["time"].min() == FLOOR.ceil("h")
