@@ -112,6 +112,8 @@ def _value(kind: ParamKind, text: str) -> Any:
         return float(text)
     if kind is ParamKind.MILLIS:
         return pd.Timestamp(int(text), unit="ms", tz="UTC")
+    if kind is ParamKind.DAYS:  # the longest window, to the minute, that is asked for as so many days
+        return f"{int(text.removesuffix('d')) * 1440 - 1}m"
     if kind is ParamKind.LIST:
         return text.split(",")
     return times.instant(text) if kind is ParamKind.INSTANT else text

@@ -27,7 +27,7 @@ CALLS: list[tuple[str, Callable[[], pd.DataFrame]]] = [
     ("liquidations_events", lambda: dd.liquidations.events(limit=1000, min_usd=200_000.0)),
     ("liquidations_events", lambda: dd.liquidations.events(since="2026-06-30T11:00", exchanges=["okx"])),
     ("options_snapshot", lambda: dd.options.snapshot("ETH", "okx")),
-    ("options_atm_history", lambda: dd.options.atm_history("BTC", "deribit", "1d")),
+    ("options_atm_history", lambda: dd.options.atm_history("BTC", "deribit", "23h")),
     ("liquidations_aggregates", lambda: dd.liquidations.aggregates("12h", group_by="exchange")),
     ("volume_history", lambda: dd.volume.history("BTC", *DAY)),
     ("oi_exchange_totals", lambda: dd.oi.exchange_totals(*DAY)),
