@@ -183,9 +183,7 @@ class View:
         if step is not None:
             start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
         for back in (lead, _LONGEST):
-            frame = self.read(table, start - back, end, symbols=symbols, exchanges=exchanges)
-            if "resolution" not in frame:
-                frame = frame.assign(resolution="raw")
+            frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
             held = buckets.holds(frame["resolution"])
             if step is None or not held.size or pd.Timedelta(int(held.max()), "us") <= back:
                 break
@@ -196,5 +194,13 @@ def _reach(frame: pd.DataFrame) -> Any:
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
     if "resolution" in frame:
-        return pd.to_timedelta(buckets.holds(frame["resolution"]), unit="us")
+        return pd.to_timedelta(buckets.holds(_stated(frame)["resolution"]), unit="us")
     return buckets.HOLD
+
+
+def _stated(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows, those that state no step as raw."""
+    silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
+    if not silent.any():
+        return frame
+    return frame.assign(resolution=frame["resolution"].astype(object).mask(silent, "raw"))

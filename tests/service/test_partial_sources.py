@@ -139,3 +139,14 @@ def test_before_the_first_row_there_is_nothing() -> None:
             body = ask.body(f"/options/{path}", exchange="deribit")
             assert not any(body.get(name) for name in ("data", "hours"))
         assert ask.body("/funding/historical", symbol="BTC")["series"] == {}
+
+
+def test_rows_that_do_not_state_their_step_are_raw() -> None:
+    window = {"start": "2026-07-01T00:00Z", "end": "2026-07-01T12:00Z", "resolution": "1h"}
+    held = market.open_interest()
+    with serving(oi_history=held.assign(resolution="raw")) as ask:
+        raw = ask.body("/oi/BTC/timeseries", **window)
+    assert raw["data"]
+    with serving(oi_history=held.assign(resolution="unstated")) as ask:
+        assert ask.body("/oi/BTC/timeseries", **window) == raw
+        assert ask.body("/oi/exchanges-summary")
