@@ -109,7 +109,7 @@ def history(
 
     Examples
     --------
-    >>> dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"].min() > 0
+    >>> bool((dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"] > 0).all())
     True
     """
     spans = pieces(api.VOLUME_TIMESERIES, times.window(start, end), resolution, exchanges)

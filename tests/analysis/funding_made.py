@@ -65,3 +65,9 @@ def dollars(panel: xr.DataArray, *, seed: int = 2, gaps: float = 0.1) -> xr.Data
     values = rng.lognormal(15.0, 1.0, panel.shape)
     values[rng.random(panel.shape) < gaps] = np.nan
     return panel.copy(data=values).drop_attrs().assign_attrs(units="USD").rename("oi_usd")
+
+
+def latest(panel: xr.DataArray) -> xr.DataArray:
+    """The last value over time that is not missing."""
+    others = [dim for dim in panel.dims if dim != "time"]
+    return panel.to_series().groupby(level=others).last().to_xarray()

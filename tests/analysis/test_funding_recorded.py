@@ -12,6 +12,7 @@ import xarray as xr
 
 from derivdata import units
 from derivdata.analysis import funding
+from tests.analysis.funding_made import latest
 from tests.shared import shared_path
 
 MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}  # stamps of these files are UTC+3, of the others UTC
@@ -110,7 +111,7 @@ def test_hourly_and_eight_hourly_venues_on_common_days():
     interval = _interval(panel)
     found = funding.comovement(panel, interval_hours=interval, period_hours=24.0)
     assert found["periods"].sel(first="binance", second="dydx", lag=0) >= 88
-    accrued = funding.cumulative(panel, interval_hours=interval)["funding_bps"].ffill("time").isel(time=-1)
+    accrued = latest(funding.cumulative(panel, interval_hours=interval)["funding_bps"])
     by_hand = _venue("dydx").sel(time=slice("2023-01-01", "2023-03-31T23:59")).sum() / 8.0
     assert float(accrued.sel(exchange="dydx")) == pytest.approx(float(by_hand), rel=1e-12)
     assert float(by_hand) < 0.2 * float(accrued.sel(exchange="dydx")) * 8.0  # the sum of rates is no payment

@@ -9,6 +9,7 @@ import pytest
 import derivdata as dd
 from derivdata import sample
 from derivdata.analysis import funding
+from tests.analysis.funding_made import latest
 
 
 def _table(name, symbols, start, end, **chosen):
@@ -57,7 +58,7 @@ def test_true_changes_of_interval_are_dated_to_their_first_settlement(settlement
 
 def test_what_was_paid_is_the_sum_of_rate_times_interval(settlements):
     panel, hours = dd.panel(settlements), dd.panel(settlements, "interval_hours")
-    accrued = funding.cumulative(panel, interval_hours=hours)["funding_bps"].ffill("time").isel(time=-1)
+    accrued = latest(funding.cumulative(panel, interval_hours=hours)["funding_bps"])
     paid = settlements["rate_bps_8h"] * settlements["interval_hours"] / 8.0
     by_hand = paid.groupby(settlements["exchange"], observed=True).sum()
     complete = accrued.squeeze("symbol").dropna("exchange")
