@@ -142,7 +142,7 @@ def test_before_the_first_row_there_is_nothing() -> None:
 
 
 def test_rows_that_do_not_state_their_step_are_raw() -> None:
-    window = {"start": "2026-07-01T00:00Z", "end": "2026-07-01T12:00Z", "resolution": "1h"}
+    window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T12:00Z", "resolution": "4h"}
     held = market.open_interest()
     with serving(oi_history=held.assign(resolution="raw")) as ask:
         raw = ask.body("/oi/BTC/timeseries", **window)
