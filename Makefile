@@ -16,7 +16,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q --cov --cov-fail-under=95 --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
