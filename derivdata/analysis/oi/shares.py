@@ -12,7 +12,8 @@ from derivdata.tables import VENUES, VENUES_AS_OF
 
 Array = np.ndarray[Any, Any]
 _HOUR_US = 3_600_000_000
-_BLOCK = 2048
+_BLOCK = 16_384
+_FIGURES = ("hhi", "hhi_10000", "effective_n", "normalised", "n")
 
 
 def market_share(
@@ -58,11 +59,11 @@ def market_share(
     wants(oi, "exchange", "time")
     chosen = _membership(oi, venues)
     stamps = oi["time"].values.astype("datetime64[us]").astype(np.int64)
-    share: xr.DataArray = xr.apply_ufunc(
+    share, gone = xr.apply_ufunc(
         _balanced,
         oi,
         input_core_dims=[["exchange", "time"]],
-        output_core_dims=[["exchange", "time"]],
+        output_core_dims=[["exchange", "time"], ["exchange"]],
         kwargs={
             "stamps": stamps,
             "cover": cover,
@@ -70,14 +71,14 @@ def market_share(
             "chosen": chosen,
         },
         dask="parallelized",
-        output_dtypes=[np.float64],
+        output_dtypes=[np.float64, np.bool_],
         dask_gufunc_kwargs={"allow_rechunk": True},
-    ).transpose(*oi.dims)
-    share = share.rename("market_share").assign_attrs(units="fraction", weights=str(oi.attrs["units"]))
-    if share.chunks is None:
-        gone = ~share.notnull().any("time") & oi.notnull().any("time")
-        share.attrs["dropped"] = _names(gone)
-    return share
+    )
+    found: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
+    found = found.assign_attrs(units="fraction", weights=str(oi.attrs["units"]))
+    if found.chunks is None:
+        found.attrs["dropped"] = _names(gone.transpose(*(dim for dim in oi.dims if dim != "time")))
+    return found
 
 
 def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
@@ -106,26 +107,16 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     (0.38, 2.63)
     """
     has(share, dim)
-    squares, count = xr.apply_ufunc(
-        _squares,
+    figures = xr.apply_ufunc(
+        _concentration,
         share,
         input_core_dims=[[dim]],
-        output_core_dims=[[], []],
+        output_core_dims=[[] for _ in _FIGURES],
         dask="parallelized",
-        output_dtypes=[np.float64, np.float64],
+        output_dtypes=[np.float64 for _ in _FIGURES],
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
-    floor = 1.0 / count
-    spread = (1.0 - floor).where(count > 1)
-    return xr.Dataset(
-        {
-            "hhi": squares,
-            "hhi_10000": 1e4 * squares,
-            "effective_n": 1.0 / squares,
-            "normalised": (squares - floor) / spread,
-            "n": count,
-        }
-    )
+    return xr.Dataset(dict(zip(_FIGURES, figures, strict=True)))
 
 
 def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
@@ -167,16 +158,25 @@ def _names(gone: xr.DataArray) -> list[str]:
     return [str(k) if isinstance(k, str) else "/".join(map(str, k)) for k in stacked[stacked].index]
 
 
-def _balanced(oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None) -> Array:
-    out = np.full(oi.shape, np.nan)
+def _balanced(
+    oi: Array, *, stamps: Array, cover: float, oldest: int, chosen: Array | None
+) -> tuple[Array, Array]:
+    """Shares, and which venues have figures but no share."""
+    share, gone = np.empty(oi.shape), np.empty(oi.shape[:-1], dtype=np.bool_)
     for place in np.ndindex(oi.shape[:-2]):
-        block = oi[place]
+        block, into = oi[place], share[place]
+        total = _fractions(block, into)
+        if chosen is None and not np.isnan(total).any():  # nothing is missing: that was all
+            gone[place] = total.size > 0 and not (total > 0).any()
+            continue
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
-        if member.any():
-            kept = block[member]
-            out[(*place, member)] = _fractions(kept if there[member].all() else _held(kept, stamps, oldest))
-    return out
+        kept = block[member]
+        _fractions(kept if there[member].all() else _held(kept, stamps, oldest), kept)
+        into[...] = np.nan
+        into[member] = kept
+        gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
+    return share, gone
 
 
 def _held(values: Array, stamps: Array, oldest: int) -> Array:
@@ -187,22 +187,50 @@ def _held(values: Array, stamps: Array, oldest: int) -> Array:
     return np.where(fresh, np.take_along_axis(values, np.maximum(place, 0), axis=-1), np.nan)
 
 
-def _fractions(values: Array) -> Array:
-    """Parts of the total over the first axis, block by block so that each stays in cache."""
-    out = np.empty_like(values)
+def _fractions(values: Array, out: Array) -> Array:
+    """Parts of the total over the first axis, and that total; block by block, so that each stays in cache."""
+    totals = np.empty(values.shape[-1])
     for start in range(0, values.shape[-1], _BLOCK):
         block = values[:, start : start + _BLOCK]
-        total = block.sum(axis=0)
+        total = block.sum(axis=0, out=totals[start : start + _BLOCK])
         np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
-    return out
+    return totals
 
 
-def _squares(share: Array) -> tuple[Array, Array]:
-    """Sum of squares and count over the last axis, which is walked so that memory is read in order."""
-    total = np.zeros(share.shape[:-1])
-    count = np.zeros(share.shape[:-1])
-    for part in np.moveaxis(share, -1, 0):
-        there = part == part
-        total += np.where(there, part * part, 0.0)
-        count += there
-    return np.where(count > 0, total, np.nan), np.where(count > 0, count, np.nan)
+def _concentration(share: Array) -> tuple[Array, ...]:
+    """Figures over the last axis, block by block so that each stays in cache."""
+    rows = np.atleast_2d(share)
+    found = [np.empty(rows.shape[:-1]) for _ in _FIGURES]
+    for place in np.ndindex(rows.shape[:-2]):
+        for start in range(0, rows.shape[-2], _BLOCK):
+            at = (*place, slice(start, start + _BLOCK))
+            for into, figure in zip(found, _figures(rows[at].T), strict=True):
+                into[at] = figure
+    return tuple(figure.reshape(share.shape[:-1]) for figure in found)
+
+
+def _figures(block: Array) -> tuple[Any, ...]:
+    squares, count = _squares(block), np.full(block.shape[1], float(len(block)))
+    if np.isnan(squares).any():
+        there = ~np.isnan(block)
+        some = there.any(axis=0)
+        squares = np.where(some, _squares(np.where(there, block, 0.0)), np.nan)
+        count = np.where(some, there.sum(axis=0), np.nan)
+    floor = 1.0 / count
+    with np.errstate(divide="ignore"):
+        effective = 1.0 / squares
+    return (
+        squares,
+        1e4 * squares,
+        effective,
+        (squares - floor) / np.where(count > 1, 1.0 - floor, np.nan),
+        count,
+    )
+
+
+def _squares(block: Array) -> Array:
+    """Sum of squares over the first axis, added in its order however the block lies in memory."""
+    total, square = np.zeros(block.shape[1]), np.empty(block.shape[1])
+    for row in block:
+        total += np.multiply(row, row, out=square)
+    return total
