@@ -8,6 +8,7 @@ of the process given both ends. So a day needs its two midnights and its own noi
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,30 @@ from derivdata.sample.noise import Floats, Keys
 __all__ = ["midnights", "ou", "smooth"]
 
 _INNER = noise.key("within a day")
+_ROUND = 64
 _LN2 = 0.6931471805599453
 
 
 def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Floats:
     """Unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
     decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
-    spread = np.sqrt(1.0 - decay * decay)
-    count = first - ANCHOR_DAY + days
-    draws = noise.normal(streams, np.arange(count)[:, None])
+    stop = first - ANCHOR_DAY + days
+    walk = _walk(streams.tobytes(), decay.tobytes(), -(-stop // _ROUND) * _ROUND)
+    return walk[stop - days : stop]
+
+
+@lru_cache(maxsize=4)
+def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
+    """Unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
+    keys, fade = np.frombuffer(streams, dtype=np.uint64), np.frombuffer(decay)
+    spread = np.sqrt(1.0 - fade * fade)
+    draws = noise.normal(keys, np.arange(count)[:, None])
     state = draws[0]
     for k in range(1, count):
-        state = decay * state + spread * draws[k]
+        state = fade * state + spread * draws[k]
         draws[k] = state
-    return draws[count - days :]
+    draws.flags.writeable = False
+    return draws
 
 
 def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -> Floats:

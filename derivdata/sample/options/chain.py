@@ -12,7 +12,7 @@ from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import noise
 from derivdata.sample.grid import DAY_US, Ints
 from derivdata.sample.noise import Floats
-from derivdata.sample.options.listing import EXPIRY_US, Listing, listing
+from derivdata.sample.options.listing import EXPIRY_US, Listing, instrument_names, listing
 from derivdata.sample.options.surface import Slices, slices, total_variance
 from derivdata.sample.universe import symbols
 
@@ -73,7 +73,7 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
         "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
         "strike": np.tile(listed.strike, count),
         "side": np.tile((~listed.call).astype(np.int8), count),
-        "instrument_name": np.tile(listed.name, count),
+        "instrument_name": np.tile(instrument_names(symbol, exchange, listed), count),
         **rows,
     }
 

@@ -17,9 +17,10 @@ from derivdata.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
 from derivdata.sample.noise import Flags, Floats, Keys
 from derivdata.sample.universe import symbols
 
-__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "listing", "session"]
+__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "session"]
 
 EXPIRY_US = 8 * HOUR_US
+_ROUND = 64
 
 
 class Expiry(NamedTuple):
@@ -45,8 +46,6 @@ class Listing(NamedTuple):
         Strike [USD] and whether it is a call.
     streams
         One stream of noise per option.
-    name
-        The venue's name of each.
     """
 
     expiry: Ints
@@ -55,7 +54,6 @@ class Listing(NamedTuple):
     strike: Floats
     call: Flags
     streams: Keys
-    name: NDArray[np.object_]
 
 
 _DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
@@ -107,11 +105,19 @@ def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
     strike = np.repeat(np.concatenate(ladders), 2)
     call = np.arange(len(strike)) % 2 == 0
     expiry = np.array([e.day for e in opened], dtype=np.int64)
-    names = [_names(symbol, exchange, e, ladder) for e, ladder in zip(opened, ladders, strict=True)]
     cents = np.round(strike * 1e4).astype(np.uint64)
     streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
     listed = np.array([e.listed for e in opened], dtype=np.int64)
-    return Listing(expiry, listed, place, strike, call, streams, np.concatenate(names))
+    return Listing(expiry, listed, place, strike, call, streams)
+
+
+def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.object_]:
+    """The venue's name of each option that it lists for a symbol."""
+    ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.place[::2])) + 1)
+    days = listed.expiry.tolist()
+    return np.concatenate(
+        [_names(symbol, exchange, day, ladder.tobytes()) for day, ladder in zip(days, ladders, strict=True)]
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -127,7 +133,8 @@ def _kind(day: int) -> str:
 def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
     """Strikes: multiples of a step about every midnight price since the expiry was listed."""
     first = max(expiry.listed, ANCHOR_DAY)
-    seen = _midnight_prices(own, trading_day)[first - ANCHOR_DAY :]
+    last = trading_day - ANCHOR_DAY + 1
+    seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
     wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
     step = _nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
     reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
@@ -136,8 +143,9 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 
 
 @lru_cache(maxsize=64)
-def _midnight_prices(own: int, day: int) -> Floats:
-    return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, day - ANCHOR_DAY + 1, 1)[0])
+def _midnight_prices(own: int, days: int) -> Floats:
+    """Prices at the midnights of some days from the anchor on; more than needed, for the next days."""
+    return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
 def _nice(value: float) -> float:
@@ -146,9 +154,10 @@ def _nice(value: float) -> float:
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
 
 
-def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> NDArray[np.object_]:
+@lru_cache(maxsize=512)
+def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
     """The venue's names of the options of one expiry: call and put of every strike."""
-    date = instants([expiry.day * DAY_US])[0]
+    date = instants([expiry * DAY_US])[0]
     head, tail = _NAMES[exchange]
     head = head.format(
         symbol=symbol,
@@ -157,6 +166,6 @@ def _names(symbol: str, exchange: str, expiry: Expiry, ladder: Floats) -> NDArra
         number=date.month,
         year=date.year % 100,
     )
-    strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in ladder.tolist()]
+    strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in np.frombuffer(ladder).tolist()]
     names = [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
     return np.array(names, dtype=object)

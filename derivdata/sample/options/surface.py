@@ -12,13 +12,14 @@ and Martini (2019, proposition 3.1) with ``ψ/θ`` falling. Forwards are ``F(T) 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from derivdata.sample import noise, paths, prices
-from derivdata.sample.grid import DAY_US, STEP_US, Ints
-from derivdata.sample.noise import Floats
+from derivdata.sample.grid import ANCHOR_DAY, DAY_US, STEP_US, STEPS, Ints
+from derivdata.sample.noise import Floats, Keys
 from derivdata.sample.options.listing import EXPIRY_US
 from derivdata.sample.universe import symbols
 from derivdata.units import SECONDS_PER_YEAR
@@ -28,6 +29,7 @@ __all__ = ["Slices", "parameters", "slices", "total_variance"]
 _REVERSION = 5.0
 _TILT_YEARS = 0.4
 _HALF_LIFE_HOURS = 24.0 * 12.0
+_MONTH = 32
 
 
 class Slices(NamedTuple):
@@ -48,8 +50,7 @@ def parameters(symbol: str, exchange: str, time: Ints) -> dict[str, Floats]:
     ``basis`` b [1/year]; every one bounded away from where arbitrage begins.
     """
     own = symbols().name.index(symbol)
-    streams = np.array([noise.key("surface", symbol, n) for n in range(6)], dtype=np.uint64)
-    x = paths.smooth(streams, _HALF_LIFE_HOURS, time / DAY_US)
+    x = paths.smooth(_streams(symbol), _HALF_LIFE_HOURS, time / DAY_US)
     venue = noise.uniform(noise.key("surface", symbol, exchange), np.arange(3)) - 0.5
     level = symbols().volatility[own] ** 2 * (1.0 + 0.06 * venue[0])
     bounded = x / np.sqrt(1.0 + 0.1 * x * x)
@@ -61,6 +62,11 @@ def parameters(symbol: str, exchange: str, time: Ints) -> dict[str, Floats]:
         "eta": (0.85 + 0.08 * venue[1]) * (1.0 + 0.06 * bounded[4]),
         "basis": 0.06 + 0.03 * bounded[5] + 0.004 * venue[2],
     }
+
+
+@lru_cache(maxsize=64)
+def _streams(symbol: str) -> Keys:
+    return np.array([noise.key("surface", symbol, n) for n in range(6)], dtype=np.uint64)
 
 
 def slices(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Slices:
@@ -82,8 +88,14 @@ def total_variance(k: Floats, theta: Floats, rho: Floats, psi: Floats) -> Floats
 
 
 def _spot(symbol: str, time: Ints) -> Floats:
-    first = int(time.min() // DAY_US)
-    days = int(time.max() // DAY_US) - first + 1
+    since = time - ANCHOR_DAY * DAY_US
+    months, place = np.unique(since // (_MONTH * DAY_US), return_inverse=True)
+    path = np.stack([_month(symbol, month) for month in months.tolist()])
+    return np.asarray(path[place, since // STEP_US % (_MONTH * STEPS)])
+
+
+@lru_cache(maxsize=128)
+def _month(symbol: str, number: int) -> Floats:
+    """Prices at the steps of `_MONTH` days; what is asked for next is of the same days as a rule."""
     own = np.array([symbols().name.index(symbol)])
-    path = prices.price(own, first, days)[0]
-    return np.asarray(path[(time - first * DAY_US) // STEP_US])
+    return np.asarray(prices.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
