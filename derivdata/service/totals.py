@@ -11,18 +11,21 @@ import pandas as pd
 from derivdata.service.span import Span
 from derivdata.service.view import View
 
-__all__ = ["days", "totals"]
+__all__ = ["cut", "totals"]
 
 _DAY = pd.Timedelta(1, "D")
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 
-def days(span: Span) -> list[Span]:
-    """The window cut at midnights, each part with the length that the whole was asked for."""
-    first = span.start.floor(_DAY)
-    count = max(-((first - span.end) // _DAY), 0)
-    starts = [first + n * _DAY for n in range(count)]
-    return [span._replace(start=max(s, span.start), end=min(s + _DAY, span.end)) for s in starts]
+def cut(span: Span, length: pd.Timedelta) -> list[Span]:
+    """The window in parts of whole days, cut at the same midnights whatever its start.
+
+    Each keeps the length that the whole was asked for.
+    """
+    first = span.start.floor(length)
+    count = max(-((first - span.end) // length), 0)
+    starts = [first + n * length for n in range(count)]
+    return [span._replace(start=max(s, span.start), end=min(s + length, span.end)) for s in starts]
 
 
 def totals(
@@ -43,7 +46,7 @@ def totals(
         exchange (text), time, value, symbol_count; sorted by time and venue.
     """
     parts, used = [], resolution or ""
-    for day in days(span):
+    for day in cut(span, _DAY):
         key = f"{table} {resolution} {day.start} {day.end} {span.asked} {exchanges}"
         part, used = view.once(key, partial(_day, view, table, value, day, resolution, exchanges, added))
         parts.append(part)

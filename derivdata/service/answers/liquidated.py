@@ -11,12 +11,13 @@ import pandas as pd
 from derivdata import times
 from derivdata.service import fills, span, wire
 from derivdata.service.answers.asking import Ask
-from derivdata.service.totals import days
+from derivdata.service.totals import cut
 from derivdata.service.view import View
 
 __all__ = ["aggregates", "history"]
 
 _DAY = pd.Timedelta(1, "D")
+_WEEK = pd.Timedelta(7, "D")
 _FINEST = "1m"
 _SIDES = ("long_usd", "short_usd", "unknown_usd")
 _FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
@@ -75,19 +76,19 @@ def _sideless(found: pd.DataFrame) -> list[str]:
 
 
 def _history(view: View, window: span.Span, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
-    """Value by bucket, venue and side, read a day at a time; buckets whose start lies in the window."""
+    """Value by bucket, venue and side, read a week at a time; buckets whose start lies in the window."""
     parts = [
         view.once(
-            f"liquidated {day.start} {day.end} {step} {symbols}", partial(_day, view, day, step, symbols)
+            f"liquidated {week.start} {week.end} {step} {symbols}", partial(_part, view, week, step, symbols)
         )
-        for day in days(window._replace(end=min(window.end, view.horizon)))
+        for week in cut(window._replace(end=min(window.end, view.horizon)), _WEEK)
     ]
     found = [part for part in parts if len(part)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(found, ignore_index=True) if found else empty
 
 
-def _day(view: View, window: span.Span, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+def _part(view: View, window: span.Span, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
     length = times.RESOLUTIONS[step]
     start, end = (stamp.ceil(length) for stamp in (window.start, window.end))
     orders = fills.events(view, start, end, symbols=symbols)

@@ -12,7 +12,7 @@ from derivdata.service import buckets, span, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.answers.options import require_pair
 from derivdata.service.refusal import bad_request
-from derivdata.service.totals import days
+from derivdata.service.totals import cut
 from derivdata.service.view import View
 
 __all__ = ["atm_history", "metrics", "overview_history", "surface_history"]
@@ -150,7 +150,7 @@ def _hourly(ask: Ask, window: span.Span) -> Iterator[pd.DataFrame]:
     """The chains at the full hours of the window, a day at a time."""
     view, asked = ask.view, ask.params
     require_pair(view, asked["symbol"], asked["exchange"])
-    for day in days(window):
+    for day in cut(window, _DAY):
         frame = view.read(
             "options_snapshot",
             day.start - buckets.HOLD,
