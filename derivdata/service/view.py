@@ -25,6 +25,17 @@ _REMEMBERED = 1024
 _DECIMALS = {"rate_bps_8h": 6}
 
 
+_NOT_MADE = object()
+
+
+class _Held:
+    """One thing that is made once, and the lock of those who wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.value: Any = _NOT_MADE
+
+
 class View:
     """What a store knows at an instant; nothing later is seen.
 
@@ -39,8 +50,8 @@ class View:
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store, self.now = store, now
         self.horizon = now + INSTANT
-        self._memo: OrderedDict[tuple[str, str], Any] = OrderedDict()
-        self._lock = threading.RLock()
+        self._memo: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._lock = threading.Lock()
 
     @property
     def exchanges(self) -> frozenset[str]:
@@ -62,15 +73,20 @@ class View:
             )
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for each state of the store while it is among the last asked for."""
+        """What `make` returns, made once for each state of the store while it is among the last asked for.
+
+        Who asks for the same thing meanwhile waits for it; who asks for another does not.
+        """
         key = (name, self.store.identity)
         with self._lock:
-            if key not in self._memo:
-                self._memo[key] = make()
-                if len(self._memo) > _REMEMBERED:
-                    self._memo.popitem(last=False)
+            held = self._memo.setdefault(key, _Held())
             self._memo.move_to_end(key)
-            return self._memo[key]  # type: ignore[no-any-return]
+            if len(self._memo) > _REMEMBERED:
+                self._memo.popitem(last=False)
+        with held.lock:
+            if held.value is _NOT_MADE:
+                held.value = make()
+            return held.value  # type: ignore[no-any-return]
 
     def window(self, params: Mapping[str, Any], tier: str) -> Span:
         """The window that is asked for, as far as a tier sees it and the store can hold anything of it.

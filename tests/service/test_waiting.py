@@ -1,0 +1,48 @@
+"""Requests that come while another is being answered."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pandas as pd
+
+from derivdata import service
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.memory_store import MemoryStore
+
+
+class SlowStore(MemoryStore):
+    """Volume is read only once it may be."""
+
+    def __init__(self) -> None:
+        frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}
+        super().__init__(frames, now=market.NOW, label="slow")
+        self.asked, self.may = threading.Event(), threading.Event()
+
+    def read(self, table: str, *args: Any, **kwargs: Any) -> pd.DataFrame:
+        if table == "volume_history":
+            self.asked.set()
+            assert self.may.wait(10)
+        return super().read(table, *args, **kwargs)
+
+
+def test_a_slow_answer_holds_up_no_other() -> None:
+    store = SlowStore()
+    local = service.start(store, keys=KEYS)
+    slow, quick = Caller(local), Caller(local)
+    window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T06:00Z"}
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(slow.body, "/volume/exchange-totals", **window)
+        assert store.asked.wait(10)
+        try:
+            assert quick.body("/oi/exchanges-summary")["total"] == 2
+            assert not waiting.done()
+        finally:
+            store.may.set()
+        assert len(waiting.result(10)["data"]) > 0
+    for caller in (slow, quick):
+        caller.session.close()
+    local.close()
