@@ -38,7 +38,7 @@ def test_wrong_usage_is_2() -> None:
 def test_a_name_given_twice_is_wrong_usage(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match="^2$"):
+    with pytest.raises(SystemExit, match=r"^2$"):
         main(arguments)
     assert message in capsys.readouterr().err
 
