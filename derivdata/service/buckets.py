@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["HOLD", "ends", "holds", "means", "overall", "sums"]
+__all__ = ["HOLD", "ends", "holds", "length", "longer", "means", "overall", "sums"]
 
 HOLD = pd.Timedelta(1, "h")
 
@@ -33,9 +33,24 @@ def holds(resolution: pd.Series) -> _Ints:
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """End of each row's step: its time and the resolution that it states; a raw row is an instant."""
     named = pd.Categorical(frame["resolution"])
-    steps = [times.resolution(str(name)) or pd.Timedelta(0) for name in named.categories]
+    steps = [length(str(name)) for name in named.categories]
     lengths = np.array([*map(_length, steps), 0], dtype="timedelta64[us]")[named.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
+
+
+def length(resolution: str) -> pd.Timedelta:
+    """Length of a step; a raw row is an instant."""
+    return times.resolution(resolution) or pd.Timedelta(0)
+
+
+def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
+    """Resolutions that rows state and that are longer than one, the shortest first."""
+    step = times.resolution(resolution)
+    if step is None:
+        return []
+    return sorted(
+        (name for name in map(str, frame["resolution"].unique()) if length(name) > step), key=length
+    )
 
 
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:

@@ -8,8 +8,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from derivdata.service.span import Span
-from derivdata.service.view import View
+from derivdata.service.buckets import length
+from derivdata.service.span import Span, adaptive
+from derivdata.service.view import Series, View
 
 __all__ = ["cut", "totals"]
 
@@ -17,15 +18,15 @@ _DAY = pd.Timedelta(1, "D")
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 
-def cut(span: Span, length: pd.Timedelta) -> list[Span]:
+def cut(span: Span, each: pd.Timedelta) -> list[Span]:
     """The window in parts of whole days, cut at the same midnights whatever its start.
 
     Each keeps the length that the whole was asked for.
     """
-    first = span.start.floor(length)
-    count = max(-((first - span.end) // length), 0)
-    starts = [first + n * length for n in range(count)]
-    return [span._replace(start=max(s, span.start), end=min(s + length, span.end)) for s in starts]
+    first = span.start.floor(each)
+    count = max(-((first - span.end) // each), 0)
+    starts = [first + n * each for n in range(count)]
+    return [span._replace(start=max(s, span.start), end=min(s + each, span.end)) for s in starts]
 
 
 def totals(
@@ -37,35 +38,36 @@ def totals(
     *,
     exchanges: Sequence[str] | None = None,
     added: bool = False,
-) -> tuple[pd.DataFrame, str]:
-    """Sum and number of symbols of every venue and step, and the resolution that was used.
+) -> Series:
+    """Sum and number of symbols of every venue and step.
+
+    All days are at one resolution: the finest of those that single days would be at.
 
     Returns
     -------
-    DataFrame
-        exchange (text), time, value, symbol_count; sorted by time and venue.
+    Series
+        Its frame has exchange (text), time, value, symbol_count; sorted by time and venue.
     """
-    parts, used = [], resolution or ""
-    for day in cut(span, _DAY):
-        key = f"{table} {resolution} {day.start} {day.end} {span.asked} {exchanges}"
-        part, used = view.once(key, partial(_day, view, table, value, day, resolution, exchanges, added))
-        parts.append(part)
-    if not parts:
-        _, used = view.series(table, value, span, resolution, exchanges=exchanges, added=added)
-    found = [p for p in parts if len(p)]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=_COLUMNS), used
+
+    def made(day: Span, used: str | None = None) -> Series:
+        key = f"{table} {resolution} {used} {day.start} {day.end} {span.asked} {exchanges}"
+        ask = partial(view.series, table, value, day, resolution, exchanges=exchanges, added=added, used=used)
+        return view.once(key, lambda: _summed(ask(), value))
+
+    days = cut(span, _DAY)
+    parts = [made(day) for day in days]
+    held = {part.used for part in parts if len(part.frame) or part.notices}
+    finest = min(held, key=length, default=resolution or adaptive(span.asked))
+    parts = [
+        part if part.used == finest else made(day, finest) for day, part in zip(days, parts, strict=True)
+    ]
+    found = [part.frame for part in parts if len(part.frame)]
+    whole = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=_COLUMNS)
+    return Series(whole, finest, list(dict.fromkeys(n for part in parts for n in part.notices)))
 
 
-def _day(
-    view: View,
-    table: str,
-    value: str,
-    span: Span,
-    resolution: str | None,
-    exchanges: Sequence[str] | None,
-    added: bool,
-) -> tuple[pd.DataFrame, str]:
-    frame, used = view.series(table, value, span, resolution, exchanges=exchanges, added=added)
+def _summed(series: Series, value: str) -> Series:
+    frame = series.frame
     venue = pd.Categorical(frame["exchange"])
     codes, times = pd.factorize(frame["time"], sort=True)
     cell = codes * len(venue.categories) + venue.codes
@@ -75,4 +77,4 @@ def _day(
     seen = np.flatnonzero(count)
     place, which = np.divmod(seen, max(len(venue.categories), 1))
     columns = [np.asarray(venue.categories, dtype=object)[which], times.take(place), total[seen], count[seen]]
-    return pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))), used
+    return series._replace(frame=pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))

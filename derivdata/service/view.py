@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -15,7 +15,7 @@ from derivdata.service.refusal import not_found
 from derivdata.service.span import INSTANT, Span, adaptive, resolve
 from derivdata.service.store import Store
 
-__all__ = ["View"]
+__all__ = ["Series", "View"]
 
 T = TypeVar("T")
 
@@ -26,6 +26,14 @@ _DECIMALS = {"rate_bps_8h": 6}
 
 
 _NOT_MADE = object()
+
+
+class Series(NamedTuple):
+    """A column over a window, the resolution that it is at, and what was left out of it."""
+
+    frame: pd.DataFrame
+    used: str
+    notices: list[str]
 
 
 class _Held:
@@ -146,14 +154,20 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
         added: bool = False,
-    ) -> tuple[pd.DataFrame, str]:
-        """A column over a window at a resolution, and the resolution that was used.
+        used: str | None = None,
+    ) -> Series:
+        """A column over a window at a resolution.
 
-        Rows that state a resolution of their own, coarser than the one asked, are served as they are.
-        `added` sums a bucket's rows instead of averaging them over time.
+        Where all rows state resolutions of their own that are coarser than the one asked, the finest of them
+        is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
+        them over time; rows that are longer than a bucket have no place in it and are left out.
         """
-        frame, used = self.around(table, span, resolution, symbols=symbols, exchanges=exchanges)
-        return self.combined(frame, value, span, used, added=added), used
+        frame, step = self.around(table, span, resolution, symbols=symbols, exchanges=exchanges)
+        step = used or step
+        long = buckets.longer(frame[buckets.ends(frame) > span.start], step) if added else []
+        notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
+        frame = frame[~frame["resolution"].isin(long)] if long else frame
+        return Series(self.combined(frame, value, span, step, added=added), step, notices)
 
     def around(
         self,
@@ -169,11 +183,9 @@ class View:
         With them the resolution that is used; rows that state none are raw.
         """
         used = resolution or adaptive(span.asked)
-        step = times.resolution(used)
-        frame = self._read_around(table, span, step, symbols, exchanges)
-        stated = frame["resolution"].unique()
-        own = times.resolution(str(stated[0])) if len(stated) == 1 else None
-        return frame, str(stated[0]) if own is not None and (step is None or step < own) else used
+        frame = self._read_around(table, span, times.resolution(used), symbols, exchanges)
+        stated = map(str, frame["resolution"].unique())
+        return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
 
     def combined(
         self, frame: pd.DataFrame, value: str, span: Span, used: str, *, added: bool = False

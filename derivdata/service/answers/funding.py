@@ -68,7 +68,7 @@ def historical(ask: Ask) -> dict[str, Any]:
     view, asked = ask.view, ask.params
     view.need("funding_history")
     window = view.window(asked, ask.tier)
-    frame, used = view.series(
+    frame, used, _ = view.series(
         "funding_history",
         "rate_bps_8h",
         window,

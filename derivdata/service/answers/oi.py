@@ -36,7 +36,7 @@ def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
     if asked["symbol"] not in view.store.symbols(quantity.table):
         raise not_found(f"unknown symbol {asked['symbol']!r}")
     window = view.window(asked, ask.tier)
-    frame, used = view.series(
+    frame, used, left_out = view.series(
         quantity.table,
         quantity.column,
         window,
@@ -52,7 +52,7 @@ def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
         "unit": "usd",
         "resolution": used,
         "data": wire.rows(frame),
-        "notices": window.notices + ([] if len(frame) else ["no data in this range"]),
+        "notices": window.notices + left_out + ([] if len(frame) else ["no data in this range"]),
     }
 
 

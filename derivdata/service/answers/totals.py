@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from derivdata import times
 from derivdata.service import span, wire
 from derivdata.service.answers.asking import Ask
 from derivdata.service.answers.quantity import OI, VOLUME, Quantity
+from derivdata.service.buckets import length
 from derivdata.service.refusal import DOCS, Refusal, bad_request, not_found
 from derivdata.service.totals import totals
+from derivdata.service.view import Series
 
 __all__ = ["exchange_timeseries", "exchange_totals", "ratio", "top_symbols"]
 
@@ -26,14 +29,17 @@ def exchange_totals(ask: Ask, quantity: Quantity) -> dict[str, Any]:
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     ask.view.need(quantity.table)
     window = ask.view.window(ask.params, ask.tier)
-    found, used = _totals(ask, quantity, window, ask.params["exchanges"])
+    found, used, left_out = _totals(
+        ask, quantity, window, ask.params["exchanges"], ask.params.get("resolution")
+    )
     columns = {
         "timestamp": found["time"],
         "exchange": found["exchange"],
         quantity.total: found["value"].round(2),
         "symbol_count": found["symbol_count"],
     }
-    return {"data": wire.rows(columns), "unit": "usd", "resolution": used, "notices": _notices(window, found)}
+    notices = _notices(window, found, left_out)
+    return {"data": wire.rows(columns), "unit": "usd", "resolution": used, "notices": notices}
 
 
 def exchange_timeseries(ask: Ask) -> dict[str, Any]:
@@ -43,11 +49,8 @@ def exchange_timeseries(ask: Ask) -> dict[str, Any]:
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
     window = view.window(ask.params, ask.tier)
-    parts, used = {}, ""
-    for quantity in (VOLUME, OI):
-        if view.has(quantity.table):
-            found, used = _totals(ask, quantity, window, [exchange])
-            parts[quantity.column] = found.set_index("time")["value"].astype("float64").round(2)
+    found, used = _at_one(ask, [q for q in (VOLUME, OI) if view.has(q.table)], window)
+    parts = {name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in found.items()}
     joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
     joined = joined.rename_axis("timestamp").reset_index()
     return {
@@ -56,7 +59,7 @@ def exchange_timeseries(ask: Ask) -> dict[str, Any]:
         "data": wire.rows(joined),
         "unit": "usd",
         "resolution": used,
-        "notices": _notices(window, joined),
+        "notices": _notices(window, joined, [notice for s in found.values() for notice in s.notices]),
     }
 
 
@@ -67,7 +70,7 @@ def top_symbols(ask: Ask, quantity: Quantity) -> dict[str, Any]:
         raise bad_request(f"exchange={exchange!r} is not an exchange; slugs are lower case, like 'binance'")
     view.need(quantity.table)
     window = view.window(ask.params, ask.tier)
-    frame, used = view.series(
+    frame, used, left_out = view.series(
         quantity.table, quantity.column, window, None, exchanges=[exchange], added=quantity.added
     )
     size = frame.groupby("symbol", observed=True)[quantity.column].sum().reset_index()
@@ -81,7 +84,7 @@ def top_symbols(ask: Ask, quantity: Quantity) -> dict[str, Any]:
         "timeseries": wire.array(wire.sparse_objects(stamps, wide[chosen])),
         "unit": "usd",
         "resolution": used,
-        "notices": _notices(window, wide),
+        "notices": _notices(window, wide, left_out),
     }
 
 
@@ -99,9 +102,9 @@ def ratio(ask: Ask) -> dict[str, Any]:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
     window = view.window(ask.params, ask.tier)
-    oi, used = _totals(ask, OI, window, ask.params["exchanges"])
+    oi, used, _ = _totals(ask, OI, window, ask.params["exchanges"], ask.params.get("resolution"))
     longer = window._replace(start=window.start - (days + 1) * _DAY)
-    volume, step = totals(
+    volume, step, left_out = totals(
         view, VOLUME.table, VOLUME.column, longer, "1h", exchanges=ask.params["exchanges"], added=True
     )
     volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
@@ -109,19 +112,32 @@ def ratio(ask: Ask) -> dict[str, Any]:
     return {
         "data": wire.split(wire.objects(found.drop(columns="exchange")), found["exchange"]),
         "window_days": days,
-        "notices": _notices(window, found),
+        "notices": _notices(window, found, left_out),
         "unit": "ratio",
         "resolution": used,
     }
 
 
-def _totals(ask: Ask, quantity: Quantity, window: span.Span, exchanges: Any) -> tuple[pd.DataFrame, str]:
+def _at_one(ask: Ask, quantities: Sequence[Quantity], window: span.Span) -> tuple[dict[str, Series], str]:
+    """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
+    asked, venue = ask.params.get("resolution"), [ask.params["exchange"]]
+    found = {q.column: _totals(ask, q, window, venue, asked) for q in quantities}
+    used = max((series.used for series in found.values()), key=length)
+    again = {
+        q.column: _totals(ask, q, window, venue, used) for q in quantities if found[q.column].used != used
+    }
+    return found | again, used
+
+
+def _totals(
+    ask: Ask, quantity: Quantity, window: span.Span, exchanges: Any, resolution: str | None
+) -> Series:
     return totals(
         ask.view,
         quantity.table,
         quantity.column,
         window,
-        ask.params.get("resolution"),
+        resolution,
         exchanges=exchanges,
         added=quantity.added,
     )
@@ -149,5 +165,5 @@ def _trailing(at: pd.Series, volume: pd.DataFrame, length: pd.Timedelta) -> Any:
     return running[late] - running[early]
 
 
-def _notices(window: span.Span, found: Any) -> list[str]:
-    return window.notices + ([] if len(found) else ["no data in this range"])
+def _notices(window: span.Span, found: Any, left_out: list[str]) -> list[str]:
+    return window.notices + left_out + ([] if len(found) else ["no data in this range"])

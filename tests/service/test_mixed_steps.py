@@ -1,0 +1,104 @@
+"""An archive whose rows are of several steps: 24 USD on 29 June as one day, then 1 USD in every hour.
+
+Open interest is 5 on 29 June, as one day, and 7 at every hour of 30 June up to noon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import service
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.market import at
+from tests.service.memory_store import MemoryStore
+
+LEFT_OUT = "rows by 1d are left out: they are longer than buckets of 1h"
+WINDOW = {"start": "2026-06-29T00:00Z", "end": "2026-06-30T06:00Z"}
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    hours = market.every("1h", "2026-06-30 00:00", "2026-06-30 11:00")
+    found = {}
+    for table, column, of_day, of_hour in (
+        ("volume_history", "volume_usd", 24.0, 1.0),
+        ("oi_history", "oi_usd", 5.0, 7.0),
+    ):
+        day = market.series("BTC", "binance", [at("2026-06-29")], **{column: of_day}, resolution="1d")
+        rest = market.series("BTC", "binance", hours, **{column: of_hour}, resolution="1h")
+        found[table] = pd.concat([day, rest], ignore_index=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[Caller]:
+    local = service.start(MemoryStore(frames(), now=market.NOW, label="mixed"), keys=KEYS)
+    caller = Caller(local)
+    yield caller
+    caller.session.close()
+    local.close()
+
+
+def values(body: Any, name: str) -> list[float]:
+    return [row[name] for row in body["data"]]
+
+
+def test_a_day_is_not_the_volume_of_an_hour(mixed: Caller) -> None:
+    body = mixed.body("/volume/BTC/timeseries", resolution="1h", **WINDOW)
+    assert (values(body, "volume_usd"), body["resolution"], body["notices"]) == ([1.0] * 6, "1h", [LEFT_OUT])
+
+
+def test_totals_of_venues_are_at_one_step_throughout(mixed: Caller) -> None:
+    body = mixed.body("/volume/exchange-totals", resolution="1h", **WINDOW)
+    assert (values(body, "total_volume_usd"), body["resolution"]) == ([1.0] * 6, "1h")
+    assert body["notices"] == [LEFT_OUT]
+    held = mixed.body("/oi/exchange-totals", resolution="1h", **WINDOW)
+    assert values(held, "total_open_interest_usd") == [5.0] * 24 + [7.0] * 6
+    assert (held["resolution"], held["notices"]) == ("1h", [])
+
+
+def test_by_the_day_nothing_is_left_out(mixed: Caller) -> None:
+    for path, name in (
+        ("/volume/BTC/timeseries", "volume_usd"),
+        ("/volume/exchange-totals", "total_volume_usd"),
+    ):
+        body = mixed.body(path, resolution="1d", start="2026-06-29T00:00Z")
+        assert (values(body, name), body["resolution"], body["notices"]) == ([24.0, 12.0], "1d", [])
+
+
+def test_a_window_without_the_long_rows_has_no_notice(mixed: Caller) -> None:
+    body = mixed.body("/volume/BTC/timeseries", resolution="1h", start="2026-06-30T00:00Z")
+    assert (values(body, "volume_usd"), body["notices"]) == ([1.0] * 12, [])
+
+
+@pytest.mark.parametrize("path", ["/volume/BTC/timeseries", "/volume/exchange-totals"])
+def test_finer_than_anything_held_is_the_finest_that_is(mixed: Caller, path: str) -> None:
+    """Rows by the day and by the hour: asked for minutes or for raw rows, the answer is by the hour."""
+    for asked in ("5m", "raw"):
+        body = mixed.body(path, resolution=asked, **WINDOW)
+        assert (len(body["data"]), body["resolution"], body["notices"]) == (6, "1h", [LEFT_OUT])
+
+
+def test_a_venue_over_time_is_at_the_step_that_both_figures_can_have() -> None:
+    """Volume by the day beside open interest by the hour: both by the day."""
+    hours = market.every("1h", "2026-06-28 00:00", "2026-06-29 23:00")
+    days = market.every("1D", "2026-06-28", "2026-06-29")
+    store = MemoryStore(
+        {
+            "volume_history": market.series("BTC", "binance", days, volume_usd=24.0, resolution="1d"),
+            "oi_history": market.series("BTC", "binance", hours, oi_usd=7.0, resolution="1h"),
+        },
+        now=market.NOW,
+        label="steps",
+    )
+    local = service.start(store, keys=KEYS)
+    caller = Caller(local)
+    body = caller.body("/markets/exchanges/binance/timeseries", start="2026-06-28", end="2026-06-30")
+    assert body["resolution"] == "1d"
+    assert [(row["volume_usd"], row["oi_usd"]) for row in body["data"]] == [(24.0, 7.0)] * 2
+    caller.session.close()
+    local.close()
