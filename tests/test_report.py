@@ -14,6 +14,7 @@ import derivdata as dd
 from derivdata.cli import main
 from derivdata.errors import DataNotice
 from derivdata.reports import words
+from tests.plot import made
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
 OPTIONS = ["--symbols", "BTC", "--window", "14d", "--fees", "2", "kalshi=1"]
@@ -279,6 +280,45 @@ def test_payments_stand_in_for_rates_that_were_not_sampled(tmp_path: Path) -> No
     assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("calm", "busy", "2.000")
     assert pair["gross APR [%]"] == "21.9", "2 bps every 8 hours, 1,095 times a year"
     assert pair["net APR [%]"] == "11.5", "20 bps a week are 10.43 % a year: 21.90 less that"
+
+
+def options_archive(folder: Path, chain: pd.DataFrame) -> str:
+    """An archive of one chain on deribit, a venue that the document lists."""
+    dd.open_archive(folder).append("options_snapshot", chain.assign(exchange="deribit"))
+    return str(folder)
+
+
+def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
+    whole = made.chain()
+    one = whole[whole["expiry"] == whole["expiry"].min()].assign(open_interest=float("nan"))
+    dd.connect(options_archive(tmp_path / "one", dd.tables.OPTIONS_SNAPSHOT.conform(one)))
+    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options", "quality"])
+    page = Page(out.read_text(encoding="utf-8"))
+    row = page.table("expiry", "ATM [%]", "what to know").iloc[0]
+    assert (row["days"], row["ATM [%]"], row["what to know"]) == ("7.00", "50.00", "forward is spot")
+    for lack in (
+        "One expiry makes no surface.",
+        "One venue has options on BTC: there is nothing to compare.",
+        "No open interest is known of options on BTC at deribit.",
+        "No table over time came: there is nothing to examine.",
+    ):
+        assert lack in said(page)
+    quality = page.table("venue", "used", "without open interest").iloc[0]
+    assert (quality["options"], quality["used"], quality["without open interest"]) == ("26", "13", "26")
+
+
+def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
+    percent = made.chain().assign(iv=lambda t: 100 * t["iv"])
+    dd.connect(options_archive(tmp_path / "percent", percent))
+    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["options"])
+    assert "The options on BTC, deribit, cannot be used: iv looks like percent" in out.read_text("utf-8")
+    dd.connect(options_archive(tmp_path / "other", made.chain()))
+    out = dd.report(
+        "BTC", out=tmp_path / "r.html", window="1d", sections=["options"], expiries=["2026-01-13"]
+    )
+    text = out.read_text(encoding="utf-8")
+    assert "No options on BTC, deribit, expire on the days asked for." in text
+    assert "The source has nothing that a summary could be made of" in text
 
 
 def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def card(data: xr.Dataset) -> Card:
 
 def _of_fit(fit: xr.Dataset) -> Card:
     words = verdicts(fit)
+    found = {word for of_one in words for word in of_one.split(", ")}
     error = 100 * fit["rmse_vol"].values
     alive = np.isfinite(at_the_money(fit).values)
     rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
@@ -106,7 +107,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
         "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
         "expiries": f"{alive.sum()} of {alive.size} fitted",
         "median error": f"{np.nanmedian(error):.4f} points" if np.isfinite(error).any() else "unknown",
-        "arbitrage": "none" if set(words) == {"free of arbitrage"} else ", ".join(sorted(set(words))),
+        "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in found) or "none",
     }
     draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
     return Card(name_of(fit), facts, table, _picture(draw, fit) if alive.any() else b"")

@@ -202,6 +202,13 @@ def test_a_card_of_a_fit_says_its_parameters_error_and_arbitrage() -> None:
     assert "4 of 4 fitted" in repr(card)
 
 
+def test_a_forward_that_is_only_spot_is_no_arbitrage() -> None:
+    flat = made.chain().assign(underlying_price=100.0)
+    card = plot.card(surface.from_chain(flat))
+    assert card.facts["arbitrage"] == "none"
+    assert card.table["status"].tolist() == ["forward is spot"] * 4
+
+
 def test_a_card_flags_vogts_butterfly() -> None:
     vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     card = plot.card(vogt)
