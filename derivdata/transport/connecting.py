@@ -16,6 +16,7 @@ from derivdata.transport.folders import cache_folder
 from derivdata.transport.keys import Secret, find
 from derivdata.transport.origin import is_url, site
 from derivdata.transport.served import replaying
+from derivdata.transport.timing import IN_PROCESS
 
 __all__ = ["Starter", "at_disconnect", "connect", "current", "disconnect", "holds_key", "set_starter"]
 
@@ -159,7 +160,12 @@ def _started(
         raise NotConnected
     local = _starter(source, now)
     settings = Settings(
-        scope=f"local {local.identity}", folder=cache_folder(), cache=cache, offline=offline, paced=False
+        scope=f"local {local.identity}",
+        folder=cache_folder(),
+        cache=cache,
+        offline=offline,
+        paced=False,
+        limits=IN_PROCESS,
     )
     secret = Secret(local.api_key) if local.api_key else None
     return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)

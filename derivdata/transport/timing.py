@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 
 import pandas as pd
 
-__all__ = ["Limits", "Timing", "backoff", "http_date", "retry_after"]
+__all__ = ["IN_PROCESS", "Limits", "Timing", "backoff", "http_date", "retry_after"]
 
 _BASE_SECONDS = 0.5
 _CAP_SECONDS = 20.0
@@ -46,6 +46,10 @@ class Limits:
     retry_after: float = 30.0
     tries: int = 5
     body_bytes: int = 48 * 2**20
+
+
+IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
+"""Of a service in this process: while it makes a long answer its silence says nothing."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 import pytest
+import requests
 
 from derivdata import errors, times, transport
 from derivdata.api import FUNDING
@@ -215,3 +217,23 @@ def test_a_server_that_fails_still_tells_the_time(opened: Open) -> None:
     with serving(lambda _: Reply(b"", status=503)) as server:
         assert opened(server.url, timing=Timing()).clock() == NOON.floor("min")
         assert len(server.asked) == 1, "any status will do: it is not asked again"
+
+
+def test_a_service_in_this_process_may_be_silent_for_long(
+    server: Server, starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What requests is told to wait for the next byte: minutes here, seconds where a network lies between."""
+    waits: list[float] = []
+    sent = requests.adapters.HTTPAdapter.send
+
+    def send(adapter: Any, request: Any, **options: Any) -> Any:
+        waits.append(options["timeout"][1])
+        return sent(adapter, request, **options)
+
+    monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
+    transport.connect("sample", cache="off")
+    transport.raw("/funding")
+    transport.connect(server.url, api_key=KEY, cache="off")
+    transport.raw("/funding")
+    assert waits[0] >= 180.0
+    assert waits[-1] <= 20.0
