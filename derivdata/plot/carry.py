@@ -85,7 +85,14 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
     lasting = np.where(np.isfinite(lasting) & (lasting > 0), lasting, np.nan)
     ends = _ends(lasting)
-    look: dict[str, Any] = {"s": 42, "cmap": SEQUENTIAL, "norm": LogNorm(*ends), "zorder": 4}
+    look: dict[str, Any] = {
+        "s": 42,
+        "cmap": SEQUENTIAL,
+        "norm": LogNorm(*ends),
+        "zorder": 4,
+        "ec": GREY,
+        "lw": 0.6,
+    }
     dots = ax.scatter(rows["net_apr"], place, c=lasting, label="net of costs", **look)
     lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
     scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=_round(*ends))
