@@ -1,7 +1,10 @@
 import numpy as np
+import pandas as pd
 import pytest
 
+from derivdata import sample
 from derivdata.sample import noise, paths
+from derivdata.tables import TABLES
 from tests.sample import scalar
 
 STREAMS = noise.keys("test path", "abc")
@@ -43,3 +46,15 @@ def test_smooth_path_is_continuously_differentiable_through_the_midnights():
     ends = paths.midnights(STREAMS, 24.0, DAY + 1, 2).T
     np.testing.assert_array_equal(x[:, [1, 4]], ends)
     assert np.abs(np.diff(x)[:, [0, 1, 3, 4]]).max() < 2e-5
+
+
+def test_where_walks_and_months_are_kept_to_leaves_no_seam() -> None:
+    """3 October 2025 is 64 days after the anchor: one window over it equals the two that meet there."""
+    market, edge, day = sample.open(), pd.Timestamp("2025-10-03", tz="UTC"), pd.Timedelta(1, "D")
+    for table in ("oi_history", "options_overview_history"):
+        late, early, whole = (
+            market.read(table, start, end, symbols=["BTC"], exchanges=["binance", "deribit"])
+            for start, end in ((edge, edge + day), (edge - day, edge), (edge - day, edge + day))
+        )
+        joined = TABLES[table].conform(pd.concat([early, late], ignore_index=True))
+        pd.testing.assert_frame_equal(joined, whole, check_exact=True, check_categorical=False)
