@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -23,10 +24,12 @@ def strikes() -> Iterator[None]:
     def strike(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, strike)
+    before, tracer = signal.signal(signal.SIGALRM, strike), sys.gettrace()
+    sys.settrace(None)  # a coverage tool that is struck would leave its own lock locked
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    sys.settrace(tracer)
 
 
 def fetched(n: int) -> pd.DataFrame:
