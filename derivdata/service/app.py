@@ -26,6 +26,7 @@ from derivdata.service.kept import Encoded, Kept
 from derivdata.service.naming import BaseSymbols
 from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
+from derivdata.service.sending import Flights, Pieces
 from derivdata.service.store import Store
 from derivdata.service.view import View
 
@@ -93,7 +94,7 @@ class _Service:
     """What all routes share: the view, the keys, the answers that are kept, the headers."""
 
     def __init__(self, view: View, keys: Keys, limits: bool) -> None:
-        self._view, self._keys, self._kept = view, keys, Kept()
+        self._view, self._keys, self._kept, self._flights = view, keys, Kept(), Flights()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
         self._paces = {path: Pace(int(rate)) for path, rate in rates.items()}
         self._headers = {
@@ -148,7 +149,10 @@ class _Service:
         ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
         answer = self._kept.get(ask)
         if answer is None:
-            answer = await run_in_threadpool(self._made, endpoint, tier, texts, _accepts_gzip(request))
+            packed = _accepts_gzip(request)
+            answer = await self._flights.run(
+                ask, lambda: run_in_threadpool(self._made, endpoint, tier, texts, packed)
+            )
             self._kept.put(ask, answer)
         return answer
 
@@ -212,7 +216,7 @@ class _Service:
         if answer.worth_compressing and _accepts_gzip(request):
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
-        return Response(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+        return Pieces(body, status, {"Content-Type": "application/json", **self._headers, **extra})
 
 
 def _accepts_gzip(request: Request) -> bool:

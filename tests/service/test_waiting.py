@@ -21,9 +21,11 @@ class SlowStore(MemoryStore):
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}
         super().__init__(frames, now=market.NOW, label="slow")
         self.asked, self.may = threading.Event(), threading.Event()
+        self.reads = 0
 
     def read(self, table: str, *args: Any, **kwargs: Any) -> pd.DataFrame:
         if table == "volume_history":
+            self.reads += 1
             self.asked.set()
             assert self.may.wait(10)
         return super().read(table, *args, **kwargs)
@@ -46,3 +48,22 @@ def test_a_slow_answer_holds_up_no_other() -> None:
     for caller in (slow, quick):
         caller.session.close()
     local.close()
+
+
+def test_those_who_ask_for_the_same_share_the_work() -> None:
+    alone, store = SlowStore(), SlowStore()
+    window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T06:00Z"}
+    alone.may.set()
+    for asked, callers in ((alone, 1), (store, 8)):
+        local = service.start(asked, keys=KEYS)
+        askers = [Caller(local) for _ in range(callers)]
+        with ThreadPoolExecutor(callers) as pool:
+            waiting = [pool.submit(one.body, "/volume/exchange-totals", **window) for one in askers]
+            assert asked.asked.wait(10)
+            assert askers[0]("/").status_code == 200
+            asked.may.set()
+            assert len({str(answer.result(10)) for answer in waiting}) == 1
+        for one in askers:
+            one.session.close()
+        local.close()
+    assert store.reads == alone.reads

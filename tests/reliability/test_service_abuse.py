@@ -1,0 +1,273 @@
+"""The service, alone in a process, under clients that are many, huge, devious, slow or rude."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from derivdata.service import access
+from derivdata.service.access import Keys
+from derivdata.service.refusal import Refusal
+from tests.reliability.conftest import Measured
+from tests.reliability.processes import ROOT
+from tests.reliability.promises import count
+
+KEY = "k-team-5d0c5a2f"
+SERVE = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
+NO_MORE_MIB = 96
+"""How much the process may grow: it keeps up to 64 MiB of encoded answers."""
+
+
+class Served:
+    """The service in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], said: str) -> None:
+        self.process, self.said = process, said
+        url = urlsplit(re.findall(r"http://\S+", said)[0])
+        self.host, self.port = "127.0.0.1", int(url.port or 0)
+
+    def get(self, path: str, *, key: str = KEY, method: str = "GET") -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        try:
+            connection.request(method, path, headers={"X-Api-Key": key})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def raw(self, sent: bytes) -> bytes:
+        """What comes back for these bytes, until the service closes or says nothing for two seconds."""
+        came = b""
+        with suppress(OSError), socket.create_connection((self.host, self.port), timeout=2) as line:
+            line.sendall(sent)
+            while part := line.recv(65536):
+                came += part
+        return came
+
+    def mib(self) -> float:
+        """Memory of the process now."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024
+
+    def well(self) -> float:
+        """Seconds that a plain request takes."""
+        began = time.monotonic()
+        assert self.get("/oi/exchanges-summary")[0] == 200
+        return time.monotonic() - began
+
+
+def run(*arguments: str) -> subprocess.Popen[str]:
+    command = [*SERVE, *arguments, "--port", "0"]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    process = run("sample", "--key", f"team={KEY}")
+    assert process.stdout is not None
+    local = Served(process, process.stdout.readline())
+    assert {local.get(path)[0] for path in PLAIN} == {200}
+    yield local
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=10)
+    assert (process.returncode, out) == (0, ""), "nothing is said after the start"
+    assert set(errors.splitlines()) <= {"Invalid HTTP request received."}
+
+
+PLAIN = [
+    "/funding",
+    "/oi/exchanges-summary",
+    "/markets/symbols",
+    "/options/snapshot?symbol=BTC&exchange=deribit",
+]
+WRONG = [
+    "/nowhere",
+    "/oi/BTC/timeseries?range=5y",
+    "/oi/NOSUCH/timeseries?range=7d",
+    "/oi/BTC/timeseries?range=",
+]
+
+
+def any_path(chance: random.Random) -> str:
+    """A plain path, one that asks for work of its own, or one that is wrong."""
+    day, hour = chance.randrange(1, 29), chance.randrange(24)
+    symbol = chance.choice(["BTC", "ETH", "SOL", "DOGE"])
+    work = f"/oi/{symbol}/timeseries?start=2026-06-{day:02d}T{hour:02d}:00:00Z&end=2026-06-{day + 1:02d}"
+    return chance.choice([*PLAIN, *[work] * 4, *WRONG])
+
+
+def test_64_clients_at_once_are_answered_right(served: Served, measured: Measured) -> None:
+    seconds = count(2, 20)
+    until = time.monotonic() + seconds
+    statuses: Counter[int] = Counter()
+    hashes: dict[str, set[tuple[int, str]]] = {}
+    lock = threading.Lock()
+
+    def client(number: int) -> None:
+        chance = random.Random(number)
+        while time.monotonic() < until:
+            path = any_path(chance)
+            status, body = served.get(path)
+            with lock:
+                statuses[status] += 1
+                hashes.setdefault(path, set()).add((status, hashlib.sha256(body).hexdigest()))
+
+    before = served.mib()
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    recovered, grown = served.well(), served.mib() - before
+    assert set(statuses) == {200, 400, 404}
+    assert all(len(found) == 1 for found in hashes.values()), "one request, two answers"
+    for path in random.Random(0).sample(sorted(hashes), min(40, len(hashes))):
+        status, body = served.get(path)
+        assert hashes[path] == {(status, hashlib.sha256(body).hexdigest())}, path
+    assert recovered < 1.0
+    assert grown < NO_MORE_MIB
+    total = statuses.total()
+    figure = f"64 clients for {seconds} s: {total:,} answers, 0 × 500, 0 wrong, {grown:.0f} MiB more"
+    measured("service: crowd", f"{figure}, well again after {recovered * 1000:.0f} ms")
+
+
+def request(path: str, *headers: str, method: str = "GET") -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"X-Api-Key: {KEY}", "Connection: close", *headers]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+OVERSIZED = {
+    "query of 1 MB": request("/funding?x=" + "a" * 10**6),
+    "known parameter of 60 kB": request("/oi/BTC/timeseries?range=" + "9" * 60_000),
+    "list of 60 kB": request("/funding/historical?symbol=BTC&exchanges=" + "binance," * 7_000 + "okx"),
+    "10,000 parameters": request("/funding?" + "&".join(f"p{n}=" for n in range(9_000))),
+    "10,000 times one parameter": request("/oi/BTC/timeseries?" + "range=7d&" * 6_000),
+    "path of 1 MB": request("/oi/" + "A" * 10**6 + "/timeseries"),
+    "symbol of 60 kB": request("/oi/" + "A" * 60_000 + "/timeseries?range=7d"),
+    "header of 1 MB": request("/funding", "X-Long: " + "a" * 10**6),
+    "key of 60 kB": request("/funding", "X-Api-Key: " + "a" * 60_000),
+    "2,000 headers": request("/funding", *(f"X-{n}: 1" for n in range(2_000))),
+    "a body on GET": request("/funding", "Content-Length: 5000000") + b"x" * 5_000_000,
+    "a body on POST": request("/funding", "Content-Length: 5000000", method="POST") + b"x" * 5_000_000,
+    "chunks without end": request("/funding", "Transfer-Encoding: chunked") + b"10000\r\n" + b"x" * 65536,
+    "no line end": b"G" * 10**6,
+    "binary": bytes(range(256)) * 1000,
+    "two requests in one": request("/funding") + request("/nowhere"),
+    "HTTP/0.9": b"GET /funding\r\n\r\n",
+    "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "two lengths": request("/funding", "Content-Length: 1", "Content-Length: 2") + b"xx",
+    "negative length": request("/funding", "Content-Length: -1"),
+}
+
+
+def status_of(answer: bytes) -> int:
+    """The status that an answer begins with; 0 for a connection that was closed without one."""
+    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def test_oversized_and_broken_requests_are_refused(served: Served, measured: Measured) -> None:
+    before = served.mib()
+    found: dict[str, int] = {}
+    for name, sent in OVERSIZED.items():
+        found[name] = status_of(served.raw(sent))
+        assert served.well() < 2.0, name
+    assert set(found.values()) <= {0, 200, 400, 401, 404, 405, 431}, found
+    assert served.mib() - before < NO_MORE_MIB
+    measured("service: oversized", f"{len(found)} requests: 0 × 500, answered at once after each")
+
+
+PATHS = r"""
+/../../etc/passwd  /..%2f..%2fetc%2fpasswd  /%2e%2e/%2e%2e/etc/passwd  /....//....//etc/passwd
+/etc/passwd  /oi/../../../etc/passwd/timeseries  /oi/..%2f..%2f..%2fetc%2fpasswd/timeseries
+/oi/%2e%2e/timeseries  /oi/./timeseries  /oi//timeseries  //funding  ///  /funding/  /funding//
+/funding/.  /funding;a=b  /funding%00  /funding%0d%0aX-Evil:%20yes
+/funding?exchanges=a%0d%0aX-Evil:%20yes  /oi/a%0d%0aX-Evil:%20yes/timeseries  /%ff%fe%00
+/oi/%ff/timeseries  /oi/%c0%ae%c0%ae/timeseries  /oi/BTC%2Ftimeseries  /oi/BTC%00/timeseries?range=7d
+/oi/%25/timeseries?range=7d  /oi/${jndi:ldap:x}/timeseries?range=7d  /oi/';drop%20table%20x;--/timeseries
+/\..\..\etc\passwd  /archive.json  /.lock  /docs/../funding  /openapi.json/..  /fault:503/funding  /%
+/%zz  /%%  http://evil.example/funding  *  /?  /#  /funding#x  /funding?fault=503  /funding?__class__=x
+/markets/symbols?exchanges=%f0%9f%98%80  /funding?exchanges=%ff  /funding?exchanges=all&exchanges=all
+""".split()
+
+
+def test_no_trick_of_a_path_leads_anywhere(served: Served, measured: Measured) -> None:
+    """Answered are the endpoints themselves, by whatever spelling; all else is a 400 or a 404."""
+    known = {path: served.get(path)[1] for path in ("/", "/funding", "/oi/BTC/timeseries")}
+    for path in PATHS:
+        answer = served.raw(request(path))
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert status_of(answer) in (200, 400, 404), (path, answer[:200])
+        assert b"x-evil" not in head.lower(), path
+        assert b"root:" not in body, path
+        assert b"Traceback" not in body, path
+        assert status_of(answer) != 200 or body in known.values(), path
+    measured("service: paths", f"{len(PATHS)} paths: none leads out, 0 × 500")
+
+
+def test_slow_clients_slow_nobody(served: Served, measured: Measured) -> None:
+    """Half requests that never end, and large answers that nobody reads."""
+    many, before = count(40, 200), served.mib()
+    large = request("/oi/BTC/timeseries?start=2026-05-01&end=2026-06-30&resolution=1h")
+    with ExitStack() as lines:
+        for number in range(many):
+            line = lines.enter_context(socket.create_connection((served.host, served.port), timeout=30))
+            line.sendall(large if number % 4 == 0 else request("/funding")[: 5 + number % 40])
+        longest = max(served.well() for _ in range(10))
+        grown = served.mib() - before
+    after = served.well()
+    assert longest < 2.0
+    assert after < 2.0
+    assert grown < NO_MORE_MIB
+    figure = (
+        f"{many} slow clients: the longest plain answer took {longest * 1000:.0f} ms, {grown:.0f} MiB more"
+    )
+    measured("service: slow clients", figure)
+
+
+def test_it_binds_to_loopback_unless_told_otherwise_and_then_says_so(served: Served) -> None:
+    assert re.search(r"http://127\.0\.0\.1:\d+$", served.said.strip())
+    process = run("sample", "--keyless", "--host", "0.0.0.0")
+    try:
+        assert process.stdout is not None
+        said = "".join(process.stdout.readline() for _ in range(3))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert "other machines can reach this; keys and data travel unencrypted" in said
+    assert "no key is asked for" in said
+
+
+def test_every_known_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    real = access.hmac.compare_digest
+    monkeypatch.setattr(access.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b))
+    keys = Keys({"k-one": "free", "k-two": "pro", "k-three": "team"})
+    assert keys.tier("k-one") == "free"
+    for wrong in ("k-tw", "k-twoo", "", None, "ü", "\udcff"):
+        with pytest.raises(Refusal):
+            keys.tier(wrong)
+    assert len(compared) == 3 * 7
+    assert {len(digest) for pair in compared for digest in pair} == {32}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_no_key_is_shown_by_any_refusal(served: Served) -> None:
+    for key in (KEY, KEY[:-1], "another-key"):
+        for path in ("/funding", "/nowhere", "/oi/BTC/timeseries?range=5y"):
+            assert key.encode() not in served.get(path, key=key)[1]
