@@ -258,3 +258,18 @@ def test_what_looks_at_time_does_not_look_ahead(spoil: float) -> None:
         (oi.by_kind(now), oi.by_kind(future)),
     ):
         xr.testing.assert_equal(one.isel(time=slice(0, 30)), other.isel(time=slice(0, 30)))
+
+
+def test_trends_and_migration_stay_lazy_and_agree() -> None:
+    pytest.importorskip("dask")
+    values = panel(np.random.default_rng(8).uniform(1, 9, (3, 48)))
+    lazy = values.chunk({"exchange": 1, "time": 12})
+    one, other = oi.share_trend(values), oi.share_trend(lazy)
+    assert other["slope"].chunks is not None
+    xr.testing.assert_identical(one, other.compute())
+    one, other = (oi.migration(x, HOURS[3], HOURS[40]) for x in (values, lazy))
+    assert other["growth"].chunks is not None
+    xr.testing.assert_allclose(one, other.compute(), rtol=1e-14)
+    one, other = oi.by_kind(values), oi.by_kind(lazy)
+    assert other.chunks is not None
+    xr.testing.assert_identical(one, other.compute())
