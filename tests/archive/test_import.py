@@ -126,7 +126,7 @@ def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, kind: str) -> No
     }[kind]
     path = tmp_path / f"in.{kind.replace(' lines', '')}"
     data = content.encode()
-    path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if kind.endswith("gz") else data)
     result = import_files("funding_settlements", path, tmp_path / "to", map=_MAP, set=_SET, unit="native")
     assert (result.read, result.written) == (3, 3)
     rows = held(tmp_path)[["symbol", "time", "rate_bps_8h"]].to_numpy().tolist()
@@ -381,7 +381,7 @@ def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
         ("in.csv", b"Symbol,Symbol\nA,B\n", "two columns have the name 'Symbol'"),
         ("in.csv", b"Symbol,Date,Rate\nB\xe9,2020-01-01,1\n", "cannot be read as csv: .*utf-8"),
         ("in.json", b'[{"a": 1}', "cannot be read as json"),
-        ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99)[:-20], "cannot be read"),
+        ("in.csv.gz", gzip.compress(b"Symbol,Date,Rate\n" * 99, mtime=0)[:-20], "cannot be read"),
         ("in.csv.gz", b"no gzip", "cannot be read"),
         ("in.parquet", b"PAR1 no parquet PAR1", "cannot be read"),
     ],
