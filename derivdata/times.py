@@ -154,6 +154,11 @@ def iso(stamp: pd.Timestamp) -> str:
 def parse(texts: Any) -> pd.DatetimeIndex:
     """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be.
 
+    Parameters
+    ----------
+    texts
+        A list of texts, or Arrow text.
+
     Raises
     ------
     ValueError
@@ -162,7 +167,8 @@ def parse(texts: Any) -> pd.DatetimeIndex:
     uniform = _uniform(texts)
     if uniform is not None:
         return pd.DatetimeIndex(uniform, dtype=_DTYPE)
-    parsed = pd.to_datetime(pd.Index(texts, dtype=object), format="ISO8601", utc=True)
+    listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
+    parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
     return pd.DatetimeIndex(parsed).as_unit("us")
 
 
@@ -193,7 +199,8 @@ def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
     """Microseconds of texts in one of the two wire formats, read by Arrow; None where it knows them not."""
     zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
     try:
-        found = pa.array(texts, pa.string()).cast(_ZONED if zoned else _NAIVE)
+        arrow = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.string())
+        found = arrow.cast(_ZONED if zoned else _NAIVE)
     except (pa.ArrowInvalid, TypeError):
         return None
     return None if found.null_count else np.array(found.cast(pa.int64()))

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
+import msgspec
+import msgspec
 import pandas as pd
 import pytest
 
@@ -15,7 +17,6 @@ import derivdata as dd
 from derivdata import api, times, transport
 from derivdata.analysis.liquidations import bucket, observed
 from derivdata.errors import DataNotice
-from derivdata.fetch.liquidations import orders
 
 START = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
@@ -42,9 +43,15 @@ class Feed:
     def delay(self, number: int) -> dt.timedelta:
         return dt.timedelta(seconds=self.late.get(number, 0))
 
-    def event(self, number: int) -> orders._Event:
-        time = times.iso(pd.Timestamp(self.stamp(number)))
-        return orders._Event(time, "okx", "BTC", "long", str(number), usd_value=float(number))
+    def event(self, number: int) -> dict[str, Any]:
+        return {
+            "timestamp": times.iso(pd.Timestamp(self.stamp(number))),
+            "exchange": "okx",
+            "symbol": "BTC",
+            "side": "long",
+            "oid": str(number),
+            "usd_value": float(number),
+        }
 
     def answer(self, endpoint: Any, params: dict[str, Any], *, into: Any, until: Any = None) -> Any:
         request = endpoint.request(params)
@@ -53,7 +60,8 @@ class Feed:
         since = dt.datetime.fromtimestamp(int(query["since"]) / 1000, dt.UTC)
         limit = int(query["limit"])
         found = [n for n in range(-600, 600) if since < self.stamp(n) <= self.now - self.delay(n)]
-        body = into([self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])])
+        sent = [self.event(n) for n in (found[:limit] if self.lacks == "newest" else found[-limit:])]
+        body = msgspec.json.decode(msgspec.json.encode({"events": sent}), type=into)
         return transport.Answer(body, self.now, request, "0" * 64, (), "feed", False)
 
 

@@ -34,10 +34,18 @@ def bare(column: Any) -> Any:
 
 
 def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
-    codes = [_codes(column) for column in columns]
-    rank = np.lexsort(codes[::-1])
-    ordered = [code[rank] for code in codes]
-    return rank, np.logical_and.reduce([code[1:] == code[:-1] for code in ordered])
+    """The same for rows that are out of order: each column sorts those that the ones before it left equal."""
+    rank = np.arange(len(columns[0]))
+    tied = np.ones(max(rank.size - 1, 0), dtype=bool)
+    for column in columns:
+        unsettled = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        codes = _codes(column.take(rank[unsettled]))
+        group = np.cumsum(np.append(True, ~tied))[unsettled]
+        order = np.lexsort((codes, group))
+        rank[unsettled] = rank[unsettled[order]]
+        codes, group = codes[order], group[order]
+        tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
+    return rank, tied
 
 
 def _codes(column: Any) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from derivdata import times
 from derivdata.errors import SchemaError
@@ -61,6 +62,10 @@ def words_dtype(*words: str) -> pd.CategoricalDtype:
 
 
 def _categorical(values: Any) -> pd.Categorical:
+    if isinstance(values, pa.ChunkedArray):
+        encoded = values.combine_chunks().dictionary_encode()
+        codes = np.asarray(encoded.indices.fill_null(-1))
+        return pd.Categorical.from_codes(codes, dtype=words_dtype(*encoded.dictionary.to_pylist()))
     listed = (
         np.fromiter(values, dtype=object, count=len(values)) if isinstance(values, list | tuple) else values
     )
@@ -78,6 +83,8 @@ def _used(codes: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
 
 
 def _label(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return pd.array(values.combine_chunks(), dtype="str")
     if isinstance(values, pd.Categorical) or isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         return pd.array(np.asarray(values, dtype=object), dtype="str")
     if not isinstance(getattr(values, "dtype", None), pd.StringDtype) and not _only(values, _PLAIN_TEXT):
@@ -97,6 +104,8 @@ def _only(values: Any, kinds: frozenset[type]) -> bool:
 
 
 def _number(values: Any) -> np.ndarray[Any, Any]:
+    if isinstance(values, pa.ChunkedArray):
+        return np.array(values)
     if _only(values, _PLAIN_NUMBERS):
         return np.array(values, dtype=np.float64)
     if isinstance(values, pd.Series | pd.Index) or hasattr(values, "to_numpy"):
@@ -151,6 +160,8 @@ def _time(values: Any) -> Any:
         values = pd.Index(values, copy=True)
     if getattr(values, "dtype", None) == Kind.TIME.dtype:
         return values.array
+    if isinstance(values, pa.ChunkedArray):
+        return times.parse(values).array
     if not isinstance(values, pd.DatetimeIndex):
         values = list(values)
         if not _only(values, _PLAIN_TEXT):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import UNSET
+from msgspec import Struct
 
 from derivdata.errors import SchemaError
 from derivdata.schema.arrange import arrangement, bare
 from derivdata.schema.casts import cast, text, words_dtype
+from derivdata.schema.gathering import gather, in_batches
 from derivdata.schema.kinds import Column, Kind
 
 
@@ -51,22 +51,17 @@ class Table:
         """No rows, all columns."""
         return self._finish({name: cast(self.name, name, c, []) for name, c in self.columns.items()})
 
-    def rows(self, rows: Sequence[Any], **constants: Any) -> dict[str, Any]:
+    def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
         """Wire-named columns from decoded structs, with `constants` repeated beside them.
 
-        What a struct has no attribute for, or what no row gives (`msgspec.UNSET`), is left out, so that
-        `build` can say what is missing.
+        What a struct has no field for, or what no row gives (`msgspec.UNSET`), is left out, so that `build`
+        can say what is missing.
         """
-        wanted = [self.wire.get(name, name) for name in self.columns]
-        sample = rows[0] if rows else None
-        found = {
-            w: list(map(attrgetter(w), rows))
-            for w in wanted
-            if w not in constants and (sample is None or hasattr(sample, w))
-        }
-        given = {w: _given(values) for w, values in found.items()}
-        found = {w: values for w, values in given.items() if values is not None}
-        return found | {name: repeated(value, len(rows)) for name, value in constants.items()}
+        return self.batches(in_batches(rows)) | {n: repeated(v, len(rows)) for n, v in constants.items()}
+
+    def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
+        """The same from structs that come some at a time, none of them needed when the next come."""
+        return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
         """The table from wire-named columns of equal length; names that it does not know are let go.
@@ -148,13 +143,6 @@ class Table:
 def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
     """A text column from the place of each row's word among `words`."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words))
-
-
-def _given(values: list[Any]) -> list[Any] | None:
-    """The values, unset ones as None; None where rows are there and all of them are unset."""
-    if UNSET not in values:
-        return values
-    return None if all(v is UNSET for v in values) else [None if v is UNSET else v for v in values]
 
 
 def repeated(value: Any, size: int) -> Any:

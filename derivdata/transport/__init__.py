@@ -7,7 +7,7 @@ key, the turn at the endpoint, the deadlines and the checks; above it the error 
 from __future__ import annotations
 
 from derivdata.times import asof
-from derivdata.transport.answers import Answer, get, get_each, part, provenance, raw, tabulate
+from derivdata.transport.answers import Answer, get, get_each, part, parts, provenance, raw, tabulate
 from derivdata.transport.connecting import (
     Starter,
     at_disconnect,
@@ -43,6 +43,7 @@ __all__ = [
     "holds_key",
     "notify",
     "part",
+    "parts",
     "provenance",
     "raw",
     "replaying",

@@ -20,9 +20,11 @@ from derivdata.transport.notices import notices_in, notify
 from derivdata.transport.progress import progress
 from derivdata.transport.served import Served, observed, replaying, responder
 
-__all__ = ["Answer", "get", "get_each", "part", "provenance", "raw", "tabulate"]
+__all__ = ["Answer", "get", "get_each", "part", "parts", "provenance", "raw", "tabulate"]
 
 T = TypeVar("T")
+
+_BATCH = 512
 
 _DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
 _deprecated: set[tuple[str, str]] = set()
@@ -157,6 +159,24 @@ def part(answer: Answer[Any], found: msgspec.Raw, decoder: msgspec.json.Decoder[
     except msgspec.MsgspecError as error:
         said = str(error) if "`$" in str(error) else f"{error} - at `$`"
         raise _unreadable(answer.request, said.replace("`$", f"`{place}")) from None
+
+
+def parts(
+    answer: Answer[Any], found: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+) -> Iterator[list[T]]:
+    """Items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+
+    So many stay in the processor's cache until they are read, where a whole long list does not.
+
+    Raises
+    ------
+    SchemaError
+        An item is not what `decoder` says; the message names path and field, and the item within a slice.
+    """
+    for start in range(0, len(found), _BATCH):
+        some = found[start : start + _BATCH]
+        listed = msgspec.Raw(b"[%b]" % b",".join(some))
+        yield part(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
 
 
 def raw(path: str, **params: Any) -> Any:

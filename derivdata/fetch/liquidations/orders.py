@@ -11,6 +11,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.errors import DataNotice
+from derivdata.transport import Answer
 
 __all__ = ["LIMIT", "ask", "coverage", "events"]
 
@@ -18,7 +19,7 @@ LIMIT = 1000
 """Most orders in one answer unless another number is asked for."""
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     timestamp: str
     exchange: str
     symbol: str
@@ -34,7 +35,11 @@ class _Event(msgspec.Struct):
 
 
 class _Events(msgspec.Struct):
-    events: list[_Event]
+    events: list[msgspec.Raw]
+    notices: Any = None
+
+
+_EVENTS = msgspec.json.Decoder(list[_Event])
 
 
 def events(
@@ -109,12 +114,16 @@ def events(
 def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     """The orders that answer a query, and whether they are as many as it allows."""
     answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
-    for event in answer.body.events:
-        event.oid = str(event.oid)
-    frame = transport.tabulate(
-        tables.LIQUIDATIONS_EVENTS, [answer], lambda a: tables.LIQUIDATIONS_EVENTS.rows(a.body.events)
-    )
+    frame = transport.tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
     return frame, len(frame) >= query["limit"]
+
+
+def _columns(answer: Answer[_Events]) -> dict[str, Any]:
+    orders = transport.parts(answer, answer.body.events, _EVENTS, "$.events")
+    columns = tables.LIQUIDATIONS_EVENTS.batches(orders)
+    if isinstance(columns["oid"], list):  # some of them are numbers
+        columns["oid"] = list(map(str, columns["oid"]))
+    return columns
 
 
 def coverage(

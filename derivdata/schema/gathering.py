@@ -1,0 +1,59 @@
+"""Attributes of many structs as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from msgspec import UNSET, Struct
+from msgspec.structs import astuple
+
+from derivdata.schema.kinds import Kind
+
+_ARROW = {
+    Kind.TEXT: pa.string(),
+    Kind.LABEL: pa.string(),
+    Kind.TIME: pa.string(),
+    Kind.NUMBER: pa.float64(),
+    Kind.COUNT: pa.float64(),
+}
+_BATCH = 512
+
+
+def in_batches(rows: Sequence[Struct]) -> Iterable[Sequence[Struct]]:
+    """Rows, so many at a time that they stay in the processor's cache while all their fields are read."""
+    return (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
+
+
+def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> dict[str, Any]:
+    """Columns by field, without those that the structs lack or that no row gives (`msgspec.UNSET`).
+
+    A column is Arrow text or numbers where its kind is one of these and every value is, else a list.
+    """
+    found: dict[str, list[Any]] = {name: [] for name in kinds}
+    for rows in batches:
+        fields = rows[0].__struct_fields__
+        for name, values in zip(fields, zip(*map(astuple, rows), strict=True), strict=True):
+            if name in found:
+                found[name].append(_arrow(values, kinds[name]))
+    none_yet = not any(found.values())
+    columns = {name: _column(parts) for name, parts in found.items() if parts or none_yet}
+    return {name: values for name, values in columns.items() if values is not None}
+
+
+def _arrow(values: tuple[Any, ...], kind: Kind) -> Any:
+    try:
+        return pa.array(values, _ARROW[kind]) if kind in _ARROW else values
+    except (pa.ArrowInvalid, TypeError):
+        return values
+
+
+def _column(parts: list[Any]) -> Any:
+    """The parts as one; None where rows are there and all are unset."""
+    if parts and not any(isinstance(part, tuple) for part in parts):
+        return pa.chunked_array(parts)
+    values = [value for part in parts for value in (part if isinstance(part, tuple) else part.to_pylist())]
+    if values and all(value is UNSET for value in values):
+        return None
+    return [None if value is UNSET else value for value in values]

@@ -1,0 +1,89 @@
+"""Liquidation orders: columns read some orders at a time equal rows read one at a time from plain JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import derivdata as dd
+from derivdata.errors import SchemaError
+from tests.test_fetch_funding import answering
+
+OPTIONAL = ("price", "avg_price", "quantity", "filled_quantity", "status", "fill_count")
+COLUMNS = {
+    "time": "timestamp", "exchange": "exchange", "order_id": "oid", "symbol": "symbol", "side": "side",
+    "value_usd": "usd_value", "order_price_usd": "price", "fill_price_usd": "avg_price",
+    "quantity": "quantity", "filled_quantity": "filled_quantity", "status": "status",
+    "fill_count": "fill_count",
+}  # fmt: skip
+
+
+def order(number: int, **fields: Any) -> dict[str, Any]:
+    """The order of a number, a second after the one before."""
+    stamp = pd.Timestamp("2026-01-01") + pd.Timedelta(number, "s")
+    made = {"timestamp": f"{stamp.isoformat()}Z", "exchange": "okx", "symbol": "BTC", "side": "long"}
+    return {**made, "oid": f"o{number}", "usd_value": 1.5 * number, **fields}
+
+
+def one_by_one(events: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The slow reference: the rows in order of time, venue and order id."""
+    rows = []
+    for event in events:
+        row = {column: event.get(wire) for column, wire in COLUMNS.items()}
+        row |= {"time": pd.Timestamp(event["timestamp"]), "order_id": str(event["oid"])}
+        rows.append(tuple(row.values()))
+    return sorted(rows, key=lambda row: row[:3])
+
+
+def rows_of(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
+    plain = frame[list(COLUMNS)].astype(object).where(frame[list(COLUMNS)].notna(), None)
+    return list(plain.itertuples(index=False, name=None))
+
+
+FIELDS = st.fixed_dictionaries(
+    {
+        "timestamp": st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01.250Z"]),
+        "exchange": st.sampled_from(["okx", "Zo", "binance"]),
+        "symbol": st.sampled_from(["BTC", "é"]),
+        "side": st.sampled_from(["long", "short"]),
+    },
+    optional={
+        "price": st.one_of(st.none(), st.floats(0, 1e9)),
+        "avg_price": st.integers(0, 10**6),
+        "quantity": st.floats(0, 1e9),
+        "filled_quantity": st.none(),
+        "status": st.sampled_from(["filled", "open", None]),
+        "fill_count": st.one_of(st.none(), st.integers(0, 9)),
+    },
+)
+
+
+@given(st.lists(st.tuples(FIELDS, st.booleans()), max_size=6))
+def test_orders_are_what_reading_one_by_one_gives(made: list[tuple[dict[str, Any], bool]]) -> None:
+    events = [order(n, **fields, oid=n if number else f"o{n}") for n, (fields, number) in enumerate(made)]
+    with answering({"events": events, "count": len(events)}):
+        assert rows_of(dd.liquidations.events()) == one_by_one(events)
+
+
+def test_long_lists_lose_nothing_where_one_batch_ends() -> None:
+    """1,200 orders, the last ones of each batch of 512 with a number for an id or without a price."""
+    events = [order(n, **({"oid": n} if n % 512 == 511 else {"price": 2.0 * n})) for n in range(1200)]
+    with answering({"events": events[::-1], "count": len(events)}):
+        frame = dd.liquidations.events(limit=5000)
+    assert rows_of(frame) == one_by_one(events)
+    assert frame["order_price_usd"].isna().sum() == 2
+    assert frame["fill_price_usd"].isna().all()
+
+
+def test_an_order_that_is_none_is_named_within_its_slice() -> None:
+    events = [order(n) for n in range(700)]
+    events[600]["usd_value"] = "much"
+    with (
+        answering({"events": events, "count": len(events)}),
+        pytest.raises(SchemaError, match=r"got `str` - at `\$\.events\[512:700\]\[88\]\.usd_value`"),
+    ):
+        dd.liquidations.events(limit=5000)
