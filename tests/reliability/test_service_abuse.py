@@ -247,8 +247,8 @@ def test_it_binds_to_loopback_unless_told_otherwise_and_then_says_so(served: Ser
         assert process.stdout is not None
         said = "".join(process.stdout.readline() for _ in range(3))
     finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.terminate()
+        process.communicate(timeout=30)
     assert "other machines can reach this; keys and data travel unencrypted" in said
     assert "no key is asked for" in said
 
