@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-import msgspec
 import pandas as pd
 import pytest
 
