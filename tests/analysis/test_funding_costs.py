@@ -134,3 +134,10 @@ def test_books_must_be_in_dollars_with_ascending_distances():
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0]).drop_attrs(), 1.0)
     with pytest.raises(ValueError, match="ascend"):
         funding.slippage_bps(_depth([1.0, 2.0, 3.0, 4.0])[::-1], 1.0)
+
+
+def test_a_vanishing_negative_mean_is_as_good_as_none():
+    """1 bps/8h that stays for long pays 1 bps after 8.04 h, whatever lies beyond."""
+    for mean in (-5e-324, -1e-12):
+        found = funding.breakeven_hours(1.0, 1.0, mean_bps_8h=mean, half_life_hours=500.0)
+        assert found == pytest.approx(8.0447, abs=1e-4)

@@ -156,7 +156,7 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = half_life / np.log(2.0)
         away = spread - mean
-        turn = np.where(spread * mean < 0.0, scale * np.log(-away / mean), 0.0)
+        turn = np.where(np.sign(spread) * np.sign(mean) < 0.0, scale * np.log(-away / mean), 0.0)
         by_mean = (REFERENCE_HOURS * cost + np.abs(away) * scale) / mean
         by_spread = -scale * np.log1p(-REFERENCE_HOURS * cost / (spread * scale))
         steady = REFERENCE_HOURS * cost / spread
@@ -164,7 +164,7 @@ def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> t
     low = np.where((mean > 0.0) & (spread < 0.0) & ~still, turn, 0.0)
     # A mean at or above 0 only adds to what the spread earns while it decays to 0.
     enough = np.fmin(np.where(mean > 0.0, by_mean, np.inf), np.where(spread > 0.0, by_spread, np.inf))
-    high = np.where(still, steady, np.where(mean < 0.0, turn, enough))
+    high = np.where(still, steady, np.where((mean < 0.0) & np.isfinite(turn), turn, enough))
     high = np.where(np.isfinite(high) & (high > 0.0), high * (1.0 + 1e-12), 0.0)
     return low, high, reverting_carry(spread, mean, half_life, high) >= cost
 
