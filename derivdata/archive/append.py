@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from derivdata.archive import manifest as manifests
 from derivdata.archive import parts
@@ -25,6 +26,9 @@ _MONTH_ROWS = 4_000_000
 _MERGE_COUNT = 8
 _BATCH_ROWS = 1_000_000
 _WRITERS = 4
+_LONG_RUN = 64
+
+Array = np.ndarray[Any, Any]
 
 
 class Appended(NamedTuple):
@@ -92,64 +96,74 @@ def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) ->
     waiting: list[Future[Part]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
-        for month, rows in _by_calendar(frame, "M"):
+        for month, rows in _by_calendar(parts.to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, held):
-                waiting.append(pool.submit(_write, folder, partition, table, chunk))
+                waiting.append(pool.submit(parts.write, folder, partition, table, [chunk]))
         added = [part.result() for part in waiting]
     written = sum(part.rows for part in added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
 
-def _write(folder: Path, partition: str, table: Table, rows: pd.DataFrame) -> Part:
-    return parts.write(folder, partition, table, [parts.to_arrow(table, rows)])
-
-
-def _by_calendar(frame: pd.DataFrame, unit: str) -> Iterator[tuple[str, pd.DataFrame]]:
+def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
     """Rows by calendar month or day, in order."""
-    if frame.empty:
+    if not rows.num_rows:
         return
-    stamps = frame["time"].array.asi8
+    stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(ends[0], ends[1] + 1)
     codes = np.searchsorted(calendar[1:].astype("datetime64[us]").view(np.int64), stamps, side="right")
-    counts = np.bincount(codes)
-    for code in np.flatnonzero(counts):
-        yield str(calendar[code]), frame if counts[code] == len(frame) else frame[codes == code]
+    bounds = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [codes.size]])
+    of_run = codes[bounds[:-1]]
+    for code in np.unique(of_run):
+        chosen = of_run == code
+        yield str(calendar[code]), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
+
+
+def _picked(rows: pa.Table, starts: Array, ends: Array) -> pa.Table:
+    """The rows of some runs: as they lie in memory where runs are long, else a copy."""
+    lengths = ends - starts
+    if lengths.sum() > _LONG_RUN * lengths.size:
+        return pa.concat_tables([rows.slice(a, n) for a, n in zip(starts, lengths, strict=True)])
+    return rows.take(np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum()))
 
 
 def _partitions(
-    table: Table, month: str, fresh: pd.DataFrame, held: list[Part]
-) -> Iterator[tuple[str, pd.DataFrame]]:
+    table: Table, month: str, fresh: pa.Table, held: list[Part]
+) -> Iterator[tuple[str, pa.Table]]:
     """Rows of a month by folder: the month's while it is thin, the days' once it is not."""
     prefix = f"{table.name}/{month}"
-    size = len(fresh) + sum(part.rows for part in held if part.partition.startswith(prefix))
+    size = fresh.num_rows + sum(part.rows for part in held if part.partition.startswith(prefix))
     chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
     for name, chunk in chunks:
-        if len(chunk):
+        if chunk.num_rows:
             yield f"{table.name}/{name}", chunk
 
 
-def _existing(folder: Path, table: Table, held: list[Part], rows: pd.DataFrame) -> pd.DataFrame:
+def _existing(folder: Path, table: Table, held: list[Part], rows: pa.Table) -> list[pa.Table]:
     """What is held where `rows` go: all that could share a key with one of them."""
-    stamps = rows["time"].array.asi8
-    span = parts.Span(int(stamps.min()), int(stamps.max()) + 1) if "time" in table.key else parts.EVER
+    first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
+    span = parts.Span(first, last + 1) if "time" in table.key else parts.EVER
+    near = [part for part in held if span.touches(part.first, part.last)]
+    if not near:
+        return []
     named = [name for name in PRUNED if name in table.key]
-    where = {name: frozenset(rows[name].unique()) for name in named}
-    return parts.frame_of(table, parts.scan(folder, table, held, span, where))
+    where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
+    return parts.scan(folder, table, near, span, where)
 
 
-def _unseen(table: Table, rows: pd.DataFrame, existing: pd.DataFrame) -> tuple[pd.DataFrame, int]:
+def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Rows whose key is not among the existing, and how many others have other values there."""
-    if existing.empty:
+    if not any(found.num_rows for found in existing):
         return rows, 0
-    if existing.equals(rows.reset_index(drop=True)):
-        return rows.iloc[:0], 0
-    both = pd.DataFrame({name: _stacked(existing[name], rows[name]) for name in table.columns})
-    seen = both.duplicated(list(table.key)).to_numpy()[len(existing) :]
-    equal = both.duplicated().to_numpy()[len(existing) :]
-    return rows[~seen], int((seen & ~equal).sum())
+    old, new = parts.frame_of(table, existing), parts.frame_of(table, [rows])
+    if old.equals(new):
+        return rows.slice(0, 0), 0
+    both = pd.DataFrame({name: _stacked(old[name], new[name]) for name in table.columns})
+    seen = both.duplicated(list(table.key)).to_numpy()[len(old) :]
+    equal = both.duplicated().to_numpy()[len(old) :]
+    return parts.to_arrow(table, new[~seen]), int((seen & ~equal).sum())
 
 
 def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:

@@ -13,7 +13,6 @@ from operator import and_
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -116,11 +115,11 @@ def sorting(table: Table) -> list[str]:
 
 
 def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
-    """A conformed frame as Arrow, sorted as files are."""
-    schema, by = _schema(table), sorting(table)
+    """A conformed frame as Arrow, sorted as files are; in its own memory where nothing has to be sorted."""
+    by = sorting(table)
     if by != [*table.order, *(name for name in table.key if name not in table.order)]:
         frame = frame.sort_values(by, kind="stable")
-    return pa.table([_array(frame[f.name], f.type) for f in schema], schema=schema)
+    return pa.table({f.name: _array(frame[f.name], f.type) for f in _schema(table)})
 
 
 def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
@@ -218,9 +217,10 @@ def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterato
 def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_dictionary(kind):
         return pa.array(values, type=kind, from_pandas=True)
-    codes = values.cat.codes.to_numpy().astype(np.int32)
+    codes = values.cat.codes.to_numpy()
+    missing = codes < 0
     words = pa.array(values.cat.categories, type=pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), words)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), words)
 
 
 def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:
@@ -237,7 +237,7 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         write_page_checksum=True,
     ) as writer:
         for batch in rows:
-            writer.write_table(batch, row_group_size=GROUP_ROWS)
+            writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)
