@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from derivdata.arguments import Numbers, typed
+
 __all__ = [
     "BPS",
     "BPS_UNIT",
@@ -54,7 +56,8 @@ HOUR_UNIT = "h"
 USD_UNIT = "USD"
 
 
-def bps_8h_from_native(rate: Any, interval_hours: Any) -> Any:
+@typed
+def bps_8h_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
     """Basis points per 8 hours from a decimal rate per native interval.
 
     ``rate × 10,000 × 8 / interval_hours``: 0.0000125 an hour is 1 bps/8h.
@@ -67,12 +70,14 @@ def bps_8h_from_native(rate: Any, interval_hours: Any) -> Any:
     return rate * BPS * REFERENCE_HOURS / interval_hours
 
 
-def native_from_bps_8h(rate_bps_8h: Any, interval_hours: Any) -> Any:
+@typed
+def native_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
     """Decimal rate per native interval from basis points per 8 hours."""
     return rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
 
 
-def apr_from_bps_8h(rate_bps_8h: Any) -> Any:
+@typed
+def apr_from_bps_8h(rate_bps_8h: Numbers) -> Any:
     """Simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095.
 
     Examples
@@ -83,12 +88,14 @@ def apr_from_bps_8h(rate_bps_8h: Any) -> Any:
     return rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
 
 
-def bps_8h_from_apr(apr: Any) -> Any:
+@typed
+def bps_8h_from_apr(apr: Numbers) -> Any:
     """Basis points per 8 hours from a simple annual rate (decimal)."""
     return apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
 
 
-def apy_from_native(rate: Any, interval_hours: Any) -> Any:
+@typed
+def apy_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
     """Annual rate (decimal) compounded at every native payment: 0.0001 per 8 h is 0.11571.
 
     Examples
@@ -99,22 +106,26 @@ def apy_from_native(rate: Any, interval_hours: Any) -> Any:
     return np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
 
 
-def native_from_apy(apy: Any, interval_hours: Any) -> Any:
+@typed
+def native_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
     """Decimal rate per native interval whose compounding gives `apy` (decimal)."""
     return np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
 
 
-def apy_from_bps_8h(rate_bps_8h: Any, interval_hours: Any) -> Any:
+@typed
+def apy_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
     """Annual rate (decimal) of basis points per 8 hours, compounded every `interval_hours`."""
     return apy_from_native(native_from_bps_8h(rate_bps_8h, interval_hours), interval_hours)
 
 
-def bps_8h_from_apy(apy: Any, interval_hours: Any) -> Any:
+@typed
+def bps_8h_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
     """Basis points per 8 hours whose compounding every `interval_hours` gives `apy` (decimal)."""
     return bps_8h_from_native(native_from_apy(apy, interval_hours), interval_hours)
 
 
-def bps_from_bps_8h(rate_bps_8h: Any, hours: Any) -> Any:
+@typed
+def bps_from_bps_8h(rate_bps_8h: Numbers, hours: Numbers) -> Any:
     """Basis points of notional that a rate accrues over `hours`: 1 bps/8h over 30 days is 90 bps.
 
     Examples
@@ -125,11 +136,13 @@ def bps_from_bps_8h(rate_bps_8h: Any, hours: Any) -> Any:
     return rate_bps_8h * (hours / REFERENCE_HOURS)
 
 
-def bps_8h_from_bps(amount_bps: Any, hours: Any) -> Any:
+@typed
+def bps_8h_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
     """Mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
     return amount_bps * (REFERENCE_HOURS / hours)
 
 
-def apr_from_bps(amount_bps: Any, hours: Any) -> Any:
+@typed
+def apr_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
     """Simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
     return amount_bps / BPS * (HOURS_PER_YEAR / hours)

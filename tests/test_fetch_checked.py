@@ -264,7 +264,7 @@ def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
 @pytest.mark.parametrize(
     ("symbols", "kind", "message"),
     [
-        (5, TypeError, "symbols must be a name or a list of names, not 5"),
+        (5, TypeError, r"symbols must be text or a list \(each text\), not int"),
         ("BTC,ETH", ValueError, "symbols='BTC,ETH': give several names as a list"),
     ],
 )

@@ -154,8 +154,9 @@ def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:
     doubled = _chain(
         strike=[100_000.0] * 3, side=["call"] * 3, expiry=["2026-07-03T08:00:00Z"] * 3, iv=[0.4, 0.5, 0.6]
     )
-    with pytest.warns(DataNotice, match="2 instruments share expiry, strike and side"):
+    with pytest.warns(DataNotice, match="2 instruments share expiry, strike and side") as told:
         surface = tables.surface(doubled)
+    assert told[0].filename == __file__, "the warning points at the user's line"
     assert surface["iv"].sel(side="call").item() == 0.6
     assert surface["open_interest"].sel(side="call").item() == 30.0
 

@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.arguments import Numbers, typed
+
 __all__ = ["align", "asof_join", "settlement_sums"]
 
 Array = np.ndarray[Any, Any]
 _HOUR_US = 3_600_000_000
 
 
+@typed
 def align(
     panel: xr.DataArray,
     grid: str | pd.DatetimeIndex,
@@ -87,6 +90,7 @@ def align(
     return joined.assign_coords(time=instants.as_unit("us")).transpose(*panel.dims)
 
 
+@typed
 def asof_join(
     left: pd.DataFrame,
     right: pd.DataFrame,
@@ -140,7 +144,8 @@ def asof_join(
     return joined.astype({name: left[name].dtype for name in by})
 
 
-def settlement_sums(panel: xr.DataArray, interval_hours: Any, *, hours: int = 8) -> xr.DataArray:
+@typed
+def settlement_sums(panel: xr.DataArray, interval_hours: Numbers, *, hours: int = 8) -> xr.DataArray:
     """Payments added up over ``(t − hours, t]``, on a grid anchored at 00:00 UTC.
 
     Parameters

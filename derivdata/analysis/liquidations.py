@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
 
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
@@ -20,7 +21,8 @@ __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "ob
 Array = np.ndarray[Any, Any]
 
 
-def imbalance(long_usd: Any, short_usd: Any) -> Any:
+@typed
+def imbalance(long_usd: Numbers, short_usd: Numbers) -> Any:
     """``(long − short) / (long + short)`` of liquidated value, −1 to 1; NaN where nothing was liquidated.
 
     Examples
@@ -33,6 +35,7 @@ def imbalance(long_usd: Any, short_usd: Any) -> Any:
         return (long_usd - short_usd) / total
 
 
+@typed
 def bucket(
     events: pd.DataFrame,
     freq: str = "5min",
@@ -99,6 +102,7 @@ def bucket(
     return result.assign(coverage=seen)
 
 
+@typed
 def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) -> pd.DataFrame:
     """Runs of liquidations that follow one another within a gap.
 
@@ -143,6 +147,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     return pd.DataFrame(rows, columns=columns).sort_values("start", kind="stable").reset_index(drop=True)
 
 
+@typed
 def cascades(
     found: pd.DataFrame,
     *,
@@ -173,6 +178,7 @@ def cascades(
     return ordered[(ordered["count"] >= min_count) & (ordered["value_usd"] >= bar)].reset_index(drop=True)
 
 
+@typed
 def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     """Spans that a live feed covers, as `bucket` takes them.
 
@@ -201,6 +207,7 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     return found[found["end"] > found["start"]].sort_values("start").reset_index(drop=True)
 
 
+@typed
 def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     """How much of the flow excites itself: 1 − √(mean/variance) of counts per bucket.
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
+from derivdata.arguments import typed
 
 __all__ = ["quality"]
 
@@ -18,6 +19,7 @@ _CHANGE_AFTER = 3
 _MAD = 1.4826
 
 
+@typed
 def quality(
     table: pd.DataFrame,
     *,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,9 @@ from derivdata.archive.lazy import lazy
 from derivdata.archive.manifest import Holding, Manifest
 from derivdata.archive.stored import stored
 from derivdata.archive.summary import stamp, summary
-from derivdata.errors import ArchiveError, DataNotice
+from derivdata.arguments import typed
+from derivdata.errors import ArchiveError
+from derivdata.notices import warn_caller
 from derivdata.schema import Table
 from derivdata.tables import provenance
 
@@ -29,6 +30,7 @@ _TRIES = 5
 T = TypeVar("T")
 
 
+@typed
 def open_archive(
     path: str | os.PathLike[str], *, create: bool = True, lock_timeout: float = _LOCK_SECONDS
 ) -> Archive:
@@ -155,11 +157,9 @@ class Archive:
         """
         counts = self.merge(table, frame)
         if counts.differing:
-            warnings.warn(
+            warn_caller(
                 f"{table}: {counts.differing} rows were there already with other values; "
-                "those first seen stay",
-                DataNotice,
-                stacklevel=2,
+                "those first seen stay"
             )
         return counts.written
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.api import ParamKind, Request, endpoint_of
+from derivdata.arguments import typed
 from derivdata.bundle.layout import Entry, request_of
 from derivdata.bundle.reading import Bundle
 from derivdata.bundle.refetch import table_of
@@ -58,6 +59,7 @@ class BundleDiff:
         return f"BundleDiff(answers: {counts}; rows: {rows or 'none'})"
 
 
+@typed
 def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
     """What differs between two recordings.
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import pandas as pd
 
 from derivdata import times, transport
+from derivdata.arguments import typed
 from derivdata.bundle.layout import entry_of, spoken
 from derivdata.bundle.reading import Bundle
 from derivdata.bundle.writing import Writer
@@ -96,6 +97,7 @@ def _holds_key(served: transport.Served) -> bool:
     return transport.holds_key(spoken(entry_of(served))) or transport.holds_key(served.body)
 
 
+@typed
 def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recording:
     """Record every answer from here on into a bundle, until `Recording.close` or ``dd.disconnect()``.
 

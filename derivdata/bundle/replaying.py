@@ -13,6 +13,7 @@ import pandas as pd
 
 from derivdata import times, transport
 from derivdata.api import Request
+from derivdata.arguments import typed
 from derivdata.bundle.layout import Entry, request_of, served_of
 from derivdata.bundle.reading import Bundle
 from derivdata.bundle.versions import differences
@@ -112,6 +113,7 @@ class Replay:
         return f"<table><caption>derivdata replay</caption>{''.join(rows)}</table>"
 
 
+@typed
 def replay(path: str | Path) -> Replay:
     """Answer every request from a bundle, until `Replay.close` or ``dd.disconnect()``.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata import api, times
+from derivdata.arguments import typed
 from derivdata.fetch.parts import opened
 
 __all__ = ["dashboard"]
 
 
+@typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     """Builders at a glance, with a row per builder and one per day: ``GET /builder-analytics/dashboard``.
 

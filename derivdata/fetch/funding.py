@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.errors import SchemaError
 from derivdata.fetch.checked import answered
 from derivdata.fetch.series import Point, Settlement, series
@@ -66,6 +67,7 @@ class _Settlements(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def snapshot() -> pd.DataFrame:
     """Funding rate of every venue and symbol now.
 
@@ -90,6 +92,7 @@ def snapshot() -> pd.DataFrame:
     return transport.tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
 
 
+@typed
 def metadata() -> pd.DataFrame:
     """Venues that the funding endpoints cover.
 
@@ -115,6 +118,7 @@ def metadata() -> pd.DataFrame:
     )
 
 
+@typed
 def history(
     symbols: str | Sequence[str],
     start: times.Instant,
@@ -170,6 +174,7 @@ def history(
     return transport.tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
 
 
+@typed
 def settlements(
     symbols: str | Sequence[str],
     start: times.Instant,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata import api, times
+from derivdata.arguments import typed
 from derivdata.fetch.parts import opened, opened_spans
 from derivdata.fetch.windows import cut
 
@@ -34,6 +35,7 @@ _MOST_CANDLES = 500
 """What one answer holds unless asked otherwise."""
 
 
+@typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     """HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
 
@@ -45,16 +47,19 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     return opened(api.HIP3_DASHBOARD, {"range": window})
 
 
+@typed
 def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
     return opened(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
 
 
+@typed
 def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
     """Activity by dex: ``GET /hip3-analytics/by-dex``."""
     return opened(api.HIP3_BY_DEX, {"range": window})
 
 
+@typed
 def by_symbol(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
@@ -62,6 +67,7 @@ def by_symbol(
     return opened(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
 
 
+@typed
 def timeseries_symbol(
     window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
@@ -77,11 +83,13 @@ def timeseries_symbol(
     return opened(api.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
 
 
+@typed
 def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
     """Volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
     return opened(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
 
 
+@typed
 def leaderboard(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
@@ -89,16 +97,19 @@ def leaderboard(
     return opened(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
 
 
+@typed
 def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
     return opened(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
 
 
+@typed
 def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest of one dex by day, in total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
     return opened(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
 
 
+@typed
 def candles(
     coin: str,
     start: times.Instant | None = None,

@@ -9,16 +9,19 @@ from __future__ import annotations
 import pandas as pd
 
 from derivdata import api, times
+from derivdata.arguments import typed
 from derivdata.fetch.parts import opened
 
 __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
 
 
+@typed
 def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
     return opened(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
 
 
+@typed
 def outcome(
     outcome_id: str | int, window: times.Instant | None = None, *, venue: str | None = None
 ) -> pd.DataFrame:
@@ -26,12 +29,14 @@ def outcome(
     return opened(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
 
 
+@typed
 def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """Open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
     since = None if start is None else times.since(start)
     return opened(api.HIP4_OI_EOD, {"start": since, "venue": venue})
 
 
+@typed
 def leaderboard(
     window: times.Instant | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch.windows import get_windows, names, pieces, rows_inside, wide_rows
 from derivdata.transport import Answer
 
@@ -69,6 +70,7 @@ class _TopSymbols(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def exchanges() -> pd.DataFrame:
     """Open interest of every venue now.
 
@@ -99,6 +101,7 @@ def exchanges() -> pd.DataFrame:
     )
 
 
+@typed
 def sparklines() -> pd.DataFrame:
     """Open interest of every venue over the last week, as the summary's line of seven points.
 
@@ -121,6 +124,7 @@ def sparklines() -> pd.DataFrame:
     return transport.tabulate(tables.OI_SPARKLINES, [answer], _sparkline_columns)
 
 
+@typed
 def history(
     symbols: str | Sequence[str],
     start: times.Instant,
@@ -173,6 +177,7 @@ def history(
     return transport.tabulate(tables.OI_HISTORY, answers, _history_columns)
 
 
+@typed
 def exchange_totals(
     start: times.Instant,
     end: times.Instant | None = None,
@@ -207,6 +212,7 @@ def exchange_totals(
     return transport.tabulate(tables.OI_EXCHANGE_TOTALS, answers, _total_columns)
 
 
+@typed
 def top_symbols(
     exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.windows import get_windows, pieces, rows_inside
 from derivdata.transport import Answer
@@ -51,6 +52,7 @@ class _Depths(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
     """Order book of one symbol on one venue now.
 
@@ -90,6 +92,7 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     return transport.tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
 
+@typed
 def depth_history(
     symbol: str,
     exchange: str,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from derivdata import api, times
+from derivdata.arguments import typed
 from derivdata.fetch.windows import names, pieces
 from derivdata.transport.pace import spacing_seconds
 
@@ -21,6 +22,7 @@ _HISTORIES = {
 _SETTLED = "1h"
 
 
+@typed
 def plan(
     symbols: str | Sequence[str],
     start: times.Instant,

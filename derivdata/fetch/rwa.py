@@ -13,6 +13,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, transport
+from derivdata.arguments import typed
 from derivdata.fetch.checked import answered
 from derivdata.transport import Answer
 
@@ -53,6 +54,7 @@ class _Hours(msgspec.Struct):
     exchanges: list[_Exchange]
 
 
+@typed
 def market_hours(exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Sessions and holidays of the exchanges behind real-world assets.
 

@@ -13,6 +13,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch.windows import get_windows, names, pieces, rows_inside, wide_rows
 from derivdata.transport import Answer
 
@@ -68,6 +69,7 @@ class _TopSymbols(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def history(
     symbols: str | Sequence[str],
     start: times.Instant,
@@ -120,6 +122,7 @@ def history(
     return transport.tabulate(tables.VOLUME_HISTORY, answers, _history_columns)
 
 
+@typed
 def exchange_totals(
     start: times.Instant,
     end: times.Instant | None = None,
@@ -154,6 +157,7 @@ def exchange_totals(
     return transport.tabulate(tables.VOLUME_EXCHANGE_TOTALS, answers, _total_columns)
 
 
+@typed
 def top_symbols(
     exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
@@ -190,6 +194,7 @@ def top_symbols(
     )
 
 
+@typed
 def oi_ratio(
     start: times.Instant,
     end: times.Instant | None = None,

@@ -10,6 +10,7 @@ import xarray as xr
 
 from derivdata import tables
 from derivdata.analysis import funding
+from derivdata.arguments import typed
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
 
 
+@typed
 def funding_spreads(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -100,6 +102,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     scale.yaxis.set_major_formatter("{x:g}")
 
 
+@typed
 def net_carry(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -144,6 +147,7 @@ def net_carry(
     return ax
 
 
+@typed
 def cumulative_funding(
     sampled: pd.DataFrame | xr.DataArray,
     settled: pd.DataFrame | None = None,

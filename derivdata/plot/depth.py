@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from derivdata.arguments import typed
 from derivdata.plot.style import GREY, LONG, SEQUENTIAL, SHORT, axes, dress, footer, legend, number, utc_axis
 from derivdata.units import BPS
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["orderbook_depth"]
 
 
+@typed
 def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None = None) -> Axes:
     """Value bid and offered within a distance of the mid price, of one book or over time.
 

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import surface
+from derivdata.arguments import typed
 from derivdata.plot.fitted import fit_of
 from derivdata.plot.style import DIVERGING, NO_DATA, axes, colorbar, dress, footer, row_size
 
@@ -21,6 +22,7 @@ __all__ = ["venue_difference"]
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 
 
+@typed
 def venue_difference(
     data: Any,
     *,

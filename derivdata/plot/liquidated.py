@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.liquidations import observed
+from derivdata.arguments import typed
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT, dress, footer, legend, strips, utc_axis
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 
 
+@typed
 def liquidations(
     events: pd.DataFrame,
     *,

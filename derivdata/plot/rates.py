@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from derivdata.arguments import typed
 from derivdata.plot.style import (
     DIVERGING,
     GREY,
@@ -33,6 +34,7 @@ _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _COLUMNS = 400
 
 
+@typed
 def funding_history(
     data: Any,
     *,
@@ -90,6 +92,7 @@ def funding_history(
     return ax
 
 
+@typed
 def funding_heatmap(
     data: Any,
     *,

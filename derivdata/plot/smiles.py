@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import smile as analysis
+from derivdata.arguments import typed
 from derivdata.plot.fitted import days, is_fit, listed_expiry, name_of, quotes_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
 
@@ -22,6 +23,7 @@ __all__ = ["smile"]
 _POINTS = 161
 
 
+@typed
 def smile(
     quotes: Any,
     fit: xr.Dataset | None = None,

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import exposure
+from derivdata.arguments import typed
 from derivdata.plot.fitted import listed_expiry
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
@@ -21,6 +22,7 @@ Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
 
 
+@typed
 def open_interest_by_strike(
     chain: pd.DataFrame | xr.Dataset,
     *,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from derivdata.analysis import surface as analysis
+from derivdata.arguments import typed
 from derivdata.plot.fitted import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, axes, colorbar, day_axis, dress, footer
 
@@ -20,6 +21,7 @@ Floats = np.ndarray[Any, Any]
 _ACROSS, _ALONG = 121, 120
 
 
+@typed
 def surface(
     data: Any,
     *,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import derivdata
 from derivdata import times
+from derivdata.arguments import typed
 from derivdata.reports.asked import Asked, Fees, asked
 from derivdata.reports.data import Data
 from derivdata.reports.page import page
@@ -15,6 +16,7 @@ from derivdata.reports.sections import BY_NAME, origin_section, summary_section
 __all__ = ["report"]
 
 
+@typed
 def report(
     symbols: str | Sequence[str],
     *,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from derivdata.arguments import typed
+
 __all__ = ["QUOTES", "Contract", "contract"]
 
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
@@ -35,6 +37,7 @@ class Contract(NamedTuple):
         return QUOTES.index(self.quote) + 1 if self.quote else 0
 
 
+@typed
 def contract(name: str) -> Contract:
     """Base symbol and quote of a venue's name for a perpetual.
 

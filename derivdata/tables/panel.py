@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from derivdata.arguments import typed
 from derivdata.tables.columns import COLUMNS
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["depth", "panel", "provenance"]
 _DIMS = ("symbol", "exchange", "time")
 
 
+@typed
 def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
     """One column of a table as a panel.
 
@@ -65,6 +67,7 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
     )
 
 
+@typed
 def depth(table: pd.DataFrame) -> xr.DataArray:
     """Order book depth as an array.
 
@@ -104,6 +107,7 @@ def depth(table: pd.DataFrame) -> xr.DataArray:
     return joined.transpose(*_DIMS, "side", "depth_bps").rename("depth_usd").assign_attrs(attrs)
 
 
+@typed
 def provenance(data: Any) -> dict[str, Any]:
     """What else the answers behind a frame, panel or surface said.
 

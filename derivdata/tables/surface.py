@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.errors import DataNotice
+from derivdata.arguments import typed
+from derivdata.notices import warn_caller
 from derivdata.tables.columns import COLUMNS
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _DIMS = ("expiry", "strike", "side")
 _VALUES = ("iv", "delta", "gamma", "vega", "theta", "open_interest")
 
 
+@typed
 def surface(chain: pd.DataFrame) -> xr.Dataset:
     """One chain of the table ``options_snapshot`` by expiry, strike and side.
 
@@ -83,6 +84,7 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
     )
 
 
+@typed
 def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     """Surfaces over time of the table ``options_surface_history``, of one symbol on one venue.
 
@@ -157,11 +159,9 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
         return rows
     ordered = rows.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
     kept = ordered.drop_duplicates(list(dims)).sort_values(list(dims))
-    warnings.warn(
+    warn_caller(
         f"{len(rows) - len(kept)} instruments share expiry, strike and side with another; "
-        "those with the larger open interest were kept",
-        DataNotice,
-        stacklevel=3,
+        "those with the larger open interest were kept"
     )
     return kept
 

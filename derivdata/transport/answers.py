@@ -12,6 +12,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint, Request, endpoint_of
+from derivdata.arguments import typed
 from derivdata.errors import DeprecationNotice, SchemaError
 from derivdata.schema import Table
 from derivdata.transport.connecting import current
@@ -179,6 +180,7 @@ def parts(
         yield part(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
 
 
+@typed
 def raw(path: str, **params: Any) -> Any:
     """The decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from html import escape
 from typing import NoReturn, Protocol
 from urllib.parse import unquote
@@ -12,6 +11,7 @@ import requests
 
 from derivdata.api import Endpoint, Request
 from derivdata.errors import CacheNotice, NotCached
+from derivdata.notices import warn_caller
 from derivdata.transport.adapter import DIGEST_HEADER
 from derivdata.transport.channel import Channel, Settings
 from derivdata.transport.keys import Secret
@@ -174,7 +174,7 @@ class Connection:
         trouble = self._channel.trouble()
         if trouble is not None and not self._told:
             self._told = True
-            warnings.warn(f"answers are not kept in the cache: {trouble}", CacheNotice, stacklevel=2)
+            warn_caller(f"answers are not kept in the cache: {trouble}", CacheNotice)
 
     def _facts(self) -> dict[str, str]:
         settings = self._settings

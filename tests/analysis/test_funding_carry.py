@@ -110,7 +110,7 @@ def test_the_held_pair_earns_less_than_the_best_of_every_moment():
     [
         ({"panel": _pair([1.0] * 3, [1.0] * 3, kind="sampled")}, ValueError, "were not paid"),
         ({"entry": "2026-01-02", "exit_": "2026-01-01"}, ValueError, "not before exit"),
-        ({"fees": 10.0}, TypeError, "four legs"),
+        ({"fees": 10.0}, TypeError, "fees_bps must be a mapping"),
         ({"fees": {"long_entry": 1.0}}, ValueError, "the four legs are"),
         ({"panel": market(np.ones((1, 2, 3)))}, ValueError, "'a' is not a venue"),
     ],

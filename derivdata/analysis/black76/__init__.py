@@ -29,6 +29,7 @@ import xarray as xr
 from derivdata.analysis.black76 import kernels, sensitivities
 from derivdata.analysis.black76.labelled import apply, sign
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["ImpliedVol", "greeks", "implied_vol", "price"]
 
@@ -46,14 +47,15 @@ class ImpliedVol(NamedTuple):
     status: Any
 
 
+@typed
 def price(
-    forward: Any,
-    strike: Any,
-    year_fraction: Any,
-    iv: Any,
+    forward: Numbers,
+    strike: Numbers,
+    year_fraction: Numbers,
+    iv: Numbers,
     side: Any,
     *,
-    rate: Any = 0.0,
+    rate: Numbers = 0.0,
     premium: str = "linear",
 ) -> Any:
     """Value of each option, to 1e-12 of itself however small.
@@ -95,16 +97,17 @@ def price(
     return _named(value, "price", units=_UNITS[premium], premium=premium)
 
 
+@typed
 def greeks(
-    forward: Any,
-    strike: Any,
-    year_fraction: Any,
-    iv: Any,
+    forward: Numbers,
+    strike: Numbers,
+    year_fraction: Numbers,
+    iv: Numbers,
     side: Any,
     *,
     which: Sequence[str] = ("delta", "gamma", "vega", "theta", "vanna", "volga"),
     delta: str = "forward",
-    rate: Any = 0.0,
+    rate: Numbers = 0.0,
     premium: str = "linear",
 ) -> Any:
     """Sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
@@ -150,14 +153,15 @@ def greeks(
     return xr.Dataset(values, attrs={"delta": delta, "premium": premium, "units": _UNITS[premium]})
 
 
+@typed
 def implied_vol(
-    price: Any,
-    forward: Any,
-    strike: Any,
-    year_fraction: Any,
+    price: Numbers,
+    forward: Numbers,
+    strike: Numbers,
+    year_fraction: Numbers,
     side: Any,
     *,
-    rate: Any = 0.0,
+    rate: Numbers = 0.0,
     premium: str = "linear",
 ) -> ImpliedVol:
     """Volatility at which `price` (the function) gives `price` (the argument).

@@ -13,6 +13,7 @@ import xarray as xr
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.rows import keys_of, quoted, rows
 from derivdata.analysis.status import Status
+from derivdata.arguments import typed
 from derivdata.tables import provenance
 
 __all__ = ["clean"]
@@ -21,6 +22,7 @@ _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to 
 _NORMAL_MAD = 1.4826
 
 
+@typed
 def clean(
     chain: pd.DataFrame | xr.Dataset,
     *,

@@ -12,6 +12,7 @@ from scipy import special
 
 from derivdata.analysis import black76
 from derivdata.analysis.chain.rows import keys_of, quoted
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
 
@@ -41,8 +42,9 @@ class Evidence(NamedTuple):
     discount: Any
 
 
+@typed
 def forward_from_parity(
-    strike: Any, call: Any, put: Any, *, premium: str = "linear", discount: Any = 1.0
+    strike: Numbers, call: Numbers, put: Numbers, *, premium: str = "linear", discount: Numbers = 1.0
 ) -> Any:
     """Forward [USD] that a call and a put of one strike imply.
 
@@ -66,7 +68,10 @@ def forward_from_parity(
     raise ValueError(f"premium={premium!r} is not one of linear, inverse")
 
 
-def forward_from_delta(strike: Any, year_fraction: Any, iv: Any, side: Any, delta: Any) -> Any:
+@typed
+def forward_from_delta(
+    strike: Numbers, year_fraction: Numbers, iv: Numbers, side: Any, delta: Numbers
+) -> Any:
     """Forward [USD] at which an option has the forward delta ``±N(±d1)``; for floats and ndarrays.
 
     ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option

@@ -13,6 +13,7 @@ from derivdata.analysis.chain.estimates import ESTIMATES, Evidence
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import rows, slices
 from derivdata.analysis.status import Status
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
 
@@ -21,11 +22,12 @@ _SUSPECT = 0.05
 _UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
 
 
+@typed
 def forwards(
     chain: pd.DataFrame | xr.Dataset,
     *,
     given: Any = None,
-    spot: Any = None,
+    spot: Numbers | None = None,
     methods: Sequence[str] = METHODS,
     discount: float | str = 1.0,
     as_of: Any = None,
@@ -124,7 +126,8 @@ def row_forward(options: pd.DataFrame) -> pd.Series:
     return options["underlying_price"].where(own, place.map(table["forward"]))
 
 
-def basis(forward: xr.Dataset, *, spot: Any = None) -> xr.Dataset:
+@typed
+def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     """Basis curve that the options imply.
 
     Parameters

@@ -15,6 +15,7 @@ from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import keys_of, quoted, slices
 from derivdata.analysis.status import Status
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["arbitrage", "smiles"]
 
@@ -33,12 +34,13 @@ _UNITS = {
 }
 
 
+@typed
 def smiles(
     options: pd.DataFrame,
     *,
     side: str = "otm",
     given: Any = None,
-    spot: Any = None,
+    spot: Numbers | None = None,
     methods: Sequence[str] = METHODS,
     discount: float | str = 1.0,
 ) -> xr.Dataset:
@@ -118,6 +120,7 @@ def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
     return one.reset_index()
 
 
+@typed
 def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     """Static arbitrage between the quotes of each expiry; nothing is dropped for it.
 

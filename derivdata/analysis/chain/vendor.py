@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.rows import rows
+from derivdata.arguments import typed
 
 __all__ = ["vendor_greeks"]
 
@@ -25,6 +26,7 @@ _READINGS = {
 }
 
 
+@typed
 def vendor_greeks(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None) -> pd.DataFrame:
     """The venue's greeks against our own, greek by greek.
 

@@ -14,6 +14,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import keys_of
 from derivdata.analysis.exposure.sums import sized, summed
+from derivdata.arguments import typed
 
 __all__ = ["NAIVE_DEALER", "gamma_exposure", "zero_gamma"]
 
@@ -24,6 +25,7 @@ _SCAN = np.linspace(0.7, 1.3, 241)
 _ONE_PERCENT = 0.01
 
 
+@typed
 def gamma_exposure(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -62,6 +64,7 @@ def gamma_exposure(
     return result
 
 
+@typed
 def zero_gamma(
     chain: pd.DataFrame | xr.Dataset,
     *,

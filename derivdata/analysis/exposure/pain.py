@@ -10,12 +10,14 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.exposure.sums import open_interest
+from derivdata.arguments import typed
 
 __all__ = ["max_pain", "pain"]
 
 _TIE = 1e-12
 
 
+@typed
 def pain(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -61,6 +63,7 @@ def pain(
     return result
 
 
+@typed
 def max_pain(
     chain: pd.DataFrame | xr.Dataset,
     *,

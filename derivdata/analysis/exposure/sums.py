@@ -12,12 +12,14 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import keys_of, rows
+from derivdata.arguments import typed
 
 __all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
 
 _PLACES = ("expiry", "strike", "side")
 
 
+@typed
 def open_interest(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -53,6 +55,7 @@ def open_interest(
     return summed(options, "open_interest", options["oi_coin"], by, "coin")
 
 
+@typed
 def put_call_ratio(
     chain: pd.DataFrame | xr.Dataset,
     *,

@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import Floats, beside, like, require, require_rate, require_venues, whole
+from derivdata.arguments import typed
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = ["Extremes", "best_pair", "extremes", "tradable_mask"]
@@ -27,6 +28,7 @@ class Extremes(NamedTuple):
     known: NDArray[np.int16]
 
 
+@typed
 def best_pair(
     panel: xr.DataArray,
     *,

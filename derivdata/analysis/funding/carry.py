@@ -15,6 +15,7 @@ from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import Floats, like, positive, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h_from_bps
 
 __all__ = ["net_carry"]
@@ -32,6 +33,7 @@ class _Plan(NamedTuple):
     seed: int
 
 
+@typed
 def net_carry(
     panel: xr.DataArray,
     long: str,
@@ -39,7 +41,7 @@ def net_carry(
     horizon_hours: float,
     *,
     cost_bps: Mapping[str, Any],
-    interval_hours: Any = None,
+    interval_hours: Numbers | None = None,
     period_hours: float = 8.0,
     depth_usd: xr.DataArray | None = None,
     size_usd: float | None = None,

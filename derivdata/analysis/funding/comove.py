@@ -13,15 +13,17 @@ from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import Floats, beside, positive, require_rate, whole
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 from derivdata.units import HOUR_UNIT
 
 __all__ = ["comovement"]
 
 
+@typed
 def comovement(
     panel: xr.DataArray,
     *,
-    interval_hours: Any = None,
+    interval_hours: Numbers | None = None,
     period_hours: float = 8.0,
     method: str = "pearson",
     max_lag: int = 0,

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.panels import Floats, require
+from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS_UNIT, HOUR_UNIT, REFERENCE_HOURS, USD_UNIT
 
 __all__ = ["LEGS", "breakeven_hours", "legs_cost", "reverting_carry", "slippage_bps"]
@@ -33,7 +34,8 @@ def legs_cost(cost_bps: Mapping[str, Any]) -> Any:
     return sum(cost_bps[leg] for leg in LEGS)
 
 
-def slippage_bps(depth_usd: xr.DataArray, size_usd: Any, *, dim: str = "depth_bps") -> xr.DataArray:
+@typed
+def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "depth_bps") -> xr.DataArray:
     """Mean distance from mid at which an order fills, from the depth of the book.
 
     Parameters
@@ -71,8 +73,13 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Any, *, dim: str = "depth_bp
     return xr.DataArray(cost).rename("slippage_bps").assign_attrs(units=BPS_UNIT)
 
 
+@typed
 def breakeven_hours(
-    spread_bps_8h: Any, cost_bps: Any, *, mean_bps_8h: Any = None, half_life_hours: Any = None
+    spread_bps_8h: Numbers,
+    cost_bps: Numbers,
+    *,
+    mean_bps_8h: Numbers | None = None,
+    half_life_hours: Numbers | None = None,
 ) -> Any:
     """Hours that a pair must be held until its carry has paid its cost.
 

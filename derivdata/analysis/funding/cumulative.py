@@ -19,6 +19,7 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
+from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
 __all__ = ["Rows", "cumulative", "rows_of"]
@@ -72,10 +73,11 @@ def rows_of(
     return Rows((whole(panel, "time"),), since, False, step, limit)
 
 
+@typed
 def cumulative(
     panel: xr.DataArray,
     *,
-    interval_hours: Any = None,
+    interval_hours: Numbers | None = None,
     compound: bool = False,
     gaps: str = "nan",
     max_gap_hours: float | None = None,

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from derivdata.arguments import Numbers, typed
 from derivdata.units import REFERENCE_HOURS
 
 __all__ = ["deribit_rate", "hyperliquid_rate", "payment"]
 
 
-def hyperliquid_rate(premium: Any, *, interest: float = 0.0001, clamp: float = 0.0005) -> Any:
+@typed
+def hyperliquid_rate(premium: Numbers, *, interest: float = 0.0001, clamp: float = 0.0005) -> Any:
     """Hyperliquid's rate per 8 hours [fraction]: ``P + clamp(interest − P, ±clamp)``.
 
     One eighth of it is paid every hour on the notional at the oracle price. NaN stays NaN.
@@ -27,7 +29,8 @@ def hyperliquid_rate(premium: Any, *, interest: float = 0.0001, clamp: float = 0
     return premium + np.clip(interest - premium, -clamp, clamp)
 
 
-def deribit_rate(premium: Any, *, damper: float = 0.00025) -> Any:
+@typed
+def deribit_rate(premium: Numbers, *, damper: float = 0.00025) -> Any:
     """Deribit's rate per 8 hours [fraction]: ``max(d, P) + min(−d, P)``, 0 while the premium is within d.
 
     It accrues continuously. The damper was 0.0005 in older documents. NaN stays NaN.
@@ -39,7 +42,8 @@ def deribit_rate(premium: Any, *, damper: float = 0.00025) -> Any:
     return np.maximum(damper, premium) + np.minimum(-damper, premium)
 
 
-def payment(rate_per_8h: Any, notional: Any, hours: Any) -> Any:
+@typed
+def payment(rate_per_8h: Numbers, notional: Numbers, hours: Numbers) -> Any:
     """What a long pays over `hours` at a rate per 8 hours [fraction], in the unit of `notional`.
 
     A short receives it. NaN stays NaN.

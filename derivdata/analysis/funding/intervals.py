@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.panels import Floats, beside, hours, kind_of, like, require, require_rate, whole
+from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_native
 
 __all__ = ["check_8h_normalisation", "infer_interval"]
@@ -18,6 +18,7 @@ __all__ = ["check_8h_normalisation", "infer_interval"]
 _TOLERANCE = 0.05  # of an interval: stamps are late by milliseconds to minutes
 
 
+@typed
 def infer_interval(
     panel: xr.DataArray,
     *,
@@ -77,8 +78,9 @@ def infer_interval(
     return xr.Dataset({name: like(figure, panel) for name, figure in result.items()})
 
 
+@typed
 def check_8h_normalisation(
-    panel: xr.DataArray, raw: xr.DataArray, interval_hours: Any, *, tolerance_bps: float = 1e-6
+    panel: xr.DataArray, raw: xr.DataArray, interval_hours: Numbers, *, tolerance_bps: float = 1e-6
 ) -> xr.Dataset:
     """Whether rates in bps per 8 hours are the venue's own rates times 10,000 × 8 / interval.
 

@@ -23,6 +23,7 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 from derivdata.units import HOUR_UNIT, RATE_UNIT
 
 __all__ = ["half_life"]
@@ -60,10 +61,11 @@ class _Plan(NamedTuple):
     seed: int
 
 
+@typed
 def half_life(
     panel: xr.DataArray,
     *,
-    interval_hours: Any = None,
+    interval_hours: Numbers | None = None,
     sampling: str = "point",
     method: str = "ols",
     level: float | None = 0.9,

@@ -26,12 +26,14 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 from derivdata.times import Instant, instant
 from derivdata.units import BPS_UNIT
 
 __all__ = ["hit_rate", "realised_carry"]
 
 
+@typed
 def realised_carry(
     panel: xr.DataArray,
     long: str,
@@ -39,7 +41,7 @@ def realised_carry(
     entry: Instant,
     exit: Instant,  # noqa: A002 - the word for it
     *,
-    interval_hours: Any,
+    interval_hours: Numbers,
     fees_bps: Mapping[str, Any],
 ) -> xr.Dataset:
     """What a pair held from entry to exit was paid, from the settlements in ``(entry, exit]``.
@@ -87,11 +89,12 @@ def realised_carry(
     return _pair(amount, inside.drop_attrs(), long, short, fees)
 
 
+@typed
 def hit_rate(
     panel: xr.DataArray,
     horizon_hours: float,
     *,
-    interval_hours: Any = None,
+    interval_hours: Numbers | None = None,
     cost_bps: float = 0.0,
     latency_hours: float | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,

@@ -8,11 +8,13 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.panels import Floats, like, require_rate, require_venues, whole
+from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT
 
 __all__ = ["dispersion", "pair_spreads", "spread"]
 
 
+@typed
 def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     """Rate that a position earns, long on one venue and short on another.
 
@@ -51,6 +53,7 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
 
 
+@typed
 def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
     """Spread of every ordered pair of venues.
 
@@ -77,6 +80,7 @@ def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
     return _labelled(earned.transpose(*order), panel, "spread_bps_8h")
 
 
+@typed
 def dispersion(panel: xr.DataArray) -> xr.Dataset:
     """How far the venues' rates lie apart at each symbol and time.
 

@@ -7,11 +7,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.panels import Floats, hours, like, require, require_rate, whole
+from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT, USD_UNIT
 
 __all__ = ["oi_weighted", "universe"]
 
 
+@typed
 def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float = 0.5) -> xr.Dataset:
     """Funding rate of a symbol over its venues, weighted by open interest.
 
@@ -64,6 +66,7 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
     return xr.Dataset({"rate_bps_8h": rate, "covered": covered.assign_attrs(units="1")})
 
 
+@typed
 def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
     """The symbols with the largest open interest, as it was known at each time.
 

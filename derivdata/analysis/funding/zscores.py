@@ -7,6 +7,7 @@ import xarray as xr
 
 from derivdata.analysis.funding.windows import Room, mean_and_deviation, median_and_deviation
 from derivdata.analysis.panels import Floats, like, require, whole
+from derivdata.arguments import typed
 
 __all__ = ["zscore"]
 
@@ -15,6 +16,7 @@ _BLOCK = 65_536  # elements worked on at once, so that all of its arrays stay in
 _WIDE, _WIDE_ROBUST = 10_240, 256
 
 
+@typed
 def zscore(
     panel: xr.DataArray, window: int, *, lag: int = 1, robust: bool = False, min_periods: int | None = None
 ) -> xr.DataArray:

@@ -8,8 +8,10 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.oi.checks import wants
+from derivdata.arguments import typed
 
 
+@typed
 def migration(
     oi: xr.DataArray, start: Any, end: Any, *, method: str = "midpoint", price: xr.DataArray | None = None
 ) -> xr.Dataset:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.oi.checks import has, wants
+from derivdata.arguments import typed
 from derivdata.tables import VENUES, VENUES_AS_OF
 
 Array = np.ndarray[Any, Any]
@@ -16,6 +17,7 @@ _BLOCK = 16_384
 _FIGURES = ("hhi", "hhi_10000", "effective_n", "normalised", "n")
 
 
+@typed
 def market_share(
     oi: xr.DataArray,
     *,
@@ -81,6 +83,7 @@ def market_share(
     return found
 
 
+@typed
 def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     """Herfindahl–Hirschman concentration of shares.
 
@@ -119,6 +122,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     return xr.Dataset(dict(zip(_FIGURES, figures, strict=True)))
 
 
+@typed
 def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
     """Days of trading that the open interest stands for: OI over 24-hour volume, both in USD.
 
@@ -131,6 +135,7 @@ def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
     return ratio.rename("oi_to_volume").assign_attrs(units="days")
 
 
+@typed
 def by_kind(oi: xr.DataArray) -> xr.DataArray:
     """Open interest by kind of venue (``cex``, ``dex``, ``other``, ``unknown``), summed over ``exchange``.
 

@@ -9,12 +9,14 @@ import xarray as xr
 from scipy.special import ndtri
 
 from derivdata.analysis.oi.checks import has
+from derivdata.arguments import typed
 
 Array = np.ndarray[Any, Any]
 _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
 
 
+@typed
 def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.95) -> xr.Dataset:
     """Median slope of shares per day (Theil–Sen), with an interval that knows of autocorrelation.
 

@@ -25,13 +25,13 @@ A slice that could not be fitted has NaN parameters, ``method`` 0 and its reason
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis.smile.forms import Raw
 from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["NODES", "RAW", "SABR", "Method", "assemble", "from_raw", "raw_parameters"]
 
@@ -75,13 +75,20 @@ def assemble(
     return fit
 
 
+@typed
 def raw_parameters(fit: xr.Dataset) -> Raw:
     """The raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
     return Raw(*(fit[name] for name in RAW))
 
 
+@typed
 def from_raw(
-    raw: Raw, year_fraction: Any, *, k_min: Any = -np.inf, k_max: Any = np.inf, forward: Any = None
+    raw: Raw,
+    year_fraction: Numbers,
+    *,
+    k_min: Numbers = -np.inf,
+    k_max: Numbers = np.inf,
+    forward: Numbers | None = None,
 ) -> xr.Dataset:
     """A fit made of known raw SVI parameters: a published slice, a true surface.
 

@@ -14,12 +14,14 @@ from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
 from derivdata.analysis.smile.forms import Floats, Raw
 from derivdata.analysis.smile.raw import density_factor
 from derivdata.analysis.smile.sabr import Sabr
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]
 
 
+@typed
 def total_variance(
-    fit: xr.Dataset, log_moneyness: Any, *, derivative: int = 0, extrapolate: bool = False
+    fit: xr.Dataset, log_moneyness: Numbers, *, derivative: int = 0, extrapolate: bool = False
 ) -> xr.DataArray:
     """Total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative in k.
 
@@ -55,7 +57,8 @@ def total_variance(
     return known.rename("total_variance").assign_attrs(units="1", derivative=derivative)
 
 
-def iv(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.DataArray:
+@typed
+def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Implied volatility [per √year] of every slice of a fit at `log_moneyness`.
 
     Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
@@ -64,14 +67,16 @@ def iv(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.
     return _elementwise(_volatility, fit["year_fraction"], w).rename("iv").assign_attrs(units="1/sqrt(year)")
 
 
-def extrapolated(fit: xr.Dataset, log_moneyness: Any) -> xr.DataArray:
+@typed
+def extrapolated(fit: xr.Dataset, log_moneyness: Numbers) -> xr.DataArray:
     """Whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
     k = _labelled(log_moneyness)
     inside = (fit["k_min"] <= k) & (k <= fit["k_max"])
     return (~inside).rename("extrapolated")
 
 
-def durrleman(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False) -> xr.DataArray:
+@typed
+def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
     """Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
 
     Parameters, shapes and NaN are those of `total_variance`.
@@ -81,6 +86,7 @@ def durrleman(fit: xr.Dataset, log_moneyness: Any, *, extrapolate: bool = False)
     return _elementwise(lambda w, dw, d2w, k: density_factor(k, w, dw, d2w), *parts, k).rename("durrleman_g")
 
 
+@typed
 def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
     """Butterfly arbitrage of every slice, sought on the whole line.
 

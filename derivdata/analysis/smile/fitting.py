@@ -12,6 +12,7 @@ from derivdata.analysis.smile.contract import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.forms import Floats, Raw
 from derivdata.analysis.smile.ladder import Options, fit_slices
 from derivdata.analysis.smile.quotes import prepare
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["fit"]
 
@@ -31,10 +32,11 @@ _FACTS = {
 }
 
 
+@typed
 def fit(
-    log_moneyness: Any,
-    iv: Any,
-    year_fraction: Any,
+    log_moneyness: Numbers,
+    iv: Numbers,
+    year_fraction: Numbers,
     *,
     dim: str = "strike",
     method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
@@ -43,7 +45,7 @@ def fit(
     beta: float = 1.0,
     axis: Literal["k", "delta"] = "k",
     start: xr.Dataset | None = None,
-    forward: Any = None,
+    forward: Numbers | None = None,
 ) -> xr.Dataset:
     """Smiles fitted to the quotes of every slice at once.
 

@@ -13,6 +13,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.arguments import Numbers, typed
+
 __all__ = [
     "JumpWings",
     "Natural",
@@ -59,17 +61,20 @@ class JumpWings(NamedTuple):
     v_min: Any
 
 
+@typed
 def svi_raw_to_natural(raw: Raw) -> Natural:
     """Natural parameters of raw ones; NaN or infinite where ``|ρ| = 1`` or ``σ = 0``, which have none."""
     return Natural(*_convert(_natural, raw))
 
 
+@typed
 def svi_natural_to_raw(natural: Natural) -> Raw:
     """Raw parameters of natural ones."""
     return Raw(*_convert(_raw_from_natural, natural))
 
 
-def svi_raw_to_jump_wings(raw: Raw, year_fraction: Any) -> JumpWings:
+@typed
+def svi_raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
     """Jump wings of raw parameters.
 
     Parameters
@@ -91,7 +96,8 @@ def svi_raw_to_jump_wings(raw: Raw, year_fraction: Any) -> JumpWings:
     return JumpWings(*_convert(_jump_wings, (*raw, year_fraction)))
 
 
-def jump_wings_to_raw(wings: JumpWings, year_fraction: Any) -> Raw:
+@typed
+def jump_wings_to_raw(wings: JumpWings, year_fraction: Numbers) -> Raw:
     """Raw parameters of jump wings.
 
     Parameters

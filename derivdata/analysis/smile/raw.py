@@ -6,16 +6,16 @@ shape ``(slices, points)``. NaN in, NaN out.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["density_factor", "raw_total_variance"]
 
 
-def raw_total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
+@typed
+def raw_total_variance(k: Numbers, raw: Raw, *, derivative: int = 0) -> Floats:
     """Total variance ``w(k)`` of raw SVI parameters, or its first or second derivative.
 
     Parameters
@@ -45,7 +45,8 @@ def raw_total_variance(k: Any, raw: Raw, *, derivative: int = 0) -> Floats:
     raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
 
 
-def density_factor(k: Any, w: Any, dw: Any, d2w: Any) -> Floats:
+@typed
+def density_factor(k: Numbers, w: Numbers, dw: Numbers, d2w: Numbers) -> Floats:
     """Durrleman's ``g``: the risk-neutral density over that of a lognormal with the same local variance.
 
     ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value where ``g < 0``.

@@ -25,6 +25,7 @@ from derivdata.analysis.smile.forms import (
 )
 from derivdata.analysis.smile.quotes import Quotes
 from derivdata.analysis.smile.ssvi import fit_ssvi
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["GjRepair", "gj_repair", "penalty_repair"]
 
@@ -40,7 +41,8 @@ class GjRepair(NamedTuple):
     guaranteed: Any
 
 
-def gj_repair(raw: Raw, year_fraction: Any) -> GjRepair:
+@typed
+def gj_repair(raw: Raw, year_fraction: Numbers) -> GjRepair:
     """Gatheral and Jacquier's closed-form repair, ``c' = p + 2ψ`` and ``ṽ' = 4 v p c'/(p + c')²``.
 
     Parameters

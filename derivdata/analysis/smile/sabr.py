@@ -14,6 +14,7 @@ from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
 from derivdata.analysis.smile.forms import Floats
 from derivdata.analysis.smile.quotes import Quotes
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["Sabr", "fit_sabr", "sabr_iv", "sabr_jet"]
 
@@ -32,7 +33,8 @@ class Sabr(NamedTuple):
     nu: Any
 
 
-def sabr_iv(log_moneyness: Any, sabr: Sabr, year_fraction: Any, *, forward: Any = 1.0) -> Any:
+@typed
+def sabr_iv(log_moneyness: Numbers, sabr: Sabr, year_fraction: Numbers, *, forward: Numbers = 1.0) -> Any:
     """Hagan's lognormal volatility [per √year].
 
     Parameters

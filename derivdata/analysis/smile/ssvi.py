@@ -14,6 +14,7 @@ from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
 from derivdata.analysis.smile.forms import Floats, Raw
 from derivdata.analysis.smile.quotes import Quotes
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["SsviConditions", "fit_ssvi", "ssvi_conditions", "ssvi_to_raw"]
 
@@ -29,7 +30,8 @@ class SsviConditions(NamedTuple):
     free: Any
 
 
-def ssvi_conditions(theta: Any, rho: Any, phi: Any) -> SsviConditions:
+@typed
+def ssvi_conditions(theta: Numbers, rho: Numbers, phi: Numbers) -> SsviConditions:
     """The two conditions that keep an SSVI slice free of butterflies.
 
     Parameters
@@ -42,7 +44,8 @@ def ssvi_conditions(theta: Any, rho: Any, phi: Any) -> SsviConditions:
     return SsviConditions(slope, curvature, (slope < 4.0) & (curvature <= 4.0))
 
 
-def ssvi_to_raw(theta: Any, rho: Any, phi: Any) -> Raw:
+@typed
+def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
     """Raw SVI parameters of an SSVI slice; floats, arrays or DataArrays."""
     rest = 1.0 - rho**2
     return Raw(theta * rest / 2.0, theta * phi / 2.0, rho, -rho / phi, rest**0.5 / phi)

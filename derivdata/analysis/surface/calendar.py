@@ -13,6 +13,7 @@ from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.surface.parameters import NATURAL
 from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.surface.solver import Floats
+from derivdata.arguments import typed
 
 __all__ = ["TOLERANCE", "calendar_check", "pair_conditions", "previous"]
 
@@ -24,6 +25,7 @@ _POINTS, _ZOOMS, _ZOOM_POINTS = 801, 4, 17
 _FLOOR = 1e-3
 
 
+@typed
 def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset:
     """Calendar arbitrage of each expiry against the one before it.
 
@@ -68,6 +70,7 @@ def _checked(surface: xr.Dataset, k_limit: float) -> xr.Dataset:
     return checked.transpose(*surface["method"].dims)
 
 
+@typed
 def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     """Closed conditions under which the later of two SSVI slices lies nowhere below the earlier.
 

@@ -11,10 +11,12 @@ import xarray as xr
 from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
 from derivdata.analysis.surface.fit import SurfaceMethod, fit
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["from_chain"]
 
 
+@typed
 def from_chain(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -22,7 +24,7 @@ def from_chain(
     weights: Any = "vega",
     as_of: Any = None,
     given: Any = None,
-    spot: Any = None,
+    spot: Numbers | None = None,
 ) -> xr.Dataset:
     """Surface of the options out of the money of one chain or of many.
 

@@ -13,14 +13,16 @@ from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity
 from derivdata.analysis.surface.inputs import bare
 from derivdata.analysis.surface.solver import Floats
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["iv", "total_variance", "variance_at", "volatility"]
 
 
+@typed
 def total_variance(
     surface: xr.Dataset,
-    log_moneyness: Any,
-    year_fraction: Any,
+    log_moneyness: Numbers,
+    year_fraction: Numbers,
     *,
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
@@ -73,10 +75,11 @@ def total_variance(
     return w.rename("total_variance")
 
 
+@typed
 def iv(
     surface: xr.Dataset,
-    log_moneyness: Any,
-    year_fraction: Any,
+    log_moneyness: Numbers,
+    year_fraction: Numbers,
     *,
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,

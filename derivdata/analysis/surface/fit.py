@@ -18,6 +18,7 @@ from derivdata.analysis.surface.parameters import NATURAL, natural_parameters, r
 from derivdata.analysis.surface.quotes import MINIMUM, Board, batches, board
 from derivdata.analysis.surface.solver import Floats, Quotes, Solution
 from derivdata.analysis.surface.ssvi import FAMILIES, at_the_money, fit_family, isotonic
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["SurfaceMethod", "fit"]
 
@@ -36,10 +37,11 @@ class _Found(NamedTuple):
     shared: tuple[Floats, ...]
 
 
+@typed
 def fit(
-    log_moneyness: Any,
-    iv: Any,
-    year_fraction: Any,
+    log_moneyness: Numbers,
+    iv: Numbers,
+    year_fraction: Numbers,
     *,
     method: SurfaceMethod = "essvi",
     weights: Any = "vega",

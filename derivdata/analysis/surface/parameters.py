@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis.smile import Method, Raw, ssvi_to_raw
 from derivdata.analysis.smile.contract import assemble
 from derivdata.analysis.surface.inputs import labelled_expiry
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["NATURAL", "from_essvi", "natural_parameters", "raw_parameters_of"]
 
@@ -18,15 +17,16 @@ NATURAL = ("theta", "rho", "psi")
 _GIVEN = (*NATURAL, "year_fraction", "k_min", "k_max")
 
 
+@typed
 def from_essvi(
-    theta: Any,
-    rho: Any,
-    psi: Any,
-    year_fraction: Any,
+    theta: Numbers,
+    rho: Numbers,
+    psi: Numbers,
+    year_fraction: Numbers,
     *,
-    k_min: Any = -np.inf,
-    k_max: Any = np.inf,
-    forward: Any = None,
+    k_min: Numbers = -np.inf,
+    k_max: Numbers = np.inf,
+    forward: Numbers | None = None,
 ) -> xr.Dataset:
     """A surface of known eSSVI parameters: a published one, a true one.
 

@@ -15,6 +15,7 @@ from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturit
 from derivdata.analysis.surface.evaluate import variance_at, volatility
 from derivdata.analysis.surface.inputs import bare, where, with_units
 from derivdata.analysis.surface.pieces import in_pieces
+from derivdata.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of"]
@@ -34,6 +35,7 @@ class _Convention(NamedTuple):
     rate: float
 
 
+@typed
 def constant_maturity(
     surface: xr.Dataset,
     *,
@@ -99,10 +101,11 @@ def constant_maturity(
     return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 
+@typed
 def delta_moneyness(
     surface: xr.Dataset,
-    target: Any,
-    year_fraction: Any,
+    target: Numbers,
+    year_fraction: Numbers,
     *,
     delta: DeltaKind = "forward",
     rate: float = 0.0,

@@ -15,16 +15,18 @@ from derivdata.analysis.surface.evaluate import variance_at
 from derivdata.analysis.surface.inputs import bare, where, with_units
 from derivdata.analysis.surface.points import AtTheMoney, DeltaKind, constant_maturity, points_of
 from derivdata.analysis.surface.solver import Floats
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["forward_variance", "term_structure"]
 
 
+@typed
 def forward_variance(
     surface: xr.Dataset,
-    start: Any,
-    end: Any,
+    start: Numbers,
+    end: Numbers,
     *,
-    log_moneyness: Any = 0.0,
+    log_moneyness: Numbers = 0.0,
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
@@ -61,6 +63,7 @@ def forward_variance(
     return with_units(result.assign(status=status), {"variance": "1/year", "vol": "1/sqrt(year)"})
 
 
+@typed
 def term_structure(
     surface: xr.Dataset,
     *,

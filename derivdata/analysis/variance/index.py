@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Floats
+from derivdata.arguments import typed
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["volatility_index"]
@@ -24,6 +25,7 @@ _UNITS = (
 )
 
 
+@typed
 def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     """Volatility index from the two expiries around a fixed number of days.
 

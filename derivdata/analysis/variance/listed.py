@@ -10,6 +10,7 @@ import xarray as xr
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["cboe", "replication"]
 
@@ -17,12 +18,13 @@ _OUT = ("forward", "strike_0", "total_variance", "variance", "status", "contribu
 _UNITS = {"total_variance": "1", "variance": "1/year"}
 
 
+@typed
 def cboe(
     bid: xr.DataArray,
     ask: xr.DataArray,
-    year_fraction: Any,
+    year_fraction: Numbers,
     *,
-    rate: Any = 0.0,
+    rate: Numbers = 0.0,
     price: xr.DataArray | None = None,
 ) -> xr.Dataset:
     """Variance of each expiry by the rules of the Cboe's volatility index.
@@ -126,14 +128,15 @@ def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bool
     return calls | puts | (~above & ~below & np.isfinite(start)[..., None] & firm.all(axis=-1))
 
 
+@typed
 def replication(
     call: xr.DataArray,
     put: xr.DataArray,
-    forward: Any,
-    year_fraction: Any,
+    forward: Numbers,
+    year_fraction: Numbers,
     *,
-    boundary: Any,
-    rate: Any = 0.0,
+    boundary: Numbers,
+    rate: Numbers = 0.0,
 ) -> xr.Dataset:
     """Variance that a portfolio of listed options replicates, with the options that it holds.
 

@@ -13,6 +13,7 @@ from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
 from derivdata.analysis.variance.quoted import strip
+from derivdata.arguments import typed
 
 __all__ = ["VarianceMethod", "model_free"]
 
@@ -29,6 +30,7 @@ _SLICES = 4096
 _NARROW = 1e-3
 
 
+@typed
 def model_free(
     source: xr.Dataset,
     *,

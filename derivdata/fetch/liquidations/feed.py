@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import pandas as pd
 
 from derivdata import tables, times
+from derivdata.arguments import typed
 from derivdata.fetch.liquidations.orders import LIMIT, ask, coverage
 
 __all__ = ["poll"]
@@ -20,6 +21,7 @@ _Cut: TypeAlias = Literal["oldest", "newest"]
 """Which orders a full answer leaves out."""
 
 
+@typed
 def poll(
     since: times.Instant = "5m",
     *,

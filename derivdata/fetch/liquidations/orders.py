@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,8 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
-from derivdata.errors import DataNotice
+from derivdata.arguments import typed
+from derivdata.notices import warn_caller
 from derivdata.transport import Answer
 
 __all__ = ["LIMIT", "ask", "coverage", "events"]
@@ -42,6 +42,7 @@ class _Events(msgspec.Struct):
 _EVENTS = msgspec.json.Decoder(list[_Event])
 
 
+@typed
 def events(
     *,
     since: times.Instant | None = None,
@@ -103,7 +104,7 @@ def events(
     said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
     if full:
         told = f"the answer is full at limit={limit}: there may be more orders; raise limit or ask for less"
-        warnings.warn(f"{api.LIQUIDATIONS_EVENTS.path}: {told}", DataNotice, stacklevel=2)
+        warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {told}")
         said["notices"] = [*said["notices"], told]
     if min_usd is not None:
         frame = tables.LIQUIDATIONS_EVENTS.conform(frame[frame["value_usd"] >= min_usd])

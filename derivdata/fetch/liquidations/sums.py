@@ -9,6 +9,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch.checked import instants
 from derivdata.fetch.rolling import rolling
 from derivdata.fetch.windows import get_windows, inside, pieces
@@ -48,6 +49,7 @@ class _Aggregates(msgspec.Struct):
     groups: list[_Group]
 
 
+@typed
 def history(
     start: times.Instant,
     end: times.Instant | None = None,
@@ -89,6 +91,7 @@ def history(
     return transport.tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
 
 
+@typed
 def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
     """Liquidations of the last hours, added up.
 

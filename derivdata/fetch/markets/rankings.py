@@ -9,6 +9,7 @@ import msgspec
 import pandas as pd
 
 from derivdata import api, tables, transport
+from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.checked import answered
 from derivdata.transport import Answer
@@ -85,6 +86,7 @@ class _Stats(_Figures, kw_only=True):
     rank: int | None = None
 
 
+@typed
 def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Leaderboard of symbols, ranked by open interest.
 
@@ -122,6 +124,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     )
 
 
+@typed
 def price_movers(
     *,
     min_volume_usd: float | None = None,
@@ -158,6 +161,7 @@ def price_movers(
     return transport.tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
 
 
+@typed
 def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     """The highest funding rates among all pairs of symbol and venue.
 
@@ -188,6 +192,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     )
 
 
+@typed
 def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     """How many symbols rose or fell by how much in 24 hours.
 
@@ -215,6 +220,7 @@ def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFra
     return transport.tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
 
 
+@typed
 def symbol_stats(symbol: str) -> pd.DataFrame:
     """State of one symbol now: its figures of the leaderboard.
 

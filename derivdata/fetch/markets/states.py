@@ -10,6 +10,7 @@ import pandas as pd
 from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.checked import Figure, answered, instants
 from derivdata.fetch.windows import get_windows, inside
@@ -67,6 +68,7 @@ class _ExchangeHistory(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def exchanges() -> pd.DataFrame:
     """State of every venue now, over all its symbols.
 
@@ -92,6 +94,7 @@ def exchanges() -> pd.DataFrame:
     )
 
 
+@typed
 def exchange_symbols(exchange: str) -> pd.DataFrame:
     """State of every symbol on one venue now.
 
@@ -126,6 +129,7 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     )
 
 
+@typed
 def symbol_exchanges(symbol: str) -> pd.DataFrame:
     """State of one symbol on every venue now.
 
@@ -160,6 +164,7 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     )
 
 
+@typed
 def exchange_history(exchange: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
     """Volume and open interest of one venue over a window.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -10,9 +9,10 @@ import pandas as pd
 from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
-from derivdata.errors import DataNotice
+from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.checked import Figure
+from derivdata.notices import warn_caller
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,6 +55,7 @@ class _Metrics(msgspec.Struct):
     data: list[_Metric]
 
 
+@typed
 def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     """Every active option of one symbol on one venue now.
 
@@ -97,6 +98,7 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     )
 
 
+@typed
 def surface(symbol: str, exchange: str) -> xr.Dataset:
     """Every active option of one symbol on one venue now, by expiry, strike and side.
 
@@ -135,6 +137,7 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     return found.assign_coords(symbol=symbol, exchange=exchange, as_of=as_of)
 
 
+@typed
 def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     """At-the-money volatility per expiry, now and a day ago.
 
@@ -179,9 +182,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
     """Say that the document lists no such pair; it is asked for all the same, for venues are added."""
     listed = api.OPTIONS_MATRIX.get(symbol, ())
     if exchange not in listed:
-        warnings.warn(
+        warn_caller(
             f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, "
-            f"not {exchange}; asking all the same",
-            DataNotice,
-            stacklevel=3,
+            f"not {exchange}; asking all the same"
         )

@@ -10,6 +10,7 @@ import pandas as pd
 from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
+from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.checked import Figure, instants
 from derivdata.fetch.options.chains import notify_none, warn_off_matrix
@@ -67,6 +68,7 @@ class _OverviewHistory(msgspec.Struct):
     notices: Any = None
 
 
+@typed
 def atm_history(
     symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
 ) -> pd.DataFrame:
@@ -106,6 +108,7 @@ def atm_history(
     return transport.tabulate(tables.OPTIONS_ATM_HISTORY, [answer], lambda a: _atm_columns(a, window))
 
 
+@typed
 def surface_history(
     symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
 ) -> xr.Dataset:
@@ -149,6 +152,7 @@ def surface_history(
     return found.assign_coords(symbol=symbol, exchange=exchange)
 
 
+@typed
 def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
     """Options open interest and volume by venue and symbol, every hour of a window.
 

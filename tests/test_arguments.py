@@ -1,0 +1,148 @@
+"""Arguments are held to their annotations, and refused by name."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import dask.array
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata.arguments import Numbers, typed
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+@typed
+def asked(
+    numbers: Numbers = 1.0,
+    *,
+    text: str = "",
+    whole: int | None = None,
+    number: float = 1.0,
+    flag: bool = False,
+    names: str | Sequence[str] = "",
+    pair: tuple[float, float] = (1.0, 2.0),
+    kind: Literal["a", "b"] = "a",
+    costs: Mapping[str, float] | float = 1.0,
+    frame: pd.DataFrame | None = None,
+    path: str | Path = "",
+    done: Callable[[], None] | None = None,
+    anything: Any = None,
+    unread: Decimal | None = None,
+) -> str:
+    """The text of what was asked."""
+    return "done"
+
+
+SERIES = pd.Series([1.0, 2.0])
+RIGHT = [
+    *(
+        {"numbers": value}
+        for value in (1, 1.5, Fraction(1, 3), np.float32(1), np.array(2.0), [1, 2], (1.0, 2), [])
+    ),
+    {"numbers": [[1, 2], [3, 4]]},
+    {"numbers": np.arange(3, dtype="uint8")},
+    {"numbers": SERIES},
+    {"numbers": SERIES.astype("Float64")},
+    {"numbers": SERIES.astype("float32[pyarrow]")},
+    {"numbers": pd.Index([1, 2])},
+    {"numbers": pd.DataFrame({"a": [1], "b": [1.0]})},
+    {"numbers": xr.DataArray(1.0)},
+    {"numbers": xr.Dataset({"a": 1.0})},
+    {"numbers": dask.array.ones(3)},
+    {"text": np.str_("a")},
+    {"whole": np.int64(3)},
+    {"number": 3},
+    {"flag": np.True_},
+    {"names": ("a", "b")},
+    {"names": {"a"}},
+    {"names": np.array(["a"])},
+    {"names": pd.Series(["a"])},
+    {"names": []},
+    {"pair": [1, 2]},
+    {"kind": "b"},
+    {"costs": {"a": 1}},
+    {"frame": pd.DataFrame()},
+    {"path": Path()},
+    {"done": print},
+    {"anything": object()},
+    {"unread": object()},
+]
+WRONG = [
+    ({"numbers": "1"}, "numbers must be a number or an array of numbers, not str"),
+    ({"numbers": None}, "numbers must be a number or an array of numbers, not None"),
+    ({"numbers": True}, "numbers must be a number or an array of numbers, not bool"),
+    ({"numbers": ["a"]}, "numbers must be a number or an array of numbers, not list of str"),
+    ({"numbers": [[1], [1, 2]]}, "numbers must be a number or an array of numbers, not list of list"),
+    ({"numbers": {"a": 1}}, "numbers must be a number or an array of numbers, not dict"),
+    (
+        {"numbers": np.array([True])},
+        "numbers must be a number or an array of numbers, not numpy.ndarray of bool",
+    ),
+    ({"numbers": SERIES.astype(object)}, "not pandas.Series of object"),
+    ({"numbers": xr.Dataset({"a": "x"})}, "not xarray.Dataset of <U1"),
+    ({"numbers": pd.Timestamp(0)}, "not pandas.Timestamp"),
+    ({"text": b"a"}, "text must be text, not bytes"),
+    ({"whole": 1.0}, "whole must be a whole number or None, not float"),
+    ({"whole": True}, "whole must be a whole number or None, not bool"),
+    ({"number": "1"}, "number must be a number, not str"),
+    ({"flag": 1}, "flag must be True or False, not int"),
+    ({"names": 1}, "names must be text or a list (each text), not int"),
+    ({"names": ["a", 1]}, "names must be text or a list (each text), not list of int, str"),
+    ({"names": {"a": 1}}, "not dict"),
+    ({"names": np.array("a")}, "not numpy.ndarray of <U1"),
+    ({"pair": (1.0,)}, "pair must be a list of 2 (each a number), not tuple of float"),
+    ({"pair": ("a", 1)}, "pair must be a list of 2"),
+    ({"kind": 1}, "kind must be one of 'a', 'b', not int"),
+    ({"costs": {1: 1}}, "costs must be a mapping from text to a number or a number, not dict"),
+    ({"costs": {"a": "1"}}, "costs must be a mapping from text to a number or a number, not dict"),
+    ({"frame": {}}, "frame must be a pandas.DataFrame or None, not dict"),
+    ({"path": 1}, "path must be text or a pathlib.Path, not int"),
+    ({"done": 1}, "done must be a Callable or None, not int"),
+]
+
+
+@pytest.mark.parametrize("arguments", RIGHT, ids=str)
+def test_what_an_annotation_allows_is_let_through(arguments: dict[str, Any]) -> None:
+    assert asked(**arguments) == "done"
+
+
+@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
+def test_what_it_does_not_allow_is_refused_by_name(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        asked(**arguments)
+    assert str(caught.value).endswith(said) if said.startswith("not") else said in str(caught.value)
+
+
+def test_an_argument_by_place_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^numbers must be"):
+        asked("1")  # type: ignore[arg-type]
+
+
+def test_a_value_is_not_shown_for_it_may_be_a_key() -> None:
+    with pytest.raises(TypeError) as caught:
+        asked(text=[b"dk_secret"])
+    assert "secret" not in str(caught.value)
+
+
+def test_arguments_that_do_not_fit_the_signature_are_the_functions_own_to_refuse() -> None:
+    with pytest.raises(TypeError, match=r"asked\(\) got an unexpected keyword argument 'other'"):
+        asked(other=1)
+    with pytest.raises(TypeError, match=r"asked\(\) takes from 0 to 1 positional arguments"):
+        asked(1.0, 2.0)
+
+
+def test_the_function_stays_what_it_was_to_tools() -> None:
+    assert asked.__name__ == "asked"
+    assert asked.__doc__ == "The text of what was asked."
+    assert list(inspect.signature(asked).parameters)[:2] == ["numbers", "text"]
+    assert pickle.loads(pickle.dumps(asked)) is asked
