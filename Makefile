@@ -1,12 +1,18 @@
 # `make report` and `make test` do all their own set-up: they need python3.11 with venv, make and git.
+# What is installed is locked in requirements/: these versions, these files by their hashes, no code of theirs run.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
+TOOLS := $(VENV)/tools
+LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement
+PACKAGE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+LOCK := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--only-binary :all: --custom-compile-command "make lock" $(LOCK_OPTIONS)
 SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
 
-.PHONY: report test docs clean
+.PHONY: report test docs lock audit clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -22,20 +28,43 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
+# Adds what pyproject.toml asks for now; LOCK_OPTIONS=--upgrade also takes newer versions of what is there.
+lock: $(VENV)/.tools
+	$(LOCK) pyproject.toml requirements/build.in --output-file requirements/base.txt
+	$(LOCK) pyproject.toml requirements/build.in --extra dev --constraint requirements/base.txt \
+		--output-file requirements/dev.txt
+	$(LOCK) pyproject.toml requirements/build.in --extra docs --constraint requirements/base.txt \
+		--output-file requirements/docs.txt
+	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
+
+# Needs a network: known weaknesses are looked up at the Python Package Index.
+audit: $(VENV)/.dev $(VENV)/.tools
+	$(BIN)/python -m pip check
+	$(TOOLS)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/dev.txt \
+		--requirement requirements/docs.txt --requirement requirements/tools.txt
+
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+$(VENV)/.base: pyproject.toml requirements/base.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/base.txt
+	$(BIN)/python $(PACKAGE)
 	touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+$(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/dev.txt
+	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
 
-$(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+$(VENV)/.docs: pyproject.toml requirements/docs.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/docs.txt
+	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
+
+$(VENV)/.tools: requirements/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python $(LOCKED) requirements/tools.txt
+	touch $@
