@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +50,9 @@ def add_rows(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool
     """
     manifests.load(folder)
     with writing(folder, timeout) as cut_off:
+        before = manifests.load(folder)
         try:
-            if manifests.load(folder) is None:
+            if before is None:
                 manifests.save(folder, Manifest())
             if cut_off:
                 _sweep(folder)
@@ -58,9 +60,17 @@ def add_rows(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool
         except BaseException as problem:
             _sweep(folder)
             if isinstance(problem, OSError):
-                why = problem.strerror or problem
-                raise ArchiveError(f"{folder}: nothing was appended, all is as it was: {why}") from None
+                raise _refused(folder, before or Manifest(), problem) from None
             raise
+
+
+def _refused(folder: Path, before: Manifest, problem: OSError) -> ArchiveError:
+    why = problem.strerror or problem
+    if (manifests.load(folder) or Manifest()) == before:
+        return ArchiveError(f"{folder}: nothing was appended, all is as it was: {why}")
+    return ArchiveError(
+        f"{folder}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
+    )
 
 
 def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) -> Appended:
@@ -79,7 +89,7 @@ def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) ->
     _settle(folder, set(after) - set(holding.parts))
     manifests.save(folder, grown)
     for part in set(before) - set(after):
-        (folder / part.file).unlink(missing_ok=True)
+        _remove(folder / part.file)
     return counts
 
 
@@ -173,9 +183,15 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 def _merged(folder: Path, table: Table, held: list[Part], touched: set[str]) -> list[Part]:
-    """The files with those of touched partitions merged: small ones at once, larger ones eight at a time."""
+    """The files with those of touched partitions merged: small ones at once, larger ones eight at a time.
+
+    A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
+    would lose them.
+    """
     for partition in sorted(touched):
-        here = [part for part in held if part.partition == partition]
+        here = [part for part in held if part.partition == partition and parts.known(folder, table, part)]
+        merging = set(here)
+        others = [part for part in held if part not in merging]
         level = 0
         while any(part.level >= level for part in here):
             group = [part for part in here if part.level == level]
@@ -185,7 +201,7 @@ def _merged(folder: Path, table: Table, held: list[Part], touched: set[str]) -> 
                 whole = parts.write(folder, partition, table, rows, level=level + (not small))
                 here = [*(part for part in here if part not in group), whole]
             level += 1
-        held = [*(part for part in held if part.partition != partition), *here]
+        held = [*others, *here]
     return held
 
 
@@ -203,9 +219,19 @@ def _values(holding: Holding, table: Table, frame: pd.DataFrame) -> dict[str, li
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a writer left that was cut off: files that the manifest does not name."""
+    """Remove what a writer left that was cut off: files that the manifest does not name.
+
+    Where a folder is a link, what lies there may be another archive's: it stays.
+    """
     manifest = manifests.load(folder) or Manifest()
     named = {folder / part.file for holding in manifest.tables.values() for part in holding.parts}
     for path in folder.glob("*/*/*"):
-        if path not in named and parts.FILE_NAME.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+        linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
+        if path not in named and not linked and parts.FILE_NAME.fullmatch(path.name):
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file that no longer counts; where that cannot be done it does no harm."""
+    with suppress(OSError):
+        path.unlink()

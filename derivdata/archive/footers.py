@@ -38,12 +38,24 @@ def reading(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, "a file of the archive is missing", str(path)) from None
     except (OSError, pa.ArrowException) as problem:
-        raise ArchiveError(f"{path}: the file is damaged ({problem}): restore it from a copy") from None
+        why = " ".join(str(problem).split())
+        raise ArchiveError(f"{path}: the file is damaged ({why}): restore it from a copy") from None
+
+
+def footer(path: Path, tail: str) -> Footer:
+    """What a file's end says; read once, and again if another file is there than before.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read, or its end is not the one of which `tail` is the digest.
+    """
+    state = path.stat()
+    return _footer(path, tail, (state.st_ino, state.st_mtime_ns, state.st_size))
 
 
 @lru_cache(maxsize=1024)
-def footer(path: Path, tail: str) -> Footer:
-    """What a file's end says; files never change, so that it is read once."""
+def _footer(path: Path, tail: str, _state: tuple[int, int, int]) -> Footer:
     with path.open("rb") as file:
         if tail_of(file) != tail:
             raise OSError("its end is not the one that was written")

@@ -29,18 +29,28 @@ def writing(folder: Path, timeout: float) -> Iterator[bool]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # What is written goes to a file of this folder: a link leads elsewhere.
+        handle = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as problem:
         raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
     try:
         _acquire(handle, folder, timeout)
-        cut_off = bool(os.pread(handle, 20, 0))
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        cut_off = _signed(handle, folder)
         yield cut_off
         os.ftruncate(handle, 0)
     finally:
         os.close(handle)
+
+
+def _signed(handle: int, folder: Path) -> bool:
+    """Write who holds the lock over who held it last; whether that one left it there."""
+    try:
+        left = bool(os.pread(handle, 20, 0))
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, str(os.getpid()).encode(), 0)
+    except OSError as problem:
+        raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
+    return left
 
 
 def _acquire(handle: int, folder: Path, timeout: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ __all__ = ["NAME", "Holding", "Manifest", "Part", "chained", "load", "save", "sy
 NAME = "archive.json"
 _FORMAT = "derivdata-archive"
 _VERSION = 1
+_PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -83,7 +85,9 @@ def save(folder: Path, manifest: Manifest) -> None:
     """Write the manifest and swing it into place; it is on disk when this returns."""
     draft = folder / f".{NAME}.new"
     try:
-        draft.write_bytes(msgspec.json.encode(manifest))
+        draft.unlink(missing_ok=True)
+        with draft.open("xb") as file:
+            file.write(msgspec.json.encode(manifest))
         sync(draft)
         os.replace(draft, folder / NAME)
     except OSError:
@@ -116,10 +120,20 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            return msgspec.json.decode(text, type=Manifest)
+            return _inside(folder, msgspec.json.decode(text, type=Manifest))
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{folder}: {NAME} is damaged ({problem}): restore it from a copy") from None
     raise ArchiveError(f"{folder}: {NAME} is not that of a derivdata archive")
+
+
+def _inside(folder: Path, manifest: Manifest) -> Manifest:
+    """The manifest, if every file that it names lies where an archive puts its files."""
+    for holding in manifest.tables.values():
+        for part in holding.parts:
+            if not _PLACE.fullmatch(part.file):
+                why = f"{part.file!r} is no place of a file of an archive"
+                raise ArchiveError(f"{folder}: {NAME} is damaged ({why}): restore it from a copy")
+    return manifest
 
 
 def _refuse_foreign(folder: Path) -> None:

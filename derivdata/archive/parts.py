@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from derivdata.archive import footers
+from derivdata.archive.columns import INSTANT, LABEL, as_now, refuse_lacking, schema_of
 from derivdata.archive.manifest import Part
 from derivdata.errors import ArchiveError
-from derivdata.schema import Kind, Table
+from derivdata.schema import Table
 
 __all__ = [
     "EVER",
@@ -31,6 +32,7 @@ __all__ = [
     "Span",
     "Where",
     "frame_of",
+    "known",
     "load",
     "pieces",
     "ranges",
@@ -47,16 +49,6 @@ _BATCH_ROWS = 1_000_000
 FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
 """What a file of ours is called, while it is written and for good."""
 
-_LABEL = b"derivdata.table"
-_TYPES = {
-    Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
-    Kind.LABEL: pa.string(),
-    Kind.NUMBER: pa.float64(),
-    Kind.COUNT: pa.int64(),
-    Kind.RANK: pa.int64(),
-    Kind.FLAG: pa.bool_(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-}
 Where: TypeAlias = Mapping[str, Collection[str]]
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
@@ -79,12 +71,6 @@ class Piece(NamedTuple):
 
     part: Part
     groups: list[int]
-
-
-def _schema(table: Table) -> pa.Schema:
-    """The table's columns as Arrow stores them."""
-    fields = [(name, _TYPES[column.kind]) for name, column in table.columns.items()]
-    return pa.schema(fields, metadata={_LABEL: table.name.encode()})
 
 
 def wanted(
@@ -119,7 +105,7 @@ def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
     by = sorting(table)
     if by != [*table.order, *(name for name in table.key if name not in table.order)]:
         frame = frame.sort_values(by, kind="stable")
-    return pa.table({f.name: _array(frame[f.name], f.type) for f in _schema(table)})
+    return pa.table({f.name: _array(frame[f.name], f.type) for f in schema_of(table)})
 
 
 def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
@@ -166,6 +152,17 @@ def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wh
             yield Piece(part, chosen[first : first + step])
 
 
+def known(root: Path, table: Table, part: Part) -> bool:
+    """Whether the table has every column of a file; one of another version may have more.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged, or holds another table.
+    """
+    return _checked(root, part, table).names <= set(table.columns)
+
+
 def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa.Table:
     """Rows of a piece within a span whose columns have one of the given values.
 
@@ -181,6 +178,7 @@ def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa
         with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as file:
             rows = file.read_row_groups(piece.groups, columns=columns)
         rows.validate(full=True)
+    rows = as_now(rows, table, path)
     inside = piece.part.first >= span.start and piece.part.last < span.end
     mask = _mask(None if inside else span, where)
     return rows if mask is None else rows.filter(mask)
@@ -224,7 +222,7 @@ def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:
 
 
 def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:
-    schema = _schema(table)
+    schema = schema_of(table)
     text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
     count, bounds = 0, []
     with pq.ParquetWriter(
@@ -247,9 +245,10 @@ def _checked(root: Path, part: Part, table: Table) -> footers.Footer:
     path = root / part.file
     with footers.reading(path):
         footer = footers.footer(path, part.tail)
-    holds = (footer.metadata.metadata or {}).get(_LABEL, b"no table of an archive").decode()
+    holds = (footer.metadata.metadata or {}).get(LABEL, b"no table of an archive").decode()
     if holds != table.name:
         raise ArchiveError(f"{path}: the file holds {holds}, not {table.name}")
+    refuse_lacking(path, table, footer.names)
     return footer
 
 
@@ -271,6 +270,6 @@ def _may_hold(footer: footers.Footer, name: str, index: int, values: Collection[
 def _mask(span: Span | None, where: Where) -> pc.Expression | None:
     tests = [pc.field(name).isin(pa.array(sorted(values), pa.string())) for name, values in where.items()]
     if span is not None:
-        tests.append(pc.field("time") >= pa.scalar(span.start, _TYPES[Kind.TIME]))
-        tests.append(pc.field("time") < pa.scalar(span.end, _TYPES[Kind.TIME]))
+        tests.append(pc.field("time") >= pa.scalar(span.start, INSTANT))
+        tests.append(pc.field("time") < pa.scalar(span.end, INSTANT))
     return reduce(and_, tests) if tests else None

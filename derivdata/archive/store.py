@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -253,7 +254,9 @@ class Archive:
         return f"<derivdata archive {self._path}{self._mark()}>\n{self.info().to_string()}"
 
     def _repr_html_(self) -> str:
-        return f"<p>derivdata archive <b>{self._path}</b>{self._mark()}</p>{self.info().to_html()}"
+        return (
+            f"<p>derivdata archive <b>{escape(str(self._path))}</b>{self._mark()}</p>{self.info().to_html()}"
+        )
 
     def _mark(self) -> str:
         return " (synthetic)" if self.synthetic else ""

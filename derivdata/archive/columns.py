@@ -1,0 +1,69 @@
+"""A table's columns as Arrow stores them, now and in files of another version of the library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from derivdata.errors import ArchiveError
+from derivdata.schema import Kind, Table
+
+__all__ = ["INSTANT", "LABEL", "as_now", "refuse_lacking", "schema_of"]
+
+LABEL = b"derivdata.table"
+"""Where a file says which table it holds."""
+
+INSTANT = pa.timestamp("us", "UTC")
+_TYPES = {
+    Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
+    Kind.LABEL: pa.string(),
+    Kind.NUMBER: pa.float64(),
+    Kind.COUNT: pa.int64(),
+    Kind.RANK: pa.int64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.TIME: INSTANT,
+}
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """The table's columns as Arrow stores them."""
+    fields = [(name, _TYPES[column.kind]) for name, column in table.columns.items()]
+    return pa.schema(fields, metadata={LABEL: table.name.encode()})
+
+
+def refuse_lacking(path: Path, table: Table, names: frozenset[str]) -> None:
+    """Refuse a file without a column that every row of the table has.
+
+    Raises
+    ------
+    ArchiveError
+        It lacks one.
+    """
+    lacking = sorted(set(table.columns) - names - set(table.optional))
+    if lacking:
+        raise _of_another_version(path, f"it has no column {', '.join(lacking)}")
+
+
+def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
+    """Rows of a file, every column of the kind that it has now.
+
+    Raises
+    ------
+    ArchiveError
+        A column is of a kind that does not become that of now without loss.
+    """
+    kinds = pa.schema([(name, _TYPES[table.columns[name].kind]) for name in rows.column_names])
+    if rows.schema.equals(kinds):
+        return rows
+    try:
+        return rows.cast(kinds)
+    except pa.ArrowException as problem:
+        raise _of_another_version(path, str(problem)) from None
+
+
+def _of_another_version(path: Path, why: str) -> ArchiveError:
+    return ArchiveError(
+        f"{path}: the file was written by another version of derivdata: {why}: read it with that version, "
+        "or import its rows into a new archive"
+    )

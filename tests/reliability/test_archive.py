@@ -1,0 +1,290 @@
+"""Two writers at once and a disk that is full: nothing acknowledged is lost, and what is refused is said."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.archive import Archive, manifest, open_archive
+from derivdata.errors import ArchiveError
+from tests.archive.rates import EVER, rates
+from tests.archive.test_writers import named_files
+from tests.reliability.conftest import Measured
+from tests.reliability.processes import ROOT, finished, output, started
+from tests.reliability.promises import count
+
+PROMISE = "archive: disk and files"
+FUNDING = "funding_history"
+
+WRITER = """
+    import sys, warnings
+    import pandas as pd
+    from derivdata.archive import open_archive
+    from derivdata.errors import DataNotice
+    from tests.archive.rates import START, rates
+
+    folder, me, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    warnings.simplefilter("ignore", DataNotice)
+    archive, written = open_archive(folder), 0
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for n in range(rounds):
+        later = START + pd.Timedelta(12 * n, "h")
+        mine = rates([f"{me}{n}"], ["okx"])
+        shared = rates(["SHARED"], ["okx"], start=later, hours=48)
+        disputed = rates(["DISPUTED"], ["okx"], start=later, hours=48, plus=1000.0 * (me == "B"))
+        shared["rate_bps_8h"] += 12.0 * n
+        disputed["rate_bps_8h"] += 12.0 * n
+        written += archive.append("funding_history", pd.concat([mine, shared, disputed]))
+    print(written)
+"""
+
+FILLED = """
+    import json, os, random, sys, warnings
+    from pathlib import Path
+    import pandas as pd
+    from derivdata import tables
+    from derivdata.archive import open_archive
+    from derivdata.errors import ArchiveError
+    from tests.archive.rates import EVER, rates
+    from tests.archive.test_writers import named_files
+
+    disk, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    chance = random.Random(5)
+    archive = open_archive(disk / "mine")
+    names = ["FIRST"]
+    archive.append("funding_history", rates(names, ["okx"]))
+
+    def fill_bytes(left):
+        with (disk / "filler").open("wb", buffering=0) as file:
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+            os.posix_fallocate(file.fileno(), 0, max(1, free - left * 4096))
+
+    def fill_files(left):
+        (disk / "fillers").mkdir()
+        for n in range(os.statvfs(disk).f_favail - left):
+            (disk / "fillers" / str(n)).touch()
+
+    def clear():
+        (disk / "filler").unlink(missing_ok=True)
+        for path in (disk / "fillers").glob("*"):
+            path.unlink()
+        if (disk / "fillers").exists():
+            (disk / "fillers").rmdir()
+
+    def check():
+        expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+        for seen in (archive, open_archive(disk / "mine")):
+            pd.testing.assert_frame_equal(seen.read("funding_history", *EVER), expected)
+        there = {str(p.relative_to(disk / "mine")) for p in (disk / "mine").rglob("*") if p.is_file()}
+        assert there == {"archive.json", ".lock", *named_files(disk / "mine")}, there
+
+    told = []
+    for n in range(rounds):
+        fill = (fill_bytes, fill_files)[n % 2]
+        fill(n // 2 % 7 if n < 14 else chance.randrange(7))
+        new = rates([f"S{n:03d}"], ["okx"])
+        try:
+            assert archive.append("funding_history", new) == 96
+        except ArchiveError as problem:
+            told.append(str(problem))
+        else:
+            told.append("")
+            names.append(f"S{n:03d}")
+        check()
+        clear()
+        again = archive.append("funding_history", new)
+        assert again == (96 if told[-1] else 0)
+        if told[-1]:
+            names.append(f"S{n:03d}")
+        check()
+    print(json.dumps(told))
+"""
+
+
+def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: Measured) -> None:
+    """Rows of one's own, rows that both write, and rows on which they differ; a reader looks on."""
+    rounds = count(8, 150)
+    writers = [started(WRITER, tmp_path / "x", name, rounds) for name in "AB"]
+    for one in writers:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n", one.communicate()[1]
+    for one in writers:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    archive, looks, before = open_archive(tmp_path / "x"), 0, 0
+    while any(one.poll() is None for one in writers):
+        sizes = archive.read(FUNDING, *EVER).groupby("symbol", observed=True).size()
+        assert (sizes.drop(["SHARED", "DISPUTED"], errors="ignore") == 96).all(), "appends are seen whole"
+        assert sizes.sum() >= before
+        looks, before = looks + 1, int(sizes.sum())
+    written = sum(int(output(one)) for one in writers)
+    rows = archive.read(FUNDING, *EVER)
+    names = sorted(f"{w}{n}" for w in "AB" for n in range(rounds))
+    mine = rows[~rows["symbol"].isin(["SHARED", "DISPUTED"])]
+    pd.testing.assert_frame_equal(
+        tables.FUNDING_HISTORY.conform(mine), tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+    )
+    both = 48 + 12 * (rounds - 1)
+    shared = rows.loc[rows["symbol"] == "SHARED", "rate_bps_8h"].tolist()
+    assert shared == [float(hour) for hour in range(both)]
+    disputed = rows.loc[rows["symbol"] == "DISPUTED", "rate_bps_8h"].tolist()
+    assert [value % 1000 for value in disputed] == [float(hour) % 1000 for hour in range(both)]
+    assert written == len(rows) == 2 * rounds * 96 + 2 * both
+    assert {str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")} == set(
+        named_files(archive.path)
+    )
+    measured(PROMISE, f"2 writers × {rounds} overlapping appends: {written:,} rows, none lost, none double")
+    assert looks > 1
+
+
+def test_a_writer_that_stands_still_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
+    """Whenever it is stopped, another writer is served or told who holds the lock, and both ends are well."""
+    chance, refused, stops = random.Random(3), 0, count(6, 60)
+    archive = open_archive(tmp_path / "x", lock_timeout=0.05)
+    archive.append(FUNDING, rates(["FIRST"], ["okx"]))
+    other = started(WRITER, tmp_path / "x", "A", 10_000)
+    assert other.stdin is not None
+    assert other.stdout is not None
+    try:
+        assert other.stdout.readline() == "ready\n"
+        other.stdin.write("go\n")
+        other.stdin.flush()
+        for stop in range(stops):
+            time.sleep(chance.uniform(0.005, 0.06))
+            other.send_signal(signal.SIGSTOP)
+            refused += not _appended(archive, f"S{stop}", other.pid)
+            assert len(archive.read(FUNDING, *EVER, symbols=["FIRST"])) == 96
+            other.send_signal(signal.SIGCONT)
+    finally:
+        other.kill()
+        other.communicate()
+    patient = open_archive(tmp_path / "x")
+    assert sum(patient.append(FUNDING, rates([f"S{n}"], ["okx"])) for n in range(stops)) == 96 * refused
+    assert refused, "it was stopped with the lock in its hands"
+    measured(PROMISE, f"a writer stopped {stops} times: {refused} others told who holds the lock, 0 lost")
+
+
+def _appended(archive: Archive, symbol: str, holder: int) -> bool:
+    try:
+        return archive.append(FUNDING, rates([symbol], ["okx"])) == 96
+    except ArchiveError as problem:
+        said = str(problem)
+    # It may have been stopped in the instant before it wrote down who it is.
+    told = rf"process ({holder}|unknown) has held the writer's lock for over 0\.05 s; nothing was written"
+    assert re.search(told, said), said
+    return False
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> list[str]:
+    """How to run a command that sees a disk of 2 MB and 60 files at ``tmp_path/disk``, for itself alone."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = 'mount -t tmpfs -o size=2m,nr_inodes=60 none "$0" && exec "$@"'
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(disk)]
+    if not shutil.which("unshare") or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("no disk can be made here: the limit on the size of files stands for it")
+    return command
+
+
+def test_a_full_disk_loses_nothing_and_is_one_clear_error(
+    small_disk: list[str], tmp_path: Path, measured: Measured
+) -> None:
+    """A real disk with 0 to 6 pages or files left: every step of an append finds it full."""
+    rounds = count(14, 280)
+    command = [
+        *small_disk,
+        sys.executable,
+        "-c",
+        textwrap.dedent(FILLED),
+        str(tmp_path / "disk"),
+        str(rounds),
+    ]
+    pipe = subprocess.PIPE
+    run = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=pipe, stderr=pipe, text=True
+    )
+    told = json.loads(output(run))
+    refused = [said for said in told if said]
+    assert len(told) == rounds
+    assert len(refused) < rounds
+    assert all("No space left on device" in said for said in refused), refused
+    assert len({said.partition(": ")[2] for said in refused}) > 1, "it was full at several steps"
+    measured(
+        PROMISE, f"a full disk at {rounds} moments: {len(refused)} refused in one line, 0 lost, 0 left over"
+    )
+
+
+LIMITED = """
+    import json, resource, signal, sys
+    from derivdata.archive import open_archive
+    from derivdata.errors import ArchiveError
+    from tests.archive.rates import rates
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    archive, told = open_archive(sys.argv[1]), {}
+    for size in map(int, sys.argv[2].split()):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            told[size] = archive.append("funding_history", rates([f"S{size}"], ["okx"]))
+        except ArchiveError as problem:
+            told[size] = str(problem)
+    print(json.dumps(told))
+"""
+
+
+def test_a_disk_that_takes_files_of_a_size_only_loses_nothing(tmp_path: Path) -> None:
+    """Too small for the lock, for the rows, for the manifest that grows, and large enough."""
+    archive = open_archive(tmp_path / "x")
+    archive.append(FUNDING, rates(["FIRST"], ["okx"]))
+    sizes = [1, 500, 2_000, 5_000, 1_000_000]
+    told = json.loads(finished(LIMITED, archive.path, " ".join(map(str, sizes))))
+    refused = [size for size in sizes if told[str(size)] != 96]
+    assert refused == sizes[: len(refused)]
+    assert 0 < len(refused) < len(sizes)
+    assert all("File too large" in told[str(size)] for size in refused), told
+    expected = rates(["FIRST", *(f"S{size}" for size in sizes[len(refused) :])], ["okx"])
+    pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), tables.FUNDING_HISTORY.conform(expected))
+    assert archive.append(FUNDING, rates([f"S{size}" for size in refused], ["okx"])) == 96 * len(refused)
+    assert {str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")} == set(
+        named_files(archive.path)
+    )
+
+
+def test_a_disk_that_fails_after_the_fact_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are in, but nobody knows for how long: that is not called "nothing was appended"."""
+    archive = open_archive(tmp_path / "x")
+    archive.append(FUNDING, rates(["FIRST"], ["okx"]))
+    real = manifest.sync
+
+    def sync(path: Path) -> None:
+        if path == archive.path and "SOL" in archive.symbols(FUNDING):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(path)
+
+    monkeypatch.setattr(manifest, "sync", sync)
+    with pytest.raises(
+        ArchiveError, match="the rows are there, but the disk did not confirm .*: Input/output"
+    ):
+        archive.append(FUNDING, rates(["SOL"], ["okx"]))
+    monkeypatch.undo()
+    expected = tables.FUNDING_HISTORY.conform(rates(["FIRST", "SOL"], ["okx"]))
+    pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), expected)
+    assert archive.append(FUNDING, rates(["SOL"], ["okx"])) == 0

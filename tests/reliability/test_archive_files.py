@@ -1,0 +1,337 @@
+"""What else can lie in an archive's folder, and files of other versions: one clear error, or all is well."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from derivdata import tables
+from derivdata.archive import Archive, open_archive
+from derivdata.errors import ArchiveError
+from derivdata.schema import Kind, Table
+from tests.archive.rates import EVER, rates
+from tests.reliability.conftest import Measured
+
+PROMISE = "archive: disk and files"
+FUNDING = "funding_history"
+TEXT = "not an archive's"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    """One of 96 hours of two symbols, in two months."""
+    filled = open_archive(tmp_path / "mine")
+    filled.append(FUNDING, rates(["BTC", "ETH"], ["okx"]))
+    return filled
+
+
+def one_of(archive: Archive) -> Path:
+    return min(archive.path.rglob("*.parquet"))
+
+
+def others(path: Path) -> None:
+    """A Parquet file that somebody else wrote."""
+    pq.write_table(pa.table({"price": [1.0, 2.0], "when": ["a", "b"]}), path)
+
+
+def neighbour(archive: Archive) -> Archive:
+    """Another archive beside it."""
+    second = open_archive(archive.path.parent / "neighbour")
+    second.append(FUNDING, rates(["SOL"], ["okx"], start=pd.Timestamp("2026-03-01", tz="UTC")))
+    return second
+
+
+def beside(archive: Archive) -> None:
+    others(archive.path / "prices.parquet")
+    others(one_of(archive).with_name("prices.parquet"))
+    (archive.path / "notes.txt").write_text(TEXT)
+    (one_of(archive).with_name("notes.txt")).write_text(TEXT)
+    (archive.path / FUNDING / "2026-13").mkdir()
+
+
+def instead(archive: Archive) -> None:
+    path = one_of(archive)
+    path.unlink()
+    others(path)
+
+
+def text_instead(archive: Archive) -> None:
+    one_of(archive).write_text(TEXT)
+
+
+def cut(archive: Archive) -> None:
+    os.truncate(one_of(archive), one_of(archive).stat().st_size - 100)
+
+
+def of_a_neighbour(archive: Archive) -> None:
+    shutil.copy(one_of(neighbour(archive)), one_of(archive))
+
+
+def folder_instead(archive: Archive) -> None:
+    path = one_of(archive)
+    path.unlink()
+    path.mkdir()
+
+
+def linked(archive: Archive) -> None:
+    """The file lies elsewhere, a link to it in its place."""
+    path = one_of(archive)
+    path.symlink_to(path.rename(archive.path.parent / "elsewhere"))
+
+
+def dangling(archive: Archive) -> None:
+    path = one_of(archive)
+    path.unlink()
+    path.symlink_to(archive.path.parent / "nowhere")
+
+
+def marker(text: str) -> Callable[[Archive], None]:
+    def write(archive: Archive) -> None:
+        (archive.path / "archive.json").write_text(text)
+
+    return write
+
+
+def marker_gone(archive: Archive) -> None:
+    (archive.path / "archive.json").unlink()
+
+
+def marker_cut(archive: Archive) -> None:
+    path = archive.path / "archive.json"
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def marker_leads_away(archive: Archive) -> None:
+    """The marker names a file of a neighbour, as it is there."""
+    second = neighbour(archive)
+    text = (second.path / "archive.json").read_text()
+    (archive.path / "archive.json").write_text(text.replace(f'"{FUNDING}/', f'"../neighbour/{FUNDING}/'))
+
+
+def marker_is_a_folder(archive: Archive) -> None:
+    marker_gone(archive)
+    (archive.path / "archive.json").mkdir()
+
+
+class Case(NamedTuple):
+    """What is done to an archive, and the error of a reader and of a writer; None where all is well."""
+
+    spoil: Callable[[Archive], None]
+    read: str | None
+    append: str | None
+
+
+_DAMAGED, _MARKER = "the file is damaged .*: restore it from a copy", r"archive\.json is damaged"
+CASES = {
+    "files beside": Case(beside, None, None),
+    "another's Parquet instead": Case(instead, _DAMAGED, _DAMAGED),
+    "a text instead": Case(text_instead, _DAMAGED, _DAMAGED),
+    "a cut file": Case(cut, _DAMAGED, _DAMAGED),
+    "a neighbour's file instead": Case(of_a_neighbour, _DAMAGED, _DAMAGED),
+    "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),
+    "a link instead": Case(linked, None, None),
+    "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
+    "marker empty": Case(marker(""), _MARKER, _MARKER),
+    "marker cut": Case(marker_cut, _MARKER, _MARKER),
+    "marker of another program": Case(marker('{"format": "x", "version": 1}'), "not that of", "not that of"),
+    "marker gone": Case(marker_gone, "not an archive: it has no", "not an archive: it has no"),
+    "marker a folder": Case(marker_is_a_folder, "Is a directory", "Is a directory"),
+    "marker that leads away": Case(marker_leads_away, "is no place of a file", "is no place of a file"),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder but the lock."""
+    return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}
+
+
+def read(archive: Archive) -> pd.DataFrame:
+    return open_archive(archive.path, create=False).read(FUNDING, *EVER)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_foreign_file_is_let_be_or_one_clear_error(archive: Archive, case: Case) -> None:
+    whole = read(archive)
+    case.spoil(archive)
+    spoilt = contents(archive.path.parent)
+    if case.read is None:
+        pd.testing.assert_frame_equal(read(archive), whole)
+    else:
+        with pytest.raises(ArchiveError, match=case.read):
+            read(archive)
+    more = rates(["BTC", "ETH", "SOL"], ["okx"])
+    if case.append is None:
+        assert archive.append(FUNDING, more) == 96
+        pd.testing.assert_frame_equal(read(archive), tables.FUNDING_HISTORY.conform(more))
+        ours = re.compile(r".*/[0-9a-f]{32}\.parquet|.*/archive\.json")
+        foreign = {path: data for path, data in spoilt.items() if not ours.fullmatch(path)}
+        assert foreign.items() <= contents(archive.path.parent).items()
+    else:
+        with pytest.raises(ArchiveError, match=case.append):
+            archive.append(FUNDING, more)
+        assert contents(archive.path.parent) == spoilt
+
+
+def test_all_kinds_of_foreign_files_were_seen(measured: Measured) -> None:
+    refused = sum(case.read is not None for case in CASES.values())
+    measured(PROMISE, f"{len(CASES)} kinds of foreign files: {refused} one clear error, the rest let be")
+    assert 0 < refused < len(CASES)
+
+
+@pytest.mark.parametrize("name", [".lock", ".archive.json.new"])
+def test_nothing_is_written_through_a_link(archive: Archive, name: str) -> None:
+    precious = archive.path.parent / "precious"
+    precious.write_text(TEXT)
+    (archive.path / name).unlink(missing_ok=True)
+    (archive.path / name).symlink_to(precious)
+    if name == ".lock":
+        with pytest.raises(ArchiveError, match="cannot be written: Too many levels of symbolic links"):
+            archive.append(FUNDING, rates(["SOL"], ["okx"]))
+    else:
+        assert archive.append(FUNDING, rates(["SOL"], ["okx"])) == 96
+    assert precious.read_text() == TEXT
+    assert len(read(archive)) >= 192
+
+
+def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> None:
+    """A table's folder is a link into a neighbour: what is not ours there stays when we clear up."""
+    second = neighbour(archive)
+    mine, theirs = archive.path / FUNDING, second.path / FUNDING
+    for path in sorted(mine.rglob("*.parquet")):
+        (theirs / path.parent.name).mkdir(exist_ok=True)
+        path.rename(theirs / path.parent.name / path.name)
+    shutil.rmtree(mine)
+    mine.symlink_to(theirs)
+    (archive.path / ".lock").write_text("1")
+    before = read(second)
+    assert archive.append(FUNDING, rates(["XRP"], ["okx"])) == 96
+    pd.testing.assert_frame_equal(read(second), before)
+
+
+def version(monkeypatch: pytest.MonkeyPatch, archive: Archive, table: Table, frame: pd.DataFrame) -> None:
+    """Rows that another version of the library wrote."""
+    with monkeypatch.context() as patch:
+        patch.setitem(tables.TABLES, table.name, table)
+        archive.append(table.name, frame)
+
+
+NOW = tables.OI_EXCHANGE_TOTALS
+TIMES = pd.to_datetime(["2026-01-30T00:00:00Z", "2026-01-30T01:00:00Z"])
+
+
+def totals(venue: str, **more: object) -> pd.DataFrame:
+    """Two hours of a venue."""
+    given = {"exchange": venue, "time": TIMES, "total_oi_usd": [5.0, 6.0], "symbol_count": [1, 2]}
+    return pd.DataFrame(given | {"resolution": "1h"} | more)
+
+
+def read_totals(archive: Archive) -> pd.DataFrame:
+    return open_archive(archive.path).read(NOW.name, *EVER)
+
+
+def without(table: Table, name: str) -> Table:
+    return replace(
+        table,
+        columns={n: c for n, c in table.columns.items() if n != name},
+        optional=frozenset(table.optional) - {name},
+    )
+
+
+def test_an_older_file_without_a_column_that_may_be_missing_is_read_and_merged(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = without(NOW, "symbol_count")
+    version(monkeypatch, archive, older, totals("aevo").drop(columns="symbol_count"))
+    for venue in ("bybit", "okx"):
+        archive.append(NOW.name, totals(venue))
+    found = read_totals(archive)
+    assert found["exchange"].tolist() == ["aevo"] * 2 + ["bybit"] * 2 + ["okx"] * 2
+    assert found["symbol_count"].fillna(-1).tolist() == [-1, -1, 1, 2, 1, 2]
+    assert found["total_oi_usd"].tolist() == [5.0, 6.0] * 3
+
+
+@pytest.mark.parametrize("appends", [0, 2])
+def test_an_older_file_with_a_column_of_another_kind_is_read(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, appends: int
+) -> None:
+    """Counts that were once numbers."""
+    kinds = NOW.columns
+    older = replace(NOW, columns=kinds | {"symbol_count": replace(kinds["symbol_count"], kind=Kind.NUMBER)})
+    version(monkeypatch, archive, older, totals("aevo", symbol_count=[3.0, float("nan")]))
+    for venue in ("bybit", "okx")[:appends]:
+        archive.append(NOW.name, totals(venue))
+    found = read_totals(archive)
+    assert found["symbol_count"].fillna(-1).tolist() == [3, -1] + [1, 2] * appends
+    assert found["symbol_count"].dtype == "Int64"
+
+
+def test_an_older_file_that_cannot_be_this_table_is_named_and_kept(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = without(NOW, "total_oi_usd")
+    version(monkeypatch, archive, older, totals("aevo").drop(columns="total_oi_usd"))
+    before = contents(archive.path)
+    told = r"\.parquet: the file was written by another version of derivdata: it has no column total_oi_usd"
+    for attempt in (lambda: read_totals(archive), lambda: archive.append(NOW.name, totals("aevo"))):
+        with pytest.raises(ArchiveError, match=told):
+            attempt()
+    assert contents(archive.path) == before
+    assert len(read(archive)) == 192
+
+
+def test_a_number_that_this_version_cannot_hold_is_named(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = NOW.columns
+    older = replace(NOW, columns=kinds | {"symbol_count": replace(kinds["symbol_count"], kind=Kind.NUMBER)})
+    version(monkeypatch, archive, older, totals("aevo", symbol_count=[3.5, 1.0]))
+    with pytest.raises(ArchiveError, match=r"\.parquet: the file was written by another version .*3\.5"):
+        read_totals(archive)
+
+
+def test_a_column_of_a_newer_version_outlasts_the_appends_of_this_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = NOW.columns | {"fee_usd": NOW.columns["total_oi_usd"]}
+    newer = replace(NOW, columns=columns, optional=frozenset(NOW.optional) | {"fee_usd"})
+    version(monkeypatch, archive, newer, totals("aevo", fee_usd=0.25))
+    for venue in ("bybit", "okx", "woo"):
+        assert archive.append(NOW.name, totals(venue)) == 2
+        assert archive.append(NOW.name, totals("aevo")) == 0
+    found = read_totals(archive)
+    assert found["exchange"].tolist() == [name for name in ("aevo", "bybit", "okx", "woo") for _ in TIMES]
+    assert "fee_usd" not in found
+    with monkeypatch.context() as patch:
+        patch.setitem(tables.TABLES, NOW.name, newer)
+        later = read_totals(archive)
+    assert later["fee_usd"].fillna(-1).tolist() == [0.25] * 2 + [-1] * 6
+
+
+def test_a_newer_format_is_refused_and_not_touched(archive: Archive) -> None:
+    path = archive.path / "archive.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
+    before = contents(archive.path)
+    for attempt in (lambda: read(archive), lambda: archive.append(FUNDING, rates(["SOL"]))):
+        with pytest.raises(ArchiveError, match="has format 2, this version reads up to 1: update derivdata"):
+            attempt()
+    assert contents(archive.path) == before
+
+
+def test_tables_of_a_newer_version_outlast_an_append(archive: Archive) -> None:
+    path = archive.path / "archive.json"
+    said = json.loads(path.read_text())
+    said["tables"]["prices_of_later"] = {"parts": [], "values": {"symbol": ["BTC"]}}
+    path.write_text(json.dumps(said))
+    assert archive.append(FUNDING, rates(["SOL"], ["okx"])) == 96
+    assert json.loads(path.read_text())["tables"]["prices_of_later"]["values"] == {"symbol": ["BTC"]}
