@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -294,7 +295,7 @@ def test_what_is_in_a_bundle(service: Service, path: Path) -> None:
     assert manifest["asof"] == "2026-06-30T12:00:00Z"
     assert (manifest["source"], manifest["synthetic"], manifest["answers"]) == (host, False, 1)
     assert manifest["attribution"] == f"Funding rate data provided by http://{host}"
-    assert manifest["versions"]["numpy"] == __import__("numpy").__version__
+    assert manifest["versions"]["numpy"] == np.__version__
 
 
 def test_what_was_said_about_a_recording_comes_back(service: Service, path: Path) -> None:

@@ -281,7 +281,7 @@ def test_a_disk_that_fails_after_the_fact_is_told_as_that(
 
     monkeypatch.setattr(manifest, "sync", sync)
     with pytest.raises(
-        ArchiveError, match="the rows are there, but the disk did not confirm .*: Input/output"
+        ArchiveError, match=r"the rows are there, but the disk did not confirm .*: Input/output"
     ):
         archive.append(FUNDING, rates(["SOL"], ["okx"]))
     monkeypatch.undo()
