@@ -40,7 +40,7 @@ lock: $(VENV)/.tools
 # Needs a network: known weaknesses are looked up at the Python Package Index.
 audit: $(VENV)/.dev $(VENV)/.tools
 	$(BIN)/python -m pip check
-	$(TOOLS)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/dev.txt \
+	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/dev.txt \
 		--requirement requirements/docs.txt --requirement requirements/tools.txt
 
 clean:
