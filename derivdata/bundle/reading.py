@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import zipfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
+from derivdata import times
 from derivdata.bundle.layout import (
     ANSWERS,
     BODY,
@@ -107,13 +109,24 @@ class Bundle:
                 f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
                 "library reads version 1"
             )
+        self._dated(MANIFEST, [manifest.asof])
         return manifest
 
     def _entries(self) -> list[Entry]:
         text = self._read(ANSWERS, LIST_BYTES)
         if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
             raise BundleError(f"{self.path}: {ANSWERS} is damaged: its hash is not the manifest's")
-        return self._decoded(text, ANSWERS, list[Entry])
+        entries = self._decoded(text, ANSWERS, list[Entry])
+        if len(entries) != self.manifest.answers:
+            raise BundleError(f"{self.path}: {ANSWERS} is damaged: {MANIFEST} says another number of answers")
+        self._dated(ANSWERS, (date for entry in entries for date in (entry.date, entry.received)))
+        return entries
+
+    def _dated(self, name: str, dates: Iterable[str | None]) -> None:
+        """Refuse dates that are not written as a recording writes them."""
+        for date in set(dates) - {None}:
+            if not _is_instant(str(date)):
+                raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
 
     def _verify(self) -> None:
         told = {body_name(entry.sha256): entry for entry in self.entries}
@@ -160,6 +173,13 @@ def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.Zip
             raise BundleError(f"{path}: refused: {name} is there twice")
         members[name] = info
     return members
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        return times.iso(times.instant(text)) == text
+    except ValueError:
+        return False
 
 
 def _words(error: BaseException) -> str:

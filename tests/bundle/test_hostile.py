@@ -152,6 +152,8 @@ def changed(text: bytes, **values: Any) -> bytes:
     [
         ("manifest.json", lambda t: changed(t, version=2), "version 2: this library reads version 1"),
         ("manifest.json", lambda t: changed(t, format="zip"), "format 'zip'"),
+        ("manifest.json", lambda t: changed(t, asof="never"), "manifest.json .*'never' is not an instant"),
+        ("manifest.json", lambda t: changed(t, answers=4), "answers.json is damaged: .*number of answers"),
         ("manifest.json", lambda t: b"{}", "manifest.json cannot be read: .*missing required field"),
         ("manifest.json", lambda t: b"[" * 100_000, "manifest.json cannot be read"),
         ("manifest.json", lambda t: b"\xff", "manifest.json cannot be read"),

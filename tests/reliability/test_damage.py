@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
+import struct
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +17,7 @@ import derivdata as dd
 from derivdata import bundle, errors, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from tests.bundle.conftest import Service, path, service
+from tests.bundle.test_hostile import members, with_body, zipped
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import count
 from tests.transport.conftest import Open
@@ -38,7 +45,7 @@ def damaged(how: str, good: bytes, chance: random.Random, other: bytes = b"") ->
 
 
 def test_a_damaged_record_is_fetched_again(opened: Open, tmp_path: Path, measured: Measured) -> None:
-    times = count(25, 250)
+    times = count(50, 250)
     body = {"text": "x" * 500, "numbers": list(range(300))}
     with serving(lambda _: Reply.json(body)) as server:
         connection = opened(server.url)
@@ -71,8 +78,8 @@ def good(service: Service, path: Path) -> Path:
 
 def test_a_damaged_bundle_is_refused_or_harmless(good: Path, measured: Measured) -> None:
     """A zip holds bytes that say nothing, such as times: then the contents are the very same."""
-    times = count(25, 250)
-    whole, told = good.read_bytes(), bundle.info(good)
+    times = count(50, 250)
+    whole, told, held = good.read_bytes(), bundle.info(good), members(good)
     harmless = 0
     for how in BUNDLES:
         chance = random.Random(how)
@@ -85,8 +92,89 @@ def test_a_damaged_bundle_is_refused_or_harmless(good: Path, measured: Measured)
             assert how in ("flip", "overwrite", "zeros")
             assert now.requests.equals(told.requests)
             assert now.manifest == told.manifest
+            assert members(good) == held
             harmless += 1
     total = len(BUNDLES) * times
     assert harmless < total / 10
-    refused = f"{total:,} bundles: {total - harmless:,} refused, {harmless} with all contents unharmed"
-    measured("damaged bundle", refused)
+    measured("damaged bundle", f"{total:,} damaged: {total - harmless:,} refused, {harmless} unharmed inside")
+
+
+DATES = ["", "never", "nan", "2026-06-30", "9999-99-99T00:00:00Z", 5, True, [], {}]
+FORGED: dict[str, list[Any]] = {
+    "manifest.format": [None, "zip"],
+    "manifest.version": [None, 0, 2, 1.5, "1"],
+    "manifest.asof": DATES,
+    "manifest.source": [None, 1],
+    "manifest.synthetic": [None, "yes"],
+    "manifest.about": [None, []],
+    "manifest.answers": [None, -1, 0, 4, 2**63, "3"],
+    "manifest.answers_sha256": [None, "", "0" * 64],
+    "manifest.versions": [None, [], {"numpy": 2}],
+    "entry.path": [None, 5],
+    "entry.query": [None, {}, "x", [["a"]], [["a", "b", "c"]], [["a", 1]]],
+    "entry.status": [None, "200", 200.5, []],
+    "entry.headers": [None, [], {"a": 1}],
+    "entry.date": DATES,
+    "entry.received": DATES,
+    "entry.sha256": [None, "", "../../../etc/passwd", "A" * 64, "0" * 64],
+    "entry.bytes": [None, -1, 0, 2**63, 10**30, "1"],
+    "entry.attribution": [None, 1],
+}
+"""Values that no recording writes, in a bundle whose hashes were all put right again."""
+
+
+def forged(contents: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """Name and members of every forgery, each field but the one that may be left out left out among them."""
+    bodies = [(name, data) for name, data in contents.items() if name.startswith("bodies/")]
+    for where, values in FORGED.items():
+        part, _, name = where.partition(".")
+        for value in values if name == "about" else [*values, ...]:
+            manifest, entries = json.loads(contents["manifest.json"]), json.loads(contents["answers.json"])
+            changed = manifest if part == "manifest" else entries[0]
+            changed[name] = value
+            if value is ...:
+                del changed[name]
+            listed = json.dumps(entries).encode()
+            if where != "manifest.answers_sha256":
+                manifest["answers_sha256"] = hashlib.sha256(listed).hexdigest()
+            parts = [("manifest.json", json.dumps(manifest).encode()), ("answers.json", listed), *bodies]
+            yield f"{where}={value!r}", parts
+
+
+def claiming(path: Path, size: int, *names: bytes) -> Path:
+    """The bundle with members whose stated size, when unpacked, is another."""
+    data, place = bytearray(path.read_bytes()), -1
+    while (place := data.find(b"PK\x01\x02", place + 1)) >= 0:
+        if data[place + 46 :].startswith(names or b""):
+            data[place + 24 : place + 28] = struct.pack("<L", size)
+    path.write_bytes(data)
+    return path
+
+
+def huge(folder: Path, contents: dict[str, bytes]) -> Iterator[Path]:
+    """Bundles that are too much: a body, a list, all together, members, and one that lies about it."""
+    whole = list(contents.items())
+    yield with_body(folder / "body", 70 * 2**20)
+    yield claiming(with_body(folder / "liar", 60 * 2**20), 1000, b"bodies/")
+    yield claiming(zipped(folder / "list", whole), 257 * 2**20, b"answers.json")
+    yield claiming(zipped(folder / "together", whole), 2**31)
+    many = [(f"bodies/{n:064x}", b"") for n in range(65_001)]
+    yield zipped(folder / "many", [*whole, *many], zipfile.ZIP_STORED)
+
+
+def refused(path: Path, name: str) -> None:
+    for call in (bundle.info, bundle.replay, bundle.verify):
+        with pytest.raises(errors.BundleError, match=path.name):
+            call(path)
+        assert not transport.replaying(), name
+
+
+def test_a_hostile_or_huge_bundle_is_refused(good: Path, tmp_path: Path, measured: Measured) -> None:
+    contents, cases = members(good), 0
+    for name, parts in forged(contents):
+        refused(zipped(tmp_path / "forged.ddz", parts), name)
+        cases += 1
+    for made in huge(tmp_path, contents):
+        refused(made, made.name)
+        cases += 1
+    measured("damaged bundle", f"{cases} hostile or huge: all refused")

@@ -1,0 +1,153 @@
+"""Every fetcher while answers go wrong: its whole table and what is said of it, or one error of ours."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata import errors, service
+from derivdata.transport.timing import Limits
+from tests.reliability.conftest import Measured, Use
+from tests.reliability.promises import count
+from tests.test_fetch import CASES, DAY, FAMILIES, OPEN
+
+SEVERAL = ["BTC", "ETH", "SOL", "DOGE"]
+THREADS = 8
+TWO = Limits(read=0.5, answer=1.0, tries=2)
+"""So that half of the questions that four answers are needed for fail, most of them midway."""
+
+LASTING: dict[str, type[errors.DerivdataError]] = {
+    "400": errors.BadRequest,
+    "401": errors.AuthError,
+    "403": errors.TierError,
+    "404": errors.NotFound,
+    "429=3600": errors.RateLimited,
+    "500": errors.ServerError,
+    "html": errors.SchemaError,
+    "garbled": errors.NetworkError,
+    "reset=9": errors.NetworkError,
+    "cut=9": errors.NetworkError,
+    "open=9": errors.NetworkError,
+    "chunk=9": errors.NetworkError,
+}
+
+Call = Callable[[], Any]
+
+
+def call_of(family: str, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Call:
+    return lambda: getattr(getattr(dd, family), name)(*args, **options)
+
+
+def polled() -> pd.DataFrame:
+    """Three pages of the feed as one frame."""
+    pages = list(itertools.islice(dd.liquidations.poll("2h", limit=500, sleep=lambda _: None), 3))
+    frame = pd.concat(pages, ignore_index=True)
+    frame.attrs["provenance"] = {"pages": [page.attrs["provenance"] for page in pages]}
+    return frame
+
+
+CALLS: dict[str, Call] = {f"{case[0]}.{case[1]}": call_of(*case[:4]) for case in [*CASES, *OPEN]} | {
+    "funding.history": call_of("funding", "history", (SEVERAL, *DAY), {"resolution": "8h"}),
+    "funding.settlements": call_of("funding", "settlements", (SEVERAL, *DAY), {}),
+    "oi.history": call_of("oi", "history", (SEVERAL, *DAY), {"resolution": "12h"}),
+    "volume.history": call_of("volume", "history", (SEVERAL, *DAY), {"resolution": "12h"}),
+    "liquidations.events": call_of("liquidations", "events", (), {"since": "10m"}),
+    "hip4.outcome": call_of("hip4", "outcome", (108, "7d"), {}),
+    "options.surface": call_of("options", "surface", ("BTC", "deribit"), {}),
+    "options.surface_history": call_of("options", "surface_history", ("BTC", "deribit", "6h"), {}),
+    "liquidations.poll": polled,
+}
+"""The calls that are compared with cassettes elsewhere, of what the sample has, and of several symbols."""
+
+
+def differs(found: Any, right: Any) -> bool:
+    """Whether a value, a type, or a word of the provenance is another."""
+    if isinstance(right, xr.Dataset):
+        return not found.identical(right)
+    same = found.equals(right) and found.dtypes.equals(right.dtypes)
+    return not (same and found.attrs == right.attrs)
+
+
+@pytest.fixture(scope="module")
+def truth(faulty: service.Local) -> dict[str, Any]:
+    """What each call gives without faults."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_API_KEY", faulty.api_key)
+        dd.connect(faulty.url, cache="off")
+        found = {name: call() for name, call in CALLS.items()}
+        dd.disconnect()
+    assert all(len(table) for table in found.values())
+    return found
+
+
+def in_threads(calls: list[tuple[str, Call]], work: Callable[[str, Call], None]) -> None:
+    def share(number: int) -> None:
+        for name, call in calls[number::THREADS]:
+            work(name, call)
+
+    threads = [threading.Thread(target=share, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def outcomes(truth: dict[str, Any]) -> dict[str, list[str]]:
+    """The fetchers by what became of them: right, wrong, the class of an error of ours, or what else came."""
+    found: list[tuple[str, str]] = []
+
+    def one(name: str, call: Call) -> None:
+        try:
+            table = call()
+        except errors.DerivdataError as error:
+            found.append((type(error).__name__, name))
+        except BaseException as error:  # whatever it is, it is what must not happen
+            found.append((f"untyped: {error!r}", name))
+        else:
+            found.append(("wrong" if differs(table, truth[name]) else "right", name))
+
+    in_threads(list(CALLS.items()), one)
+    kinds = dict(found)
+    return {kind: sorted(name for said, name in found if said == kind) for kind in kinds}
+
+
+def test_every_fetcher_is_called() -> None:
+    public = {f"{family}.{name}" for family, module in FAMILIES.items() for name in module.__all__}
+    assert set(CALLS) == public
+
+
+def test_every_fetcher_gives_its_whole_table_or_an_error(
+    use: Use, truth: dict[str, Any], measured: Measured
+) -> None:
+    """At half of all answers bad, and two tries: a quarter of the questions for one answer fail."""
+    rounds, tally = count(2, 40), Counter[str]()
+    for round_ in range(rounds):
+        use(f"any=0.5:{round_}", cache="off", limits=TWO)
+        found = outcomes(truth)
+        allowed = {"right", *(kind.__name__ for kind in LASTING.values())}
+        assert set(found) <= allowed, {kind: names for kind, names in found.items() if kind not in allowed}
+        tally.update({kind: len(names) for kind, names in found.items()})
+    total, right = tally.total(), tally["right"]
+    assert total == rounds * len(CALLS)
+    assert min(right, total - right) > total / 10
+    figure = f"{total:,} calls at 50 %: {right:,} right, {total - right:,} typed errors, 0 wrong, 0 untyped"
+    measured("every fetcher", f"{len(CALLS)} fetchers, {figure}")
+
+
+def test_a_lasting_fault_is_the_same_error_from_every_fetcher(
+    use: Use, truth: dict[str, Any], measured: Measured
+) -> None:
+    for plan, kind in LASTING.items():
+        use(quote(plan, safe="="), cache="off", limits=Limits(tries=2))
+        assert outcomes(truth) == {kind.__name__: sorted(CALLS)}, plan
+    cases = len(LASTING) * len(CALLS)
+    measured("every fetcher", f"{cases} calls at {len(LASTING)} lasting faults: each its class")
