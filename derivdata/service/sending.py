@@ -29,15 +29,26 @@ class Pieces(Response):
 
 
 class Flights:
-    """Answers that are being made; who asks for one of them waits for it. Of the serving thread alone."""
+    """Answers that are being made; who asks for one of them waits for it. Of the serving thread alone.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    at_once
+        How many are made at one time: each may need a gigabyte, however many ask.
+    """
+
+    def __init__(self, *, at_once: int = 4) -> None:
+        self._room = asyncio.Semaphore(at_once)
         self._under_way: dict[Hashable, asyncio.Future[Encoded]] = {}
 
     async def run(self, ask: Hashable, make: Callable[[], Awaitable[Encoded]]) -> Encoded:
         """What `make` gives, or the same ask's `make` that is under way."""
         flight = self._under_way.get(ask)
         if flight is None:
-            flight = self._under_way[ask] = asyncio.ensure_future(make())
+            flight = self._under_way[ask] = asyncio.ensure_future(self._made(make))
             flight.add_done_callback(lambda _: self._under_way.pop(ask))
         return await asyncio.shield(flight)
+
+    async def _made(self, make: Callable[[], Awaitable[Encoded]]) -> Encoded:
+        async with self._room:
+            return await make()

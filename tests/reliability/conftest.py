@@ -10,7 +10,7 @@ from derivdata import service
 from derivdata.transport import connecting
 from derivdata.transport.connection import Connection
 from derivdata.transport.timing import Limits, Timing
-from tests.reliability.promises import PAGE, PROMISES, SOAK, written
+from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.transport.conftest import KEY, Open, fake, opened
 
 __all__ = ["fake", "opened"]
@@ -22,6 +22,8 @@ Use = Callable[..., Connection]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if SOAK and config.getoption("numprocesses", None):
+        raise pytest.UsageError("a soak is one process, else it would measure itself: leave -n out")
     config.stash[_figures] = {}
 
 
@@ -48,7 +50,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     figures = session.config.stash[_figures]
     if SOAK and figures and exitstatus == 0:
-        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(written(page, figures, machine()), encoding="utf-8")
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""Bodies that are meant to hurt: one typed error each, in little memory and bounded time."""
+"""Bodies that are meant to hurt: one typed error each, all in little memory and bounded time."""
 
 from __future__ import annotations
 
@@ -100,9 +100,10 @@ CLIENT = """
     connect("good")
     assert transport.get(FUNDING, {}, into=Body).body.rate == 1.0
     assert dd.raw("/funding") == {"rate": 1.0}
+    before = memory("VmRSS")
     for name in json.loads(sys.argv[3]):
         connect(name)
-        before, started, said = memory("VmRSS"), time.monotonic(), []
+        started, said = time.monotonic(), []
         for ask in (lambda: transport.get(FUNDING, {}, into=Body), lambda: dd.raw("/funding")):
             try:
                 ask()

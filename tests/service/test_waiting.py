@@ -67,3 +67,29 @@ def test_those_who_ask_for_the_same_share_the_work() -> None:
             one.session.close()
         local.close()
     assert store.reads == alone.reads
+
+
+def test_only_so_many_answers_are_made_at_once() -> None:
+    """Eight that differ: four are being read, the others wait, and what is at hand is given meanwhile."""
+    store = SlowStore()
+    local = service.start(store, keys=KEYS)
+    askers = [Caller(local) for _ in range(9)]
+    assert askers[8].body("/oi/exchanges-summary")["total"] == 2
+    windows = [{"start": "2026-06-30T00:00Z", "end": f"2026-06-30T{hour:02d}:00Z"} for hour in range(6, 14)]
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [
+            pool.submit(asker.body, "/volume/exchange-totals", **window)
+            for asker, window in zip(askers[:8], windows, strict=True)
+        ]
+        try:
+            while store.reads < 4:
+                assert store.asked.wait(10)
+            for _ in range(20):
+                assert askers[8].body("/oi/exchanges-summary")["total"] == 2
+            assert store.reads == 4
+        finally:
+            store.may.set()
+        assert len({len(answer.result(10)["data"]) for answer in waiting}) > 1
+    for asker in askers:
+        asker.session.close()
+    local.close()

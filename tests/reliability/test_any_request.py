@@ -1,0 +1,88 @@
+"""Requests that are made up from the service's own OpenAPI document, and those that want all there is."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from tests.reliability.alone import KEY, Served, run, served
+from tests.reliability.conftest import Measured
+from tests.reliability.promises import SOAK, count
+
+__all__ = ["served"]
+
+VENUES = [
+    "binance", "bybit", "hyperliquid", "bitget", "gateio", "okx", "mexc", "aster", "bingx", "lighter",
+    "kucoin", "edgex",
+]  # fmt: skip
+"""By their size in the sample, the largest first."""
+
+
+def schemathesis(url: str, folder: Path, *options: str) -> str:
+    """What a run said that found nothing."""
+    beside = str(Path(sys.executable).parent)
+    command = shutil.which("schemathesis", path=beside) or shutil.which("schemathesis")
+    assert command is not None, "schemathesis is not installed: pip install -e '.[dev]'"
+    config = ["--config-file", str(Path(__file__).with_name("schemathesis.toml"))]
+    asked = ["run", f"{url}/openapi.json", "-H", f"X-Api-Key: {KEY}", "--request-timeout", "120"]
+    plain = ["--no-color", "--generation-database", "none"]
+    done = subprocess.run(
+        [command, *config, *asked, *plain, *options], capture_output=True, text=True, cwd=folder, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def test_no_made_up_request_finds_a_failure(served: Served, tmp_path: Path, measured: Measured) -> None:
+    cases, seconds = 0, str(count(8, 60))
+    for seed in itertools.count(1):
+        url = f"http://{served.host}:{served.port}"
+        said = schemathesis(url, tmp_path, "--seed", str(seed), "--max-time", seconds)
+        cases += int(re.findall(r"([\d,]+) generated", said)[0].replace(",", ""))
+        if cases >= count(50, 1000):
+            break
+    recovered = served.well()
+    assert recovered < 1.0
+    peak = served.peak_mib()
+    assert peak < 2048
+    figure = f"{cases:,} requests: no failure, at most {peak:,.0f} MiB, well again after"
+    measured("service: any request", f"{figure} {recovered * 1000:.0f} ms")
+
+
+def test_many_who_want_all_there_is_share_the_memory_of_a_few(measured: Measured) -> None:
+    """Twelve long windows of twelve venues at once; one alone, of the largest venue, is the measure."""
+    start = "2026-03-01" if SOAK else "2026-06-10"
+    process = run("sample", "--key", f"team={KEY}")
+    try:
+        assert process.stdout is not None
+        local = Served(process, process.stdout.readline())
+        statuses: list[int] = []
+
+        def ask(venue: str, since: str) -> None:
+            path = f"/oi/exchange-top-symbols-timeseries?exchange={venue}&start={since}"
+            statuses.append(local.get(path, seconds=300)[0])
+
+        ask(VENUES[0], "2026-06-29")
+        before = local.mib()
+        ask(VENUES[0], start)
+        alone = local.peak_mib() - before
+        threads = [threading.Thread(target=ask, args=(venue, f"{start}T01:00Z")) for venue in VENUES]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        together = local.peak_mib() - before
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert statuses == [200] * (len(VENUES) + 2)
+    assert together < 5 * alone
+    measured(
+        "service: any request",
+        f"{len(VENUES)} long windows at once: {together:.0f} MiB, where one takes {alone:.0f}",
+    )
