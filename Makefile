@@ -12,7 +12,7 @@ SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
 
-.PHONY: report test docs lock audit clean
+.PHONY: report test bench docs lock audit clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -23,6 +23,9 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -35,6 +38,8 @@ lock: $(VENV)/.tools
 		--output-file requirements/dev.txt
 	$(LOCK) pyproject.toml requirements/build.in --extra docs --constraint requirements/base.txt \
 		--output-file requirements/docs.txt
+	$(LOCK) pyproject.toml requirements/build.in --extra bench --constraint requirements/dev.txt \
+		--output-file requirements/bench.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
 
 # Needs a network: known weaknesses are looked up at the Python Package Index.
@@ -61,6 +66,11 @@ $(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
 
 $(VENV)/.docs: pyproject.toml requirements/docs.txt | $(BIN)/python
 	$(BIN)/python $(LOCKED) requirements/docs.txt
+	$(BIN)/python $(PACKAGE)
+	touch $@ $(VENV)/.base
+
+$(VENV)/.bench: pyproject.toml requirements/bench.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/bench.txt
 	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
 

@@ -95,7 +95,8 @@ def machines() -> list[dict[str, str]]:
 
 
 BASE = [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *BUILD]]
-WANTED = {"base": BASE, "dev": BASE + asked("dev"), "docs": BASE + asked("docs"), "tools": TOOLS}
+EXTRAS = ("dev", "docs", "bench")
+WANTED = {"base": BASE, "tools": TOOLS} | {extra: BASE + asked(extra) for extra in EXTRAS}
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -117,14 +118,13 @@ def test_every_lock_is_held_to_what_it_is_for() -> None:
 
 
 def test_locks_agree_so_that_one_environment_takes_them_all() -> None:
-    locks = {
-        name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", "dev", "docs")
-    }
+    locks = {name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", *EXTRAS)}
     for machine in machines():
         dev = on(machine, locks["dev"])
         assert on(machine, locks["base"]).items() <= dev.items()
-        docs = on(machine, locks["docs"])
-        assert {name: docs[name] for name in docs.keys() & dev} == {n: dev[n] for n in docs.keys() & dev}
+        for extra in EXTRAS:
+            other = on(machine, locks[extra])
+            assert {n: other[n] for n in other.keys() & dev} == {n: dev[n] for n in other.keys() & dev}
 
 
 def test_the_makefile_installs_from_locks_or_without_dependencies() -> None:

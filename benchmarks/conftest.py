@@ -1,0 +1,91 @@
+"""Each row's input is made once, for all its sides, and let go before the next."""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import derivdata as dd
+from benchmarks.row import Made, Row
+from benchmarks.rows import ROWS
+from derivdata import transport
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+_CLOCKS: dict[str, Callable[[], float]] = {
+    "cpu": time.process_time,
+    "wall": time.perf_counter,
+    "children": _children,
+}
+
+
+def pytest_configure() -> None:
+    """Refuse to measure with libraries that take more threads than one."""
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        pytest.exit("run this as `python -m benchmarks`, which gives every library one thread", returncode=4)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One case for each side of each row."""
+    cases = [
+        pytest.param(row, side, id=f"{row.name}: {side}", marks=_options(row))
+        for row in ROWS
+        for side in row.sides
+    ]
+    metafunc.parametrize(("row", "side"), cases)
+
+
+def _options(row: Row) -> pytest.MarkDecorator:
+    return pytest.mark.benchmark(
+        group=row.name, timer=_CLOCKS[row.clock], min_rounds=5, max_time=1.0, min_time=0.02
+    )
+
+
+@pytest.fixture(scope="session")
+def make() -> Iterator[Callable[[Row], Made]]:
+    """Makes a row, or gives it again if it is the latest; the one before is let go."""
+    stage = _Stage()
+    yield stage.make
+    stage.clear()
+
+
+class _Stage:
+    """Where one row stands at a time."""
+
+    def __init__(self) -> None:
+        self._row: Row | None = None
+        self._made: Any = None
+        self._folder: Any = None
+
+    def make(self, row: Row) -> Made:
+        if row is not self._row:
+            self.clear()
+            self._folder = tempfile.TemporaryDirectory(prefix="derivdata-bench-")
+            os.environ["DERIVDATA_CACHE_DIR"] = str(Path(self._folder.name, "cache"))
+            self._row, self._made = row, row.make(Path(self._folder.name))
+            gc.collect()
+            gc.freeze()  # what stands here already is not to be looked through while a side runs
+        made: Made = self._made
+        return made
+
+    def clear(self) -> None:
+        if self._made is not None:
+            self._made.close()
+            self._folder.cleanup()
+        self._row = self._made = None
+        gc.unfreeze()
+        transport.set_responder(None)
+        dd.disconnect()
+        gc.collect()

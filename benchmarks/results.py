@@ -1,0 +1,180 @@
+"""From pytest-benchmark's figures to RESULTS.md; what people wrote at the end of it stays."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import platform
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from typing import Any, NamedTuple
+
+__all__ = ["WORDS", "page", "table"]
+
+WORDS = "## Misses and findings"
+"""The heading from which on RESULTS.md is written by hand."""
+
+_OURS = "derivdata"
+_PACKAGES = """numpy pandas xarray scipy pyarrow msgspec requests-cache starlette uvicorn dask bottleneck
+orjson vollib lets-be-rational fast-vollib numba pytest-benchmark""".split()
+_HEAD = """| what | input | derivdata | against | its time | ratio | reach | |
+|---|---|---|---|---|---|---|---|"""
+_GROWTH_HEAD = """| what | input | 1 × | 4 × | 16 × | exponent | reach | |
+|---|---|---|---|---|---|---|---|"""
+
+
+class _Line(NamedTuple):
+    """One thing that a row is held against; `met` is None where nothing is promised."""
+
+    against: str
+    time: str
+    ratio: str
+    reach: str
+    met: bool | None
+
+
+class _Row(NamedTuple):
+    what: str
+    input: str
+    own: str
+    lines: list[_Line]
+    facts: list[str]
+
+
+def page(figures: Mapping[str, Any], before: str) -> str:
+    """RESULTS.md from the figures of a whole run; `before` is the page as it was."""
+    _, heading, words = before.partition(WORDS)
+    return f"""# Results
+
+Written by `make bench`: all sides in one run, medians of at least three rounds. Only ratios mean something
+elsewhere. Times are of the processor, over all threads of the process, which a busy machine disturbs least;
+`wall` marks those by the clock, where a side waits, writes or has two threads, `children` those of processes
+that a side starts.
+
+{_summary(figures)}
+
+{table(figures)}
+
+## Measured with
+
+{_machine(figures)}
+
+{heading or WORDS}{words or chr(10)}"""
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """The rows as Markdown: times, growth, and what was found beside."""
+    groups = _groups(figures)
+    rows = [_compared(cases) for cases in groups if not _grows(cases)]
+    growing = [_growing(cases) for cases in groups if _grows(cases)]
+    parts = [
+        "\n".join([_HEAD, *map(_line, rows)]) if rows else "",
+        "\n".join(["Time over the size of the input:\n", _GROWTH_HEAD, *growing]) if growing else "",
+        "\n".join(f"- {row.what}, {row.input}: {'; '.join(row.facts)}." for row in rows if row.facts),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _groups(figures: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
+    each = itertools.groupby(figures["benchmarks"], key=lambda case: case["group"])
+    return [list(cases) for _, cases in each]
+
+
+def _grows(cases: Sequence[Mapping[str, Any]]) -> bool:
+    goal = cases[0]["extra_info"]["goal"]
+    return goal is not None and goal[0] == "growth"
+
+
+def _compared(cases: Sequence[Mapping[str, Any]]) -> _Row:
+    own = next(case for case in cases if case["extra_info"]["side"] == _OURS)
+    told, ours = own["extra_info"], _median(own)
+    lines = [_against(case, ours) for case in cases if case is not own]
+    lines += [_Line(what, "", value, reach, met) for what, value, reach, met in told["checks"]]
+    clock = "" if told["clock"] == "cpu" else f" ({told['clock']})"
+    return _Row(told["what"], told["input"], duration(ours) + clock, lines, told["facts"])
+
+
+def _against(case: Mapping[str, Any], ours: float) -> _Line:
+    told, theirs = case["extra_info"], _median(case)
+    kind, bound = told["goal"]
+    name, time = told["side"], duration(theirs)
+    if kind == "faster":
+        return _Line(
+            name, time, f"{_short(theirs / ours)} × faster", f"≥ {bound:g} ×", theirs / ours >= bound
+        )
+    ratio = f"{_short(ours / theirs)} × its time"
+    if kind == "stated":
+        return _Line(name, time, ratio, "", None)
+    return _Line(name, time, ratio, f"≤ {bound:g} ×", ours / theirs <= bound)
+
+
+def _growing(cases: Sequence[Mapping[str, Any]]) -> str:
+    told = cases[0]["extra_info"]
+    seconds = [_median(case) for case in cases]
+    sizes = [float(case["extra_info"]["side"].split()[0]) for case in cases]
+    slope = _slope(sizes, seconds)
+    bound = told["goal"][1]
+    cells = [told["what"], told["input"], *map(duration, seconds), f"{slope:.2f}", f"≤ {bound:g}"]
+    return f"| {' | '.join(cells)} | {_mark(slope <= bound)} |"
+
+
+def _slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Exponent of time over size, by least squares of their logarithms."""
+    if len(sizes) < 2:
+        return math.nan
+    logs = [[math.log(value) for value in values] for values in (sizes, seconds)]
+    return statistics.linear_regression(*logs).slope
+
+
+def _line(row: _Row) -> str:
+    columns = zip(*((*line[:4], _mark(line.met)) for line in row.lines), strict=True)
+    cells = [row.what, row.input, row.own, *map("<br>".join, columns)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _summary(figures: Mapping[str, Any]) -> str:
+    marks = list(_marks(figures))
+    missed = [what for what, met in marks if not met]
+    told = f"{len(marks) - len(missed)} of {len(marks)} goals are met."
+    return "\n".join([told, *(f"- MISSED: {what}" for what in missed)])
+
+
+def _marks(figures: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    for cases in _groups(figures):
+        if _grows(cases):
+            told = _growing(cases)
+            yield told.split(" | ")[0].removeprefix("| ") + ": growth", "MISSED" not in told
+            continue
+        row = _compared(cases)
+        for line in row.lines:
+            if line.met is not None:
+                yield f"{row.what}, {row.input}: {line.ratio} ({line.against}; {line.reach})", line.met
+
+
+def _machine(figures: Mapping[str, Any]) -> str:
+    processor = figures["machine_info"]["cpu"]
+    cores = f"{processor.get('count')} cores of {processor.get('brand_raw', 'an unknown processor')}"
+    installed = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
+    versions = (f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
+    return f"{cores}; Python {platform.python_version()}; {', '.join(versions)}."
+
+
+def _median(case: Mapping[str, Any]) -> float:
+    """Seconds for the whole input; a sample's time is divided by the part that it is."""
+    return float(case["stats"]["median"] / case["extra_info"]["part"])
+
+
+def duration(seconds: float) -> str:
+    """Seconds with three digits and a unit."""
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+    unit, size = next((each for each in units if seconds >= each[1]), units[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+def _mark(met: bool | None) -> str:
+    return "" if met is None else "met" if met else "**MISSED**"

@@ -1,0 +1,132 @@
+"""What a row of the table is: its input, its sides, and what is to be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["OURS", "Check", "Goal", "Made", "Row", "faster", "growth", "stated", "within"]
+
+OURS = "derivdata"
+
+_GROWTH = ("1 ×", "4 ×", "16 ×")
+
+
+class Goal(NamedTuple):
+    """What is to be reached against a side.
+
+    `kind` is ``faster`` (their time over ours is at least `bound`), ``within`` (ours over theirs is at most
+    `bound`), ``growth`` (how time grows from ``1 ×`` to this size, as an exponent, is at most `bound`) or
+    ``stated`` (nothing is promised).
+    """
+
+    kind: str
+    bound: float | None = None
+
+
+class Check(NamedTuple):
+    """A figure that is no time: what it is, its value, what is to be reached, and whether it is."""
+
+    what: str
+    value: str
+    reach: str
+    met: bool
+
+
+def faster(bound: float) -> Goal:
+    """At least `bound` times as fast as the side."""
+    return Goal("faster", bound)
+
+
+def within(bound: float) -> Goal:
+    """At most `bound` times the time of the side."""
+    return Goal("within", bound)
+
+
+def stated() -> Goal:
+    """Measured and told, nothing promised."""
+    return Goal("stated")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A row with its input in memory.
+
+    Attributes
+    ----------
+    sides
+        What is timed, by the name of the side.
+    parts
+        The part of the input that a side works on, where it is a sample: its time is divided by it.
+    checks, facts
+        Called after the timing: figures that are no times, and what else was found, in words.
+    close
+        Called at the end.
+    """
+
+    sides: Mapping[str, Callable[[], Any]]
+    parts: Mapping[str, float] = field(default_factory=dict)
+    checks: Callable[[], list[Check]] = list
+    facts: Callable[[], list[str]] = list
+    close: Callable[[], Any] = bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes
+    ----------
+    name
+        Of the row and of its group of figures, for ``-k``.
+    what, given
+        The task and its input, in words.
+    make
+        Makes the input, with a folder for what lies on disk.
+    goals
+        The other sides, in order, and what is to be reached against each; ours is ``derivdata``.
+    clock
+        ``cpu``: time of this process, all its threads; ``wall``; ``children``: time of the processes that it
+        starts.
+    rounds
+        How often each side runs, once a round, after one run that does not count. None: as often as a second
+        has room for, at least five rounds of at least 20 ms.
+    """
+
+    name: str
+    what: str
+    given: str
+    make: Callable[[Path], Made]
+    goals: Mapping[str, Goal]
+    clock: str = "cpu"
+    rounds: int | None = None
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Names of all sides, ours first unless the row is of growth."""
+        return tuple(self.goals) if self.grows else (OURS, *self.goals)
+
+    @property
+    def grows(self) -> bool:
+        """Whether the sides are sizes of one input."""
+        return tuple(self.goals) == _GROWTH
+
+
+def growth(
+    name: str,
+    what: str,
+    given: str,
+    run: Callable[[Path, int], Callable[[], Any]],
+    *,
+    clock: str = "cpu",
+    rounds: int | None = None,
+) -> Row:
+    """Time over 1, 4 and 16 times an input, which `run` makes: it grows no faster than the input."""
+
+    def make(folder: Path) -> Made:
+        return Made({side: run(folder, 4**place) for place, side in enumerate(_GROWTH)})
+
+    goals = dict.fromkeys(_GROWTH, Goal("growth", 1.1))
+    return Row(f"growth-{name}", what, given, make, goals, clock, rounds)

@@ -1,0 +1,106 @@
+"""Ten million rows of funding into an archive, and a month of one pair out of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import derivdata as dd
+from benchmarks.row import OURS, Made, Row, faster, within
+
+__all__ = ["ROWS", "funding_rows"]
+
+_START = pd.Timestamp("2025-09-01", tz="UTC").as_unit("us")
+
+
+def funding_rows(rows: int, *, venues: int = 20, symbols: int = 60) -> pd.DataFrame:
+    """A conformed funding history: hours of all pairs."""
+    hours = rows // (venues * symbols)
+    stamps = pd.date_range(_START, periods=hours, freq="h").as_unit("us")
+    rng = np.random.default_rng(8)
+    names = [f"SYM{i:04d}" for i in range(symbols)], [f"venue{i:02d}" for i in range(venues)]
+    pair = np.arange(symbols * venues).repeat(hours)
+    frame = pd.DataFrame(
+        {
+            "symbol": pd.Categorical.from_codes(pair // venues, categories=names[0]),
+            "exchange": pd.Categorical.from_codes(pair % venues, categories=names[1]),
+            "time": np.tile(stamps.asi8, symbols * venues).view("M8[us]"),
+            "rate_bps_8h": rng.normal(1, 2, pair.size).round(4),
+            "resolution": pd.Categorical.from_codes(np.zeros(pair.size, np.int8), categories=["1h"]),
+            "kind": pd.Categorical.from_codes(np.zeros(pair.size, np.int8), categories=["sampled"]),
+        }
+    )
+    frame["time"] = frame["time"].dt.tz_localize("UTC")
+    return dd.tables.FUNDING_HISTORY.conform(frame)
+
+
+_WRITE = "DataFrame.to_parquet (pyarrow, snappy), one file"
+_READ = "pandas.read_parquet with filters, one file"
+
+
+def _append(folder: Path) -> Made:
+    frame = funding_rows(10_000_000)
+
+    def ours() -> None:
+        shutil.rmtree(folder / "archive", ignore_errors=True)
+        dd.open_archive(folder / "archive").append("funding_history", frame)
+
+    def sizes() -> list[str]:
+        files = [p.stat().st_size / 1e6 for p in (folder / "archive").rglob("*.parquet")]
+        frame.to_parquet(folder / "whole.parquet")
+        theirs = (folder / "whole.parquet").stat().st_size / 1e6
+        return [f"on disk {sum(files):.0f} MB in {len(files)} files; to_parquet {theirs:.0f} MB in one"]
+
+    return Made(
+        {OURS: ours, _WRITE: lambda: frame.to_parquet(folder / "whole.parquet")},
+        facts=sizes,
+    )
+
+
+def _read(folder: Path) -> Made:
+    frame = funding_rows(10_000_000)
+    archive = dd.open_archive(folder / "archive")
+    archive.append("funding_history", frame)
+    frame.to_parquet(folder / "whole.parquet")
+    del frame
+    start, end = pd.Timestamp("2025-11-01", tz="UTC"), pd.Timestamp("2025-12-01", tz="UTC")
+    wanted = [
+        ("symbol", "==", "SYM0030"),
+        ("exchange", "==", "venue07"),
+        ("time", ">=", start),
+        ("time", "<", end),
+    ]
+
+    def ours() -> pd.DataFrame:
+        return archive.read("funding_history", start, end, symbols=["SYM0030"], exchanges=["venue07"])
+
+    def theirs() -> Any:
+        return pd.read_parquet(folder / "whole.parquet", filters=wanted)
+
+    assert ours()["rate_bps_8h"].tolist() == theirs()["rate_bps_8h"].tolist()
+    return Made({OURS: ours, _READ: theirs}, facts=lambda: ["rows equal, one by one"])
+
+
+ROWS = [
+    Row(
+        "archive-append",
+        what="archive: append",
+        given="10,000,000 rows of funding history, 60 symbols × 20 venues",
+        make=_append,
+        goals={_WRITE: within(1)},
+        clock="wall",
+        rounds=3,
+    ),
+    Row(
+        "archive-read",
+        what="archive: a month of one symbol on one venue",
+        given="720 of 10,000,000 rows",
+        make=_read,
+        goals={_READ: faster(10)},
+        clock="wall",
+    ),
+]

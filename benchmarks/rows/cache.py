@@ -1,0 +1,80 @@
+"""An answer that is in the cache already, to a table."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import requests_cache
+
+import derivdata as dd
+from benchmarks import wire
+from benchmarks.answering import history_table
+from benchmarks.row import OURS, Made, Row, faster
+
+__all__ = ["ROWS"]
+
+
+_NAIVE = "requests-cache (sqlite) hit, r.json(), DataFrame a venue, to_datetime"
+
+
+def _hit(venues: int, points: int, folder: Path) -> Made:
+    body = wire.history(venues, points)
+    server = _serve(body)
+    url = f"http://127.0.0.1:{server.server_port}"
+    dd.connect(url)
+    session = requests_cache.CachedSession(str(folder / "peer"), backend="sqlite")
+
+    def naive() -> pd.DataFrame:
+        answer = session.get(f"{url}/funding/historical?symbol=BTC")
+        series = answer.json()["series"].items()
+        frame = pd.concat([pd.DataFrame(p).assign(exchange=v) for v, p in series], ignore_index=True)
+        return frame.assign(time=pd.to_datetime(frame["timestamp"]))
+
+    assert len(history_table()) == len(naive()) == venues * points
+    server.shutdown()
+    assert len(history_table()) == len(naive()) == venues * points
+    return Made({OURS: history_table, _NAIVE: naive}, facts=lambda: [f"body of {len(body):,} bytes"])
+
+
+def _serve(body: bytes) -> ThreadingHTTPServer:
+    """A server in this process that answers every path with a body; both sides keep what it says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _row(name: str, size: str, bound: float, venues: int, points: int) -> Row:
+    return Row(
+        f"cache-{name}",
+        what="cache hit → table",
+        given=f"{size}, {venues} venues × {points:,} points",
+        make=partial(_hit, venues, points),
+        goals={_NAIVE: faster(bound)},
+    )
+
+
+ROWS = [
+    _row("10kB", "10 kB", 5, 43, 3),
+    _row("10kB-3-venues", "10 kB", 5, 3, 44),
+    _row("1MB", "1 MB", 5, 43, 310),
+    _row("50MB", "50 MB", 4, 43, 15_000),
+]

@@ -1,0 +1,176 @@
+"""Analysis of a panel of 43 venues, 200 symbols and 10,000 hours (0.69 GB), beside xarray with bottleneck."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+import derivdata as dd
+from benchmarks.row import OURS, Check, Made, Row, faster, stated
+
+__all__ = ["ROWS", "best_by_xarray", "panel"]
+
+_SIZE = "43 venues × 200 symbols × 10,000 hours, 0.69 GB"
+_PAIR = "xarray with bottleneck: max, min, idxmax, idxmin"
+_SHARES = "xarray with bottleneck: oi / oi.sum, (share²).sum"
+_ROLLING = "xarray with bottleneck: rolling(168) mean and std(ddof=1)"
+_READ = "limit: one read of the memory (numpy max)"
+_COPY = "limit: one copy of the memory"
+
+
+def panel(symbols: int, hours: int, *, missing: float, log: bool = False, seed: int = 6) -> xr.DataArray:
+    """A panel of the library's dims: rates, or open interest where `log`; a part of it missing."""
+    rng = np.random.default_rng(seed)
+    values = np.empty((symbols, 43, hours))
+    for block in values:
+        rng.standard_normal(out=block)
+        if log:
+            np.exp(block + 15, out=block)
+        block[rng.random(block.shape) < missing] = np.nan
+    return xr.DataArray(
+        values,
+        dims=("symbol", "exchange", "time"),
+        coords={
+            "symbol": [f"SYM{i:04d}" for i in range(symbols)],
+            "exchange": [f"venue{i:02d}" for i in range(43)],
+            "time": pd.date_range("2025-01-01", periods=hours, freq="h").as_unit("us").to_numpy(),
+        },
+        name="oi_usd" if log else "rate_bps_8h",
+        attrs={"units": "USD"} if log else {"units": "bps/8h", "kind": "sampled"},
+    )
+
+
+def _best_pair(_: Path) -> Made:
+    rates = panel(200, 10_000, missing=0.1)
+    part = rates[:5, :, :500]
+    ours, theirs = dd.analysis.funding.best_pair(part), best_by_xarray(part)
+    np.testing.assert_array_equal(ours["spread_bps_8h"], theirs["spread"])
+    assert (ours["short"].values == theirs["short"].values).all()
+    assert (ours["long"].values == theirs["long"].values).all()
+    return Made(
+        {
+            OURS: lambda: dd.analysis.funding.best_pair(rates),
+            _PAIR: lambda: best_by_xarray(rates),
+            _READ: lambda: rates.values.max(),
+        },
+        facts=lambda: ["spreads and venues equal, one by one"],
+    )
+
+
+def best_by_xarray(rates: xr.DataArray) -> dict[str, Any]:
+    with xr.set_options(use_bottleneck=True):
+        return {
+            "spread": rates.max("exchange") - rates.min("exchange"),
+            "short": rates.idxmax("exchange"),
+            "long": rates.idxmin("exchange"),
+        }
+
+
+def _shares(_: Path) -> Made:
+    oi = panel(200, 10_000, missing=0.0, log=True)
+    part = oi[:5, :, :500]
+    worst = [
+        float(abs(a - b).max()) for a, b in zip(_share_and_hhi(part), shares_by_xarray(part), strict=True)
+    ]
+    assert max(worst) < 1e-12
+    return Made(
+        {
+            OURS: lambda: _share_and_hhi(oi),
+            _SHARES: lambda: shares_by_xarray(oi),
+            _COPY: oi.values.copy,
+        },
+        facts=lambda: [f"largest difference of a share {worst[0]:.0e}, of an HHI {worst[1]:.0e}"],
+    )
+
+
+def _share_and_hhi(oi: xr.DataArray) -> Any:
+    share = dd.analysis.oi.market_share(oi)
+    return share, dd.analysis.oi.hhi(share)["hhi"]
+
+
+def shares_by_xarray(oi: xr.DataArray) -> Any:
+    with xr.set_options(use_bottleneck=True):
+        share = oi / oi.sum("exchange")
+        return share, (share**2).sum("exchange")
+
+
+def _zscore(_: Path) -> Made:
+    rates = panel(200, 10_000, missing=0.0)
+    return Made(
+        {
+            OURS: lambda: _ours(rates),
+            _ROLLING: lambda: zscore_by_xarray(rates),
+            _COPY: rates.values.copy,
+        },
+        checks=lambda: _zscore_errors(rates[:1, :3, :2000]),
+    )
+
+
+def _ours(rates: xr.DataArray) -> xr.DataArray:
+    return dd.analysis.funding.zscore(rates, 168, lag=0)
+
+
+def _zscore_errors(rates: xr.DataArray) -> list[Check]:
+    """Largest errors on the rates, and on the same beside a level that takes four of their digits."""
+    hard = (rates + 1e4).assign_attrs(rates.attrs)
+    found = []
+    for name, given in (("as they are", rates), ("1e4 higher", hard)):
+        exact = exact_zscore(given)
+        ours, theirs = (float(abs(by(given) - exact).max()) for by in (_ours, zscore_by_xarray))
+        found.append(
+            Check(
+                f"largest error, rates {name}", f"{ours:.0e}; xarray's {theirs:.0e}", "≤ 1e-09", ours <= 1e-9
+            )
+        )
+    return found
+
+
+def zscore_by_xarray(rates: xr.DataArray) -> xr.DataArray:
+    with xr.set_options(use_bottleneck=True):
+        rolling = rates.rolling(time=168)
+        return (rates - rolling.mean()) / rolling.std(ddof=1)
+
+
+def exact_zscore(rates: xr.DataArray) -> xr.DataArray:
+    """Window by window, each from its own differences."""
+    out = np.full(rates.shape, np.nan)
+    for symbol, venue in itertools.product(range(rates.shape[0]), range(rates.shape[1])):
+        series = rates.values[symbol, venue]
+        windows = np.lib.stride_tricks.sliding_window_view(series, 168)
+        centred = windows - windows.mean(axis=1, keepdims=True)
+        spread = np.sqrt((centred**2).sum(axis=1) / 167)
+        out[symbol, venue, 167:] = centred[:, -1] / spread
+    return rates.copy(data=out)
+
+
+ROWS = [
+    Row(
+        "best-pair",
+        what="best long/short pair per (symbol, time), with NaN",
+        given=f"{_SIZE}, 10 % missing",
+        make=_best_pair,
+        goals={_PAIR: faster(6), _READ: stated()},
+        rounds=5,
+    ),
+    Row(
+        "shares",
+        what="OI share and HHI",
+        given=f"{_SIZE}, complete",
+        make=_shares,
+        goals={_SHARES: faster(5), _COPY: stated()},
+        rounds=5,
+    ),
+    Row(
+        "zscore",
+        what="rolling z-score, window 168",
+        given=f"{_SIZE}, complete",
+        make=_zscore,
+        goals={_ROLLING: faster(1), _COPY: stated()},
+        rounds=5,
+    ),
+]
