@@ -214,3 +214,11 @@ def test_clearing_up_spares_another_archive_behind_a_link(archive: Archive) -> N
     before = read(second)
     assert archive.append(FUNDING, rates(["XRP"], ["okx"])) == 96
     pd.testing.assert_frame_equal(read(second), before)
+
+
+def test_a_folders_name_is_shown_and_not_obeyed(tmp_path: Path) -> None:
+    odd = open_archive(tmp_path / "<img src=x onerror=alert(1)>")
+    odd.append(FUNDING, rates(["BTC"], ["okx"]))
+    shown = odd._repr_html_()
+    assert "&lt;img src=x onerror=alert(1)&gt;" in shown
+    assert "<img" not in shown
