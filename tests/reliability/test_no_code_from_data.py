@@ -33,6 +33,7 @@ SHELLS = {("os", "system"), ("os", "popen")}
 ALLOWED = {
     ("tests/bundle/test_record_replay.py", "pickle"): "asserts that a recording refuses to be pickled",
     ("tests/reliability/test_key.py", "pickle"): "looks for the key in what pickles of errors hold",
+    ("tests/test_arguments.py", "pickle"): "asserts that decorated functions travel by multiprocessing",
     ("tests/test_errors.py", "pickle"): "errors travel between processes of one user, by multiprocessing",
     ("tests/transport/test_answers.py", "pickle"): "asserts that provenance outlasts multiprocessing",
     ("tests/transport/test_keys.py", "pickle"): "asserts that keys and connections refuse to be pickled",
