@@ -46,7 +46,7 @@ lock: $(VENV)/.tools
 audit: $(VENV)/.dev $(VENV)/.tools
 	$(BIN)/python -m pip check
 	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/dev.txt \
-		--requirement requirements/docs.txt --requirement requirements/tools.txt
+		--requirement requirements/docs.txt --requirement requirements/bench.txt --requirement requirements/tools.txt
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
