@@ -117,9 +117,12 @@ def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) ->
 
 
 def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    """Rows by calendar month or day, in order."""
-    if not rows.num_rows:
-        return
+    """Rows by calendar month or day, in order; text beyond 2 GB comes in several batches, one by one."""
+    for batch in rows.combine_chunks().to_batches():
+        yield from _batch_by_calendar(batch, unit)
+
+
+def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, pa.Table]]:
     stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(ends[0], ends[1] + 1)
@@ -131,12 +134,14 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
         yield str(calendar[code]), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
 
 
-def _picked(rows: pa.Table, starts: Array, ends: Array) -> pa.Table:
+def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
     """The rows of some runs: as they lie in memory where runs are long, else a copy."""
     lengths = ends - starts
     if lengths.sum() > _LONG_RUN * lengths.size:
-        return pa.concat_tables([rows.slice(a, n) for a, n in zip(starts, lengths, strict=True)])
-    return rows.take(np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum()))
+        runs = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return pa.Table.from_batches([rows.slice(start, length) for start, length in runs])
+    places = np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum())
+    return pa.Table.from_batches([rows.take(pa.array(places))])
 
 
 def _partitions(
@@ -172,6 +177,8 @@ def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.
         return rows.slice(0, 0), 0
     both = pd.DataFrame({name: _stacked(old[name], new[name]) for name in table.columns})
     seen = both.duplicated(list(table.key)).to_numpy()[len(old) :]
+    if not seen.any():
+        return rows, 0
     equal = both.duplicated().to_numpy()[len(old) :]
     return parts.to_arrow(table, new[~seen]), int((seen & ~equal).sum())
 

@@ -28,7 +28,10 @@ _TYPES = {
 
 def schema_of(table: Table) -> pa.Schema:
     """The table's columns as Arrow stores them."""
-    fields = [(name, _TYPES[column.kind]) for name, column in table.columns.items()]
+    fields = [
+        pa.field(name, _TYPES[column.kind], nullable=name not in table.key)
+        for name, column in table.columns.items()
+    ]
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
 
 
@@ -54,7 +57,7 @@ def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
         A column is of a kind that does not become that of now without loss.
     """
     kinds = pa.schema([(name, _TYPES[table.columns[name].kind]) for name in rows.column_names])
-    if rows.schema.equals(kinds):
+    if rows.schema.types == kinds.types:
         return rows
     try:
         return rows.cast(kinds)

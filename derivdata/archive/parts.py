@@ -45,6 +45,7 @@ __all__ = [
 
 GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
+_BITE_GROUPS = 4
 
 FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
 """What a file of ours is called, while it is written and for good."""
@@ -232,13 +233,22 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         compression_level=1,
         use_dictionary=text,
         column_encoding={"time": "DELTA_BINARY_PACKED"},
+        write_statistics=[name for name in (*footers.PRUNED, "time") if name in table.columns],
         write_page_checksum=True,
+        write_batch_size=GROUP_ROWS,
     ) as writer:
-        for batch in rows:
+        for batch in _bites(rows):
             writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)
+
+
+def _bites(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Some row groups at a time, so that writers hold copies of those only."""
+    for batch in rows:
+        for start in range(0, len(batch), _BITE_GROUPS * GROUP_ROWS):
+            yield batch.slice(start, _BITE_GROUPS * GROUP_ROWS)
 
 
 def _checked(root: Path, part: Part, table: Table) -> footers.Footer:

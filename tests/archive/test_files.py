@@ -1,0 +1,88 @@
+"""What lies in single files: the rows of their month or day, in order, with the ranges that reads need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from derivdata import tables
+from derivdata.archive import append as appending
+from derivdata.archive import open_archive, parts
+from derivdata.schema import Table
+from tests.archive.rates import EVER, START, rates
+
+ROWS = 80
+
+
+def stepped(step: str) -> pd.DataFrame:
+    """Two pairs whose rows lie so far apart, from three in a month to all in one."""
+    frame = rates(["BTC"], hours=ROWS)
+    steps = (frame["time"] - START) // pd.Timedelta("1h")
+    return frame.assign(time=(START + steps * pd.Timedelta(step)).dt.as_unit("us"))
+
+
+@pytest.mark.parametrize("step", ["10D", "11h", "1h", "1min"])
+@pytest.mark.parametrize(("month_rows", "label"), [(4_000_000, "%Y-%m"), (0, "%Y-%m-%d")])
+def test_a_file_holds_what_a_plain_grouping_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, month_rows: int, label: str
+) -> None:
+    monkeypatch.setattr(appending, "_MONTH_ROWS", month_rows)
+    frame = stepped(step)
+    assert open_archive(tmp_path).append("funding_history", frame) == 2 * ROWS
+    files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}
+    groups = dict(iter(frame.groupby(frame["time"].dt.strftime(label))))
+    assert files.keys() == groups.keys()
+    for name, group in groups.items():
+        found = tables.FUNDING_HISTORY.conform(pq.ParquetFile(files[name]).read().to_pandas())
+        pd.testing.assert_frame_equal(found, tables.FUNDING_HISTORY.conform(group))
+
+
+@pytest.mark.parametrize("group_rows", [1, 7, 1_000_000])
+def test_a_file_is_the_same_in_bites_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
+) -> None:
+    monkeypatch.setattr(parts, "GROUP_ROWS", group_rows)
+    frame = rates()
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", frame)
+    for path in tmp_path.rglob("*.parquet"):
+        held = pq.read_metadata(path)
+        sizes = [held.row_group(i).num_rows for i in range(held.num_row_groups)]
+        assert all(size == group_rows for size in sizes[:-1])
+        assert sizes[-1] <= group_rows
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(frame)
+    )
+
+
+def test_ranges_are_kept_of_the_columns_that_reads_choose_by(tmp_path: Path) -> None:
+    open_archive(tmp_path).append("funding_history", rates())
+    for path in tmp_path.rglob("*.parquet"):
+        group = pq.read_metadata(path).row_group(0)
+        ranged = {group.column(i).path_in_schema for i in range(6) if group.column(i).statistics is not None}
+        assert ranged == {"symbol", "exchange", "time"}
+        optional = {field.name for field in pq.read_schema(path) if field.nullable}
+        assert optional == {"rate_bps_8h", "resolution", "kind"}
+
+
+def test_files_whose_keys_could_be_missing_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files from before keys were declared as never missing are read, compared and merged."""
+    strict = parts.schema_of
+
+    def loose(table: Table) -> pa.Schema:
+        schema = strict(table)
+        return pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
+
+    archive = open_archive(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "schema_of", loose)
+        archive.append("funding_history", rates(hours=50))
+    assert archive.append("funding_history", rates(hours=96)) == 4 * 46
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(rates(hours=96))
+    )
