@@ -16,6 +16,7 @@ __all__ = ["writing"]
 
 _NAME = ".lock"
 _POLL_SECONDS = 0.02
+_SIGN_BYTES = 20
 
 
 @contextmanager
@@ -45,9 +46,8 @@ def writing(folder: Path, timeout: float) -> Iterator[bool]:
 def _signed(handle: int, folder: Path) -> bool:
     """Write who holds the lock over who held it last; whether that one left it there."""
     try:
-        left = bool(os.pread(handle, 20, 0))
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, str(os.getpid()).encode(), 0)
+        left = bool(os.pread(handle, _SIGN_BYTES, 0))
+        os.pwrite(handle, str(os.getpid()).encode().ljust(_SIGN_BYTES), 0)
     except OSError as problem:
         raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
     return left
@@ -64,7 +64,7 @@ def _acquire(handle: int, folder: Path, timeout: float) -> None:
         else:
             return
         if time.monotonic() >= until:
-            holder = os.pread(handle, 20, 0).decode() or "unknown"
+            holder = os.pread(handle, _SIGN_BYTES, 0).decode().strip() or "unknown"
             raise ArchiveError(
                 f"{folder}: process {holder} has held the writer's lock for over {timeout:g} s; "
                 "nothing was written: wait for it or end it, then append again"

@@ -191,14 +191,21 @@ def scan(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wher
 
 
 def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterator[Where]:
-    """Values of the leading column in order, so many at a time that they stand for about `rows` rows."""
+    """Values of the leading column in order, so many at a time that they stand for about `rows` rows.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged.
+    """
     lead = sorting(table)[0]
     if lead not in footers.PRUNED:
         yield {}
         return
     counts: Counter[str] = Counter()
     for part in held:
-        with pq.ParquetFile(root / part.file) as file:
+        path = root / part.file
+        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             found = file.read(columns=[lead])[lead].value_counts().to_pylist()
         counts.update({each["values"]: each["counts"] for each in found})
     chosen: list[str] = []

@@ -75,6 +75,14 @@ def of_a_neighbour(archive: Archive) -> None:
     shutil.copy(one_of(neighbour(archive)), one_of(archive))
 
 
+def of_a_twin(archive: Archive) -> None:
+    """A file in which everything lies at the same place and says something else."""
+    twin = open_archive(archive.path.parent / "twin")
+    twin.append(FUNDING, rates(["BTC", "ETH"], ["xko"]))
+    assert one_of(twin).stat().st_size == one_of(archive).stat().st_size
+    shutil.copy(one_of(twin), one_of(archive))
+
+
 def folder_instead(archive: Archive) -> None:
     path = one_of(archive)
     path.unlink()
@@ -136,6 +144,7 @@ CASES = {
     "a text instead": Case(text_instead, _DAMAGED, _DAMAGED),
     "a cut file": Case(cut, _DAMAGED, _DAMAGED),
     "a neighbour's file instead": Case(of_a_neighbour, _DAMAGED, _DAMAGED),
+    "a twin's file instead": Case(of_a_twin, _DAMAGED, _DAMAGED),
     "a folder instead": Case(folder_instead, _DAMAGED, _DAMAGED),
     "a link instead": Case(linked, None, None),
     "a link to nothing": Case(dangling, "a file of the archive is missing", "is missing"),
@@ -184,6 +193,24 @@ def test_all_kinds_of_foreign_files_were_seen(measured: Measured) -> None:
     refused = sum(case.read is not None for case in CASES.values())
     measured(PROMISE, f"{len(CASES)} kinds of foreign files: {refused} one clear error, the rest let be")
     assert 0 < refused < len(CASES)
+
+
+def test_a_flipped_byte_is_noticed_before_files_are_merged(archive: Archive, tmp_path: Path) -> None:
+    later = rates(["BTC", "ETH"], ["okx"], start=pd.Timestamp("2026-02-20", tz="UTC"), hours=24)
+    name = max(archive.path.rglob("*.parquet")).relative_to(archive.path)
+    good, whole = (archive.path / name).read_bytes(), pd.concat([rates(["BTC", "ETH"], ["okx"]), later])
+    told = []
+    for at in range(4, len(good), 151):
+        copy = open_archive(shutil.copytree(archive.path, tmp_path / str(at)))
+        (copy.path / name).write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        try:
+            copy.append(FUNDING, later)
+        except ArchiveError as problem:
+            told.append(str(problem))
+        else:
+            pd.testing.assert_frame_equal(read(copy), tables.FUNDING_HISTORY.conform(whole))
+    assert len(told) > 10
+    assert all(str(name) in each and "is damaged" in each for each in told)
 
 
 @pytest.mark.parametrize("name", [".lock", ".archive.json.new"])
