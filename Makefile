@@ -12,7 +12,7 @@ SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
 
-.PHONY: report test bench docs lock audit clean
+.PHONY: report test soak bench docs lock audit clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -26,6 +26,10 @@ test: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
+
+# Some fifteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
+soak: $(VENV)/.dev
+	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability --durations=25
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

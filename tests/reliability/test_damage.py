@@ -120,11 +120,14 @@ FORGED: dict[str, list[Any]] = {
     "entry.bytes": [None, -1, 0, 2**63, 10**30, "1"],
     "entry.attribution": [None, 1],
 }
-"""Values that no recording writes, in a bundle whose hashes were all put right again."""
+"""Values that no recording writes, in a bundle whose list has its hash put right again."""
 
 
 def forged(contents: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
-    """Name and members of every forgery, each field but the one that may be left out left out among them."""
+    """Name and members of every forgery: fields of other values or left out, bodies of other bytes.
+
+    Each is a zip whose own sums are right; `about` alone may be left out.
+    """
     bodies = [(name, data) for name, data in contents.items() if name.startswith("bodies/")]
     for where, values in FORGED.items():
         part, _, name = where.partition(".")
@@ -139,6 +142,10 @@ def forged(contents: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, by
                 manifest["answers_sha256"] = hashlib.sha256(listed).hexdigest()
             parts = [("manifest.json", json.dumps(manifest).encode()), ("answers.json", listed), *bodies]
             yield f"{where}={value!r}", parts
+    for name, body in bodies:
+        for place in range(0, len(body), 1 + len(body) // 10):
+            other = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
+            yield f"{name} at {place}", [*(contents | {name: other}).items()]
 
 
 def claiming(path: Path, size: int, *names: bytes) -> Path:

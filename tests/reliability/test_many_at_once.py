@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -257,9 +258,9 @@ def test_a_stopped_process_stops_nobody(tmp_path: Path, measured: Measured) -> N
             folder.mkdir()
             if what == "archive":
                 open_archive(folder).append("funding_history", rates(["BTC"]))
-            with stopped(what, folder):
+            with ThreadPoolExecutor(1) as pool, stopped(what, folder):
                 began = time.monotonic()
-                beside(folder)
+                pool.submit(beside, folder).result(timeout=10)
                 waits[what, round_] = time.monotonic() - began
             assert waits[what, round_] < 1.0, what
     longest = max(waits.values())

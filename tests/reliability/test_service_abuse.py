@@ -99,6 +99,7 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
 OVERSIZED = {
     "query of 1 MB": request("/funding?x=" + "a" * 10**6),
     "known parameter of 60 kB": request("/oi/BTC/timeseries?range=" + "9" * 60_000),
+    "number of 60 kB": request("/liquidations/events?limit=" + "9" * 60_000),
     "list of 60 kB": request("/funding/historical?symbol=BTC&exchanges=" + "binance," * 7_000 + "okx"),
     "9,000 parameters": request("/funding?" + "&".join(f"p{n}=" for n in range(9_000))),
     "6,000 times one parameter": request("/oi/BTC/timeseries?" + "range=7d&" * 6_000),

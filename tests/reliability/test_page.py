@@ -1,0 +1,41 @@
+"""The page of promises, their names and their tests are in step, and a soak writes its figures there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.reliability.promises import PAGE, PROMISES, rows, written
+
+FOLDER = Path(__file__).parent
+
+
+def page() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def test_each_promise_is_a_row_of_the_page_in_order() -> None:
+    assert tuple(rows(page())) == PROMISES
+    assert all(all(cells) for cells in rows(page()).values())
+
+
+def test_each_figure_is_measured_by_a_test() -> None:
+    said = "".join(path.read_text(encoding="utf-8") for path in FOLDER.rglob("test_*.py"))
+    figures = {name for name, cells in rows(page()).items() if cells[-1] != "–"}
+    assert [name for name in figures if f'"{name}"' not in said] == []
+
+
+def test_each_promise_says_what_was_broken_to_see_its_test_fail() -> None:
+    broken = page().partition("## Each test can fail")[2]
+    assert set(re.findall(r"(?m)^\| ([^|]+?) \|", broken)) - {"promise"} == set(PROMISES)
+
+
+def test_a_soak_writes_its_figures_and_nothing_else() -> None:
+    before = page()
+    after = written(before, {"the key": ["none", "some", "none"], "one URL": ["1 request"]}, "a machine")
+    assert rows(after)["the key"] == [*rows(before)["the key"][:-1], "2 × none; some"]
+    assert rows(after)["one URL"][-1] == "1 request"
+    assert "\nLast run: a machine.\n" in after
+    changed = [a for a, b in zip(before.splitlines(), after.splitlines(), strict=True) if a != b]
+    assert len(changed) == 3
+    assert written(after, {}, "a machine") == after
