@@ -26,6 +26,7 @@ __all__ = [
     "instant",
     "iso",
     "lookback",
+    "micros",
     "parse",
     "resolution",
     "set_clock",
@@ -164,12 +165,23 @@ def parse(texts: Any) -> pd.DatetimeIndex:
     ValueError
         Some text is not an instant; None and empty text are missing (NaT).
     """
+    return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
+
+
+def micros(texts: Any) -> np.ndarray[Any, Any]:
+    """The same as microseconds since 1970, which take less time than their index; NaT is the least number.
+
+    Raises
+    ------
+    ValueError
+        As in `parse`.
+    """
     uniform = _uniform(texts)
     if uniform is not None:
-        return pd.DatetimeIndex(uniform, dtype=_DTYPE)
+        return uniform
     listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
     parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
-    return pd.DatetimeIndex(parsed).as_unit("us")
+    return np.asarray(pd.DatetimeIndex(parsed).as_unit("us").asi8)
 
 
 def resolution(name: str) -> pd.Timedelta | None:
@@ -203,4 +215,4 @@ def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
         found = arrow.cast(_ZONED if zoned else _NAIVE)
     except (pa.ArrowInvalid, TypeError):
         return None
-    return None if found.null_count else np.array(found.cast(pa.int64()))
+    return None if found.null_count else np.asarray(found).astype(np.int64)

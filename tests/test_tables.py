@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -148,6 +149,79 @@ def test_surface_places_every_instrument() -> None:
     assert int(surface["observed"].sum()) == 3
     assert surface["year_fraction"].values[0] == pytest.approx((2 + 20 / 24) / 365, rel=1e-15)
     assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
+
+
+def _listed(seed: int) -> pd.DataFrame:
+    """Options at some of the places of a grid, out of order, some figures missing."""
+    rng = np.random.default_rng(seed)
+    places = rng.permutation(list(itertools.product(range(4), range(7), ("call", "put"))))[:40]
+    figures = rng.normal(size=(len(places), 7))
+    figures[rng.random(figures.shape) < 0.2] = np.nan
+    columns = dict(zip(("iv", "delta", "gamma", "vega", "theta", "open_interest"), figures.T, strict=False))
+    return tables.OPTIONS_SNAPSHOT.build(
+        {
+            "symbol": ["BTC"] * len(places),
+            "exchange": ["okx"] * len(places),
+            "time": [pd.Timestamp("2026-06-30T12:00", tz="UTC")] * len(places),
+            "instrument_name": [f"{e}-{k}-{s}" for e, k, s in places],
+            "expiry": [f"2026-07-{10 + 7 * int(e)} 08:00:00" for e, _, _ in places],
+            "strike": [90_000.0 + 500.0 * int(k) for _, k, _ in places],
+            "side": [str(s) for _, _, s in places],
+            "underlying_price": figures[:, 6],
+            **columns,
+        }
+    )
+
+
+def _unstacked(chain: pd.DataFrame) -> xr.Dataset:
+    """The surface's figures as pandas and xarray lay them out by themselves."""
+    rows = chain.assign(
+        expiry=chain["expiry"].dt.tz_localize(None), side=chain["side"].astype(object), observed=True
+    )
+    found = rows.set_index(["expiry", "strike", "side"]).to_xarray()
+    prices = found["underlying_price"].median(["strike", "side"])
+    figures = found[["iv", "delta", "gamma", "vega", "theta", "open_interest"]]
+    return figures.assign(
+        observed=found["observed"].fillna(value=False).astype(bool), underlying_price=prices
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_surface_is_what_xarray_makes_of_the_rows_itself(seed: int) -> None:
+    chain = _listed(seed)
+    before = chain.copy(deep=True)
+    surface, expected = tables.surface(chain), _unstacked(chain)
+    assert [*surface.indexes] == ["expiry", "strike", "side"]
+    for dim in surface.dims:
+        assert surface.indexes[dim].equals(expected.indexes[dim])
+    for name, values in expected.items():
+        np.testing.assert_array_equal(surface[name].transpose(*values.dims), values)
+    pd.testing.assert_frame_equal(chain, before)
+    plain = xr.Dataset(
+        {n: (v.dims, v.values, v.attrs) for n, v in surface.data_vars.items()},
+        {n: (v.dims, v.values, v.attrs) for n, v in surface.coords.items()},
+        surface.attrs,
+    )
+    xr.testing.assert_identical(surface, plain)
+    assert {n: v.dtype for n, v in surface.variables.items()} == {
+        n: v.dtype for n, v in plain.variables.items()
+    }
+
+
+def test_a_history_of_one_instant_is_its_surface() -> None:
+    chain = _listed(7)
+    surface, history = tables.surface(chain), tables.surface_history(chain).isel(time=0)
+    for name in ("iv", "open_interest", "underlying_price", "observed", "year_fraction"):
+        np.testing.assert_array_equal(history[name], surface[name])
+
+
+def test_surfaces_share_nothing_that_can_be_changed() -> None:
+    one = tables.surface(_chain())
+    one.indexes["side"].name = "changed"
+    one["iv"][:] = 7.0
+    two = tables.surface(_chain())
+    assert two.indexes["side"].name == "side"
+    assert two["iv"].max() < 1
 
 
 def test_surface_keeps_the_larger_open_interest_and_says_so() -> None:

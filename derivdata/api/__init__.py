@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from derivdata.api.documented import (
     FUNDING,
     FUNDING_HISTORICAL,
@@ -109,6 +111,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 )
 
 
+@lru_cache(maxsize=1024)
 def endpoint_of(path: str) -> Endpoint | None:
     """The endpoint that a concrete path belongs to, or None; a path in full goes before a template."""
     fitting = [e for e in ENDPOINTS if e.matches(path)]

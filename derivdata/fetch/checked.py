@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import pandas as pd
 from msgspec import UnsetType
 
@@ -19,6 +20,7 @@ Figure: TypeAlias = float | UnsetType | None
 """A number that may be null, or absent in some rows but not in all."""
 
 _SUBJECT = ("symbol", "exchange")
+_MISSING = pd.NaT.value
 
 
 def get(endpoint: Endpoint, params: Mapping[str, Any], *, into: type[T]) -> Answer[T]:
@@ -63,15 +65,25 @@ def instants(answer: Answer[Any], texts: Sequence[str | None]) -> pd.DatetimeInd
     SchemaError
         One is missing or cannot be read.
     """
+    return pd.DatetimeIndex(micros(answer, texts).view("datetime64[us]"), tz="UTC")
+
+
+def micros(answer: Answer[Any], texts: Sequence[str | None]) -> np.ndarray[Any, Any]:
+    """The same as microseconds since 1970.
+
+    Raises
+    ------
+    SchemaError
+        As in `instants`.
+    """
     path = answer.request.path
-    see = f"see the answer with dd.raw({path!r}, ...)"
     try:
-        found = times.parse(texts)
+        found = times.micros(texts)
     except (ValueError, TypeError) as problem:
         said = str(problem).splitlines()[0][:200]
-        raise SchemaError(f"{path}: a timestamp is not an instant: {said}; {see}") from None
-    if found.hasnans:
-        raise SchemaError(f"{path}: a row has no timestamp; {see}")
+        raise SchemaError(f"{path}: a timestamp is not an instant: {said}; {_see(path)}") from None
+    if (found == _MISSING).any():
+        raise SchemaError(f"{path}: a row has no timestamp; {_see(path)}")
     return found
 
 
@@ -84,3 +96,7 @@ def answered(answer: Answer[Any]) -> pd.Timestamp:
         It cannot be read.
     """
     return instants(answer, [answer.body.timestamp])[0]
+
+
+def _see(path: str) -> str:
+    return f"see the answer with dd.raw({path!r}, ...)"

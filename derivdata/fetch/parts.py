@@ -56,7 +56,7 @@ def _inside(answer: Answer[Any], rows: list[Any]) -> list[Any]:
         stamps = times.parse([row.get("timestamp") or row["t"] for row in rows])
     except (AttributeError, KeyError, TypeError, ValueError):
         return rows
-    return [row for row, there in zip(rows, inside(answer, stamps), strict=True) if there]
+    return [row for row, there in zip(rows, inside(answer, stamps.asi8), strict=True) if there]
 
 
 def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:

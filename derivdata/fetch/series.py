@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import transport
-from derivdata.fetch.checked import instants
+from derivdata.fetch.checked import micros
 from derivdata.fetch.windows import inside
 from derivdata.schema import coded, repeated
 from derivdata.transport import Answer
@@ -77,8 +77,8 @@ def _venues(
         if not all(texts):
             texts = _older(answer, venue)
         if texts != before:
-            grid = instants(answer, texts)
-            stamps, in_window = grid.asi8, inside(answer, grid)
+            stamps = micros(answer, texts)
+            in_window = inside(answer, stamps)
         found = {n: np.array([*map(attrgetter(f), points)], np.float64) for n, f in numbers.items()}
         kept = in_window & ~np.isnan(found["y"])
         yield {name: values[kept] for name, values in {"timestamp": stamps, **found}.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -131,19 +132,23 @@ def _covered(
         transport.notify(*empty[-1])
 
 
-def inside(answer: Answer[Any], stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
-    """Which instants lie in the half-open window that the answer was asked for.
+def inside(answer: Answer[Any], micros: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which instants [µs since 1970] lie in the half-open window that the answer was asked for.
 
     The document does not say whether ``end`` is part of the range; a point on the cut of two pieces
     would otherwise come twice.
     """
-    query = dict(answer.request.query)
-    return within(times.Window(times.instant(query["start"]), times.instant(query["end"])), stamps)
+    return within(_asked(answer.request), micros)
 
 
-def within(window: times.Window, stamps: pd.DatetimeIndex) -> np.ndarray[Any, Any]:
-    """Which instants lie in a half-open window."""
-    micros = stamps.as_unit("us").asi8
+@lru_cache(maxsize=256)
+def _asked(request: api.Request) -> times.Window:
+    query = dict(request.query)
+    return times.Window(times.instant(query["start"]), times.instant(query["end"]))
+
+
+def within(window: times.Window, micros: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which instants [µs since 1970] lie in a half-open window."""
     start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in window)
     return np.asarray((micros >= start) & (micros < end))
 
@@ -175,7 +180,7 @@ def rows_inside(answer: Answer[Any], rows: Sequence[Any]) -> tuple[list[Any], pd
         A row has neither, or it cannot be read.
     """
     stamps = instants(answer, [row.timestamp or row.t for row in rows])
-    kept = np.flatnonzero(inside(answer, stamps))
+    kept = np.flatnonzero(inside(answer, stamps.asi8))
     return [rows[int(i)] for i in kept], stamps[kept]
 
 
@@ -192,7 +197,7 @@ def wide_rows(
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [
         (stamp, symbol, row[symbol])
-        for stamp, row, kept in zip(stamps, rows, inside(answer, stamps), strict=True)
+        for stamp, row, kept in zip(stamps, rows, inside(answer, stamps.asi8), strict=True)
         for symbol in answer.body.symbols
         if kept and row.get(symbol) is not None
     ]

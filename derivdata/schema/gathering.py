@@ -13,7 +13,7 @@ from derivdata.schema.kinds import Kind
 
 _ARROW = {
     Kind.TEXT: pa.string(),
-    Kind.LABEL: pa.string(),
+    Kind.LABEL: pa.large_string(),
     Kind.TIME: pa.string(),
     Kind.NUMBER: pa.float64(),
     Kind.COUNT: pa.float64(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """No rows, all columns."""
-        return self._finish({name: cast(self.name, name, c, []) for name, c in self.columns.items()})
+        return self.concat([])
 
     def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
         """Wire-named columns from decoded structs, with `constants` repeated beside them.
@@ -75,15 +76,25 @@ class Table:
 
     def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The table from several sets of wire-named columns; no parts give no rows."""
+        return self._frame(self.arranged(parts))
+
+    def arranged(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        """The columns of `concat`, for those who need no frame of them.
+
+        Raises
+        ------
+        SchemaError
+            As in `build`.
+        """
         found = [
             {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
             for part in parts
         ]
         if not found:
-            return self.empty()
+            found = [{name: cast(self.name, name, c, []) for name, c in self.columns.items()}]
         if len(found) == 1:
-            return self._finish(found[0])
-        return self._finish({name: _joined([part[name] for part in found]) for name in self.columns})
+            return self._checked(found[0])
+        return self._checked({name: _joined([part[name] for part in found]) for name in self.columns})
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A frame with the library's names as this table: cast, ordered, sorted, checked; `attrs` stay.
@@ -94,9 +105,14 @@ class Table:
             A column is missing or of another kind; a key is missing or doubled.
         """
         rows = frame.reset_index(drop=True)
-        result = self._finish({name: self._column(rows, name, name) for name in self.columns})
+        result = self._frame(self._checked({n: self._column(rows, n, n) for n in self.columns}))
         result.attrs = dict(frame.attrs)
         return result
+
+    @cached_property
+    def _labels(self) -> pd.Index:
+        """Names of the columns, which take longer to make than a short frame without them."""
+        return pd.Index([*self.columns], dtype="str")
 
     def _column(self, part: Any, name: str, source: str) -> Any:
         if source in part:
@@ -107,36 +123,42 @@ class Table:
         wire = f" (wire {source!r})" if source != name else ""
         raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")
 
-    def _finish(self, columns: dict[str, Any]) -> pd.DataFrame:
-        sizes = {name: len(values) for name, values in columns.items()}
+    def _frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
+        frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
+        frame.columns = self._labels.view()
+        return frame
+
+    def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Columns in the table's order of rows, of which no two share a key and none lacks a part of it."""
+        found = dict(columns)
+        sizes = {name: len(values) for name, values in found.items()}
         if len(set(sizes.values())) > 1:
             raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
         for name in self.key:
-            missing = int(np.sum(pd.isna(bare(columns[name]))))
+            missing = int(np.sum(pd.isna(bare(found[name]))))
             if missing:
                 raise SchemaError(f"{self.name}.{name} is part of the key and missing in {missing} rows")
         by = [*self.order, *(k for k in self.key if k not in self.order)]
-        rank, tied = arrangement([columns[name] for name in by])
+        rank, tied = arrangement([found[name] for name in by])
         if rank is not None:
-            columns = {name: values.take(rank) for name, values in columns.items()}
-        frame = pd.DataFrame(columns, copy=False)
-        if rank is not None:
-            frame = frame.reset_index(drop=True)
-        self._refuse_doubles(frame, tied)
-        return frame
+            found = {name: bare(values).take(rank) for name, values in found.items()}
+        self._refuse_doubles(found, tied)
+        return found
 
-    def _refuse_doubles(self, frame: pd.DataFrame, tied: np.ndarray[Any, Any]) -> None:
+    def _refuse_doubles(self, columns: Mapping[str, Any], tied: np.ndarray[Any, Any]) -> None:
         """A pager that repeats a page, or a venue that sends a row twice: never mended in silence.
 
         `tied` says which rows equal the one before in key and order.
         """
-        labels = [name for name in self.key if self.columns[name].kind is Kind.LABEL]
-        if any(frame[name].is_unique for name in labels):
+        labels = [bare(columns[name]) for name in self.key if self.columns[name].kind is Kind.LABEL]
+        if set(self.order) <= set(self.key):
+            where = np.flatnonzero(tied) + 1
+        elif any(len(found.unique()) == len(found) for found in labels):
             return
-        within_key = set(self.order) <= set(self.key)
-        where = np.flatnonzero(tied) + 1 if within_key else np.flatnonzero(frame.duplicated(list(self.key)))
+        else:
+            where = np.flatnonzero(pd.DataFrame({k: bare(columns[k]) for k in self.key}).duplicated())
         if where.size:
-            first = ", ".join(f"{name}={frame[name].iloc[where[0]]}" for name in self.key)
+            first = ", ".join(f"{name}={bare(columns[name])[where[0]]}" for name in self.key)
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
@@ -150,7 +172,8 @@ def repeated(value: Any, size: int) -> Any:
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):
-        return pd.DatetimeIndex([value.as_unit("us")]).repeat(size)
+        instants = np.full(size, value.as_unit("us").tz_convert(None).to_datetime64())
+        return pd.DatetimeIndex(instants, tz="UTC")
     return [value] * size
 
 

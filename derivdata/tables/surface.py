@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,14 @@ from derivdata.tables.columns import COLUMNS
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["one_per_place", "surface", "surface_history"]
+__all__ = ["one_per_place", "surface", "surface_history", "surface_of"]
 
 Array = np.ndarray[Any, Any]
 _DIMS = ("expiry", "strike", "side")
+_SIDES = pd.Index(["call", "put"], dtype="str")
 _VALUES = ("iv", "delta", "gamma", "vega", "theta", "open_interest")
+_CHAIN = ("symbol", "exchange", "time", *_DIMS, *_VALUES, "underlying_price")
+_HISTORY = ("symbol", "exchange", "time", *_DIMS, "iv", "open_interest", "underlying_price")
 
 
 @typed
@@ -52,36 +56,34 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
     DataNotice
         Two instruments stand at one place; the one with the larger open interest was kept.
     """
-    import xarray as xr
-
-    constants = {name: _only(chain, name, "") for name in ("symbol", "exchange")}
-    as_of = _only(chain, "time", pd.NaT).tz_localize(None).to_datetime64()
-    labels, places = _grid(chain)
-    if _crowded(places, _shape(labels)):
-        chain = one_per_place(chain)
-        labels, places = _grid(chain)
-    shape = _shape(labels)
-    data = {name: (_DIMS, _scattered(chain[name], places, shape), _units(name)) for name in _VALUES}
-    observed = np.zeros(shape, dtype=bool)
-    observed[places] = True
-    forward = _medians(_scattered(chain["underlying_price"], places, shape).reshape(shape[0], shape[1] * 2))
-    return xr.Dataset(
-        data
-        | {
-            "underlying_price": ("expiry", forward, _units("underlying_price")),
-            "observed": (_DIMS, observed),
-        },
-        coords=xr.Coordinates(  # made beforehand, as Dataset itself takes longer for it
-            {
-                **dict(zip(_DIMS, labels, strict=True)),
-                "year_fraction": ("expiry", times.year_fraction(as_of, labels[0])),
-                "as_of": as_of,
-                "symbol": str(constants["symbol"]),
-                "exchange": str(constants["exchange"]),
-            }
-        ),
-        attrs={k: json.dumps(v, sort_keys=True) for k, v in chain.attrs.items() if k == "provenance"},
+    columns = {name: chain[name].array for name in _CHAIN}
+    return surface_of(
+        columns,
+        symbol=str(_only(columns, "symbol", "")),
+        exchange=str(_only(columns, "exchange", "")),
+        as_of=_only(columns, "time", pd.NaT),
+        provenance=_provenance(chain),
     )
+
+
+def surface_of(
+    columns: Mapping[str, Any],
+    *,
+    symbol: str,
+    exchange: str,
+    as_of: pd.Timestamp,
+    provenance: Mapping[str, Any] | None,
+) -> xr.Dataset:
+    """The same from columns, as a `Table` arranges them, of options that are all of one chain."""
+    grid = _grid(columns, _DIMS)
+    if grid.crowded:
+        kept = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
+        columns = {name: kept[name].array for name in _CHAIN}
+        grid = _grid(columns, _DIMS)
+    instant = as_of.tz_localize(None).to_datetime64()
+    years = times.year_fraction(instant, grid.labels["expiry"])
+    about = {"as_of": instant, "symbol": symbol, "exchange": exchange}
+    return _dataset(columns, grid, _VALUES, {"year_fraction": ("expiry", years), **about}, provenance)
 
 
 @typed
@@ -110,34 +112,13 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     DataNotice
         As in `surface`.
     """
-    import xarray as xr
-
-    constants = {name: str(_only(rows, name, "")) for name in ("symbol", "exchange")}
-    dims = ("time", *_DIMS)
-    rows = one_per_place(rows, dims)
-    labels, places = zip(*(_places(rows[name]) for name in ("time", "expiry", "strike")), strict=True)
-    at = (*places, _puts(rows))
-    shape = (*(len(label) for label in labels), 2)
-    observed = np.zeros(shape, dtype=bool)
-    observed[at] = True
-    forward = _medians(
-        _scattered(rows["underlying_price"], at, shape).reshape(shape[0] * shape[1], shape[2] * 2)
-    )
-    years = times.year_fraction(labels[0][:, None], labels[1][None, :])
-    data = {n: (dims, _scattered(rows[n], at, shape), _units(n)) for n in ("iv", "open_interest")}
-    return xr.Dataset(
-        data
-        | {
-            "underlying_price": (("time", "expiry"), forward.reshape(shape[:2]), _units("underlying_price")),
-            "observed": (dims, observed),
-        },
-        coords={
-            **dict(zip(dims, (*labels, np.array(["call", "put"])), strict=True)),
-            "year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan)),
-            **constants,
-        },
-        attrs={k: json.dumps(v, sort_keys=True) for k, v in rows.attrs.items() if k == "provenance"},
-    )
+    rows = one_per_place(rows, ("time", *_DIMS))
+    columns = {name: rows[name].array for name in _HISTORY}
+    about = {name: str(_only(columns, name, "")) for name in ("symbol", "exchange")}
+    grid = _grid(columns, ("time", *_DIMS))
+    years = times.year_fraction(grid.labels["time"][:, None], grid.labels["expiry"][None, :])
+    coords = {"year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan)), **about}
+    return _dataset(columns, grid, ("iv", "open_interest"), coords, _provenance(rows))
 
 
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
@@ -166,58 +147,111 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
     return kept
 
 
-def _grid(chain: pd.DataFrame) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Labels of the three dims, and where each row stands along them."""
-    expiries, expiry = _places(chain["expiry"])
-    strikes, strike = _places(chain["strike"])
-    return (expiries, strikes, np.array(["call", "put"])), (expiry, strike, _puts(chain))
+class _Grid(NamedTuple):
+    """Labels of every dim, in order, and the cell that each row has, counted along all dims."""
+
+    labels: dict[str, Array]
+    cells: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(label.size for label in self.labels.values())
+
+    @property
+    def crowded(self) -> bool:
+        """Whether several rows share a cell."""
+        return bool(self.cells.size and np.bincount(self.cells).max() > 1)
+
+    def scattered(self, values: Any, elsewhere: float | bool) -> Array:
+        """Each row's value in its cell, and one value in all others."""
+        found = np.full(math.prod(self.shape), elsewhere)
+        found[self.cells] = values
+        return found.reshape(self.shape)
 
 
-def _crowded(places: tuple[Array, ...], shape: tuple[int, ...]) -> bool:
-    """Whether several rows stand at one place."""
-    return bool(places[0].size and np.bincount(np.ravel_multi_index(places, shape)).max() > 1)
+def _grid(columns: Mapping[str, Any], dims: Sequence[str]) -> _Grid:
+    """The grid of rows; both sides are in it whichever there are."""
+    *others, _ = dims
+    placed = [_places(columns[name]) for name in others]
+    labels = dict(zip(others, (found for found, _ in placed), strict=True)) | {
+        "side": np.array(["call", "put"])
+    }
+    puts = np.asarray(columns["side"] == "put").astype(np.intp)
+    shape = tuple(label.size for label in labels.values())
+    return _Grid(labels, np.ravel_multi_index((*(place for _, place in placed), puts), shape))
 
 
-def _puts(rows: pd.DataFrame) -> Array:
-    return np.asarray(rows["side"] == "put").astype(np.intp)
+def _dataset(
+    columns: Mapping[str, Any],
+    grid: _Grid,
+    names: Sequence[str],
+    coords: Mapping[str, Any],
+    provenance: Mapping[str, Any] | None,
+) -> xr.Dataset:
+    """Columns on their grid; the price of the underlying is the median over strikes and sides."""
+    import xarray as xr
+
+    dims = tuple(grid.labels)
+    data = {name: (dims, grid.scattered(_floats(columns[name]), np.nan), _units(name)) for name in names}
+    prices = grid.scattered(_floats(columns["underlying_price"]), np.nan)
+    data["underlying_price"] = (dims[:-2], _medians(prices), _units("underlying_price"))
+    return xr.Dataset(
+        data | {"observed": (dims, grid.scattered(True, False))},
+        coords=_coordinates(grid.labels, coords),
+        attrs={} if provenance is None else {"provenance": json.dumps(provenance, sort_keys=True)},
+    )
 
 
-def _places(values: pd.Series) -> tuple[Array, Array]:
+def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
+    """What xarray makes of labels by itself, in less time."""
+    import xarray as xr
+    from xarray.indexes import PandasIndex
+
+    indexes = {
+        dim: PandasIndex(_SIDES.view() if dim == "side" else found, dim, coord_dtype=found.dtype)
+        for dim, found in labels.items()
+    }
+    variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
+    return xr.Coordinates({**variables, **others}, indexes=indexes)
+
+
+def _places(values: Any) -> tuple[Array, Array]:
     """Distinct values in order, and which of them each row has."""
     if isinstance(values.dtype, pd.DatetimeTZDtype):
-        values = values.dt.tz_convert("UTC").dt.tz_localize(None)
-    labels, places = np.unique(values.to_numpy(), return_inverse=True)
+        values = values.tz_convert(None)
+    labels, places = np.unique(np.asarray(values), return_inverse=True)
     return labels, places
 
 
-def _shape(labels: tuple[Array, ...]) -> tuple[int, ...]:
-    return tuple(label.size for label in labels)
-
-
-def _medians(rows: Array) -> Array:
-    """Median of each row's numbers; NaN where it has none."""
+def _medians(grid: Array) -> Array:
+    """Median over the last two dims of the numbers that are there; NaN where there are none."""
+    rows = grid.reshape(*grid.shape[:-2], grid.shape[-2] * grid.shape[-1])
     if not rows.size:
-        return np.full(len(rows), np.nan)
-    ordered = np.sort(rows, axis=1)
-    count = (~np.isnan(rows)).sum(axis=1)
-    middle = np.stack([(count - 1) // 2, count // 2], axis=1)
-    return np.asarray(np.take_along_axis(ordered, np.maximum(middle, 0), axis=1).mean(axis=1))
+        return np.full(rows.shape[:-1], np.nan)
+    ordered = np.sort(rows, axis=-1)
+    count = (~np.isnan(rows)).sum(axis=-1)
+    middle = np.stack([(count - 1) // 2, count // 2], axis=-1)
+    return np.asarray(np.take_along_axis(ordered, np.maximum(middle, 0), axis=-1).mean(axis=-1))
 
 
-def _only(chain: pd.DataFrame, name: str, none: Any) -> Any:
+def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
     """The one value of a column; `none` where there are no rows."""
-    found = chain[name].unique()
-    if not len(found):
+    values = columns[name]
+    if not len(values):
         return none
+    found = values[:1] if (values == values[0]).all() else values.unique()
     if len(found) > 1:
         raise ValueError(f"a surface is of one {name}; the chain holds {len(found)}")
     return found[0]
 
 
-def _scattered(values: pd.Series, places: tuple[Array, ...], shape: tuple[int, ...]) -> Array:
-    grid = np.full(shape, np.nan)
-    grid[places] = values.to_numpy(dtype=np.float64)
-    return grid
+def _floats(values: Any) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = rows.attrs.get("provenance")
+    return found
 
 
 def _units(name: str) -> dict[str, str]:

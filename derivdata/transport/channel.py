@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import http.cookiejar
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import msgspec
@@ -25,11 +26,12 @@ from derivdata.transport.keys import Secret
 from derivdata.transport.notices import notices_in
 from derivdata.transport.origin import Site
 from derivdata.transport.pace import Pace
+from derivdata.transport.records import Record
 from derivdata.transport.store import AnswerCache, AnswerFiles
 from derivdata.transport.timing import Limits, Timing, http_date
 from derivdata.transport.worker import Flights, TookTooLong, in_worker
 
-__all__ = ["Channel", "Settings"]
+__all__ = ["Channel", "Reply", "Settings"]
 
 _CLOSED = pd.Timedelta(1, "h")
 _DEFAULT_FRESH_SECONDS = 60.0
@@ -63,6 +65,15 @@ class Settings:
     timing: Timing = field(default_factory=Timing)
 
 
+class Reply(NamedTuple):
+    """What came for a request, from the cache or the network."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    from_cache: bool
+
+
 class Channel:
     """Sends canonical requests to one site, through the cache."""
 
@@ -77,10 +88,8 @@ class Channel:
         self._flights: Flights[requests.Response] = Flights()
         self._session = self._open(secret)
 
-    def exchange(
-        self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None
-    ) -> requests.Response:
-        """The response to a request, from the cache or the network.
+    def exchange(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Reply:
+        """The answer to a request, from the cache or the network.
 
         Raises
         ------
@@ -90,7 +99,7 @@ class Channel:
         url = self._url(request)
         kept = self._kept(url)
         if kept is not None:
-            return kept
+            return Reply(200, kept.head.headers, kept.body, from_cache=True)
 
         def send() -> requests.Response:
             return self._session.get(
@@ -102,7 +111,8 @@ class Channel:
         response = self._in_worker(request.path, lambda: self._flights.run(url, send))
         if self._settings.offline and response.status_code == 504:
             raise NotCached(str(request), "not in the cache, and this connection is offline")
-        return response
+        cached = bool(getattr(response, "from_cache", False))
+        return Reply(response.status_code, response.headers, response.content, from_cache=cached)
 
     def date(self) -> pd.Timestamp:
         """The server's ``Date`` now; an answer of any status carries one.
@@ -136,16 +146,16 @@ class Channel:
         """Close the connections."""
         self._session.close()  # type: ignore[no-untyped-call]
 
-    def _kept(self, url: str) -> requests.Response | None:
-        """A cached response that may be used as it is: one that has not expired, offline any.
+    def _kept(self, url: str) -> Record | None:
+        """A cached answer that may be used as it is: one that has not expired, offline any.
 
         The session would find the same, ten times slower and in a thread, which only the network needs.
         """
         if self._settings.cache != "on" and not self._settings.offline:
             return None
-        response = self._files.get(self._key("GET", url))
-        usable = response is not None and (self._settings.offline or not response.is_expired)
-        return response if usable else None
+        found = self._files.record(self._key("GET", url))
+        usable = found is not None and (self._settings.offline or not found.head.expired)
+        return found if usable else None
 
     def _in_worker(self, path: str, work: Callable[[], requests.Response]) -> requests.Response:
         try:
@@ -158,8 +168,7 @@ class Channel:
         raise failure
 
     def _url(self, request: Request) -> str:
-        query = urlencode(request.query, safe=",:")
-        return f"{self._site.base}{request.path}{'?' if query else ''}{query}"
+        return f"{self._site.base}{_path_and_query(request)}"
 
     def _key(self, method: str, url: str) -> str:
         """Cache key: method, source, path, sorted query, fingerprint of the key; the port plays no part."""
@@ -234,6 +243,12 @@ def _is_closed(response: requests.Response, until: pd.Timestamp | None) -> bool:
         return not notices_in(response.content)
     except msgspec.MsgspecError:
         return False
+
+
+@lru_cache(maxsize=1024)
+def _path_and_query(request: Request) -> str:
+    query = urlencode(request.query, safe=",:")
+    return f"{request.path}{'?' if query else ''}{query}"
 
 
 def _headers() -> dict[str, str]:

@@ -7,13 +7,12 @@ from typing import NoReturn, Protocol
 from urllib.parse import unquote
 
 import pandas as pd
-import requests
 
 from derivdata.api import Endpoint, Request
 from derivdata.errors import CacheNotice, NotCached
 from derivdata.notices import warn_caller
 from derivdata.transport.adapter import DIGEST_HEADER
-from derivdata.transport.channel import Channel, Settings
+from derivdata.transport.channel import Channel, Reply, Settings
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
 from derivdata.transport.served import Served
@@ -93,10 +92,10 @@ class Connection:
         NotCached, NetworkError, SchemaError
             Offline and not there; nothing whole came; what came is not JSON.
         """
-        response = self._channel.exchange(request, endpoint, until)
+        reply = self._channel.exchange(request, endpoint, until)
         self._tell_trouble()
-        served = self._served(request, response)
-        if not getattr(response, "from_cache", False) and served.as_of is not pd.NaT:
+        served = self._served(request, reply)
+        if not reply.from_cache and served.as_of is not pd.NaT:
             self._dated = self._settings.timing.monotonic(), served.as_of
         return served
 
@@ -142,17 +141,17 @@ class Connection:
             self._dated = now, self._channel.date()
         return self._dated[1]
 
-    def _served(self, request: Request, response: requests.Response) -> Served:
-        headers = {name: str(v) for name, v in response.headers.items() if name != "Cache-Control"}
+    def _served(self, request: Request, reply: Reply) -> Served:
+        headers = {name: str(v) for name, v in reply.headers.items() if name != "Cache-Control"}
         digest = headers.pop(DIGEST_HEADER, "")
-        body = response.content
-        if response.status_code != 200:
+        body = reply.body
+        if reply.status != 200:
             body, digest = self._redacted(body), ""
             headers = {name: self._redacted(v.encode()).decode() for name, v in headers.items()}
         date = http_date(headers.get("Date"))
         return Served(
             request=request,
-            status=response.status_code,
+            status=reply.status,
             headers=dict(sorted(headers.items())),
             body=body,
             as_of=pd.NaT if date is None else date,

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 from requests.structures import CaseInsensitiveDict
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
+from requests_cache.policy.expiration import utcnow
 
-__all__ = ["Head", "dump", "load", "load_head"]
+__all__ = ["Head", "Record", "dump", "load", "load_head", "read"]
 
 _MAGIC = b"derivdata-answer-2 "
 _BODY_BYTES = 1 << 30
@@ -30,8 +31,20 @@ class Head(msgspec.Struct):
     url: str
     headers: dict[str, str]
     created: datetime
-    expires: datetime | None
+    expires: Annotated[datetime, msgspec.Meta(tz=True)] | None
     body_bytes: int
+
+    @property
+    def expired(self) -> bool:
+        """Whether its time is over, by the clock that requests-cache gave it its time by."""
+        return self.expires is not None and utcnow() >= self.expires
+
+
+class Record(NamedTuple):
+    """A record that was found whole."""
+
+    head: Head
+    body: bytes
 
 
 def dump(key: str, url: str, response: Any) -> bytes:
@@ -51,6 +64,12 @@ def dump(key: str, url: str, response: Any) -> bytes:
 
 def load(data: bytes, key: str) -> CachedResponse | None:
     """The response of a record; None if it is damaged or another key's."""
+    found = read(data, key)
+    return None if found is None else _response(*found)
+
+
+def read(data: bytes, key: str) -> Record | None:
+    """What a record holds; None if it is damaged or another key's."""
     seal, _, rest = data.partition(b"\n")
     if seal != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
         return None
@@ -59,7 +78,7 @@ def load(data: bytes, key: str) -> CachedResponse | None:
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
     body = _unpacked(packed, head.body_bytes)
-    return None if body is None else _response(head, body)
+    return None if body is None else Record(head, body)
 
 
 def load_head(data: bytes) -> Head | None:

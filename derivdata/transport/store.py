@@ -14,7 +14,7 @@ from requests_cache.backends.base import BaseCache, BaseStorage
 from requests_cache.models.response import CachedResponse
 
 from derivdata.transport.folders import TEMPORARY, folder_now, private_folder
-from derivdata.transport.records import Head, dump, load, load_head
+from derivdata.transport.records import Head, Record, dump, load, load_head, read
 from derivdata.transport.timing import http_date
 
 __all__ = ["LIMIT_BYTES", "AnswerCache", "AnswerFiles", "evict", "records"]
@@ -74,14 +74,16 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
         self._unchecked = _EVICT_EVERY_BYTES
 
     def __getitem__(self, key: str) -> CachedResponse:
-        try:
-            data = self._path(key).read_bytes()
-        except OSError:
-            raise KeyError(key) from None
-        response = load(data, key)
+        data = self._data(key)
+        response = None if data is None else load(data, key)
         if response is None:
             raise KeyError(key)
         return response
+
+    def record(self, key: str) -> Record | None:
+        """What is kept under a key, without a response made of it; None where there is nothing whole."""
+        data = self._data(key)
+        return None if data is None else read(data, key)
 
     def __setitem__(self, key: str, response: Any) -> None:
         try:
@@ -116,6 +118,12 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
                 head = load_head(file.read(_HEAD_BYTES))
                 if head is not None:
                     yield head
+
+    def _data(self, key: str) -> bytes | None:
+        try:
+            return self._path(key).read_bytes()
+        except OSError:
+            return None
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}{_SUFFIX}"

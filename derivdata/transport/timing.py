@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 import pandas as pd
 
@@ -66,6 +67,7 @@ def backoff(tried: int, timing: Timing) -> float:
     return timing.chance() * min(_CAP_SECONDS, _BASE_SECONDS * 2.0 ** (tried - 1))
 
 
+@lru_cache(maxsize=256)
 def http_date(text: str | None) -> pd.Timestamp | None:
     """The instant of a ``Date`` header; None where it cannot be read."""
     try:

@@ -138,7 +138,7 @@ def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
     kept = [
         (stamp, venue, sides)
-        for stamp, bucket, there in zip(stamps, answer.body.data, inside(answer, stamps), strict=True)
+        for stamp, bucket, there in zip(stamps, answer.body.data, inside(answer, stamps.asi8), strict=True)
         for venue, sides in bucket.exchanges.items()
         if there
     ]

@@ -205,7 +205,7 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
 
 def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
     stamps = instants(answer, [step.timestamp for step in answer.body.data])
-    kept = np.flatnonzero(inside(answer, stamps))
+    kept = np.flatnonzero(inside(answer, stamps.asi8))
     rows = [answer.body.data[int(i)] for i in kept]
     columns = tables.MARKETS_EXCHANGE_HISTORY.rows(
         rows, exchange=answer.body.exchange, resolution=answer.body.resolution

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pandas as pd
 from msgspec import UNSET
 
-from derivdata import api, tables, times, transport
+from derivdata import api, tables, transport
 from derivdata.arguments import typed
 from derivdata.fetch import checked
 from derivdata.fetch.checked import Figure
 from derivdata.notices import warn_caller
+from derivdata.tables.surface import surface_of
+from derivdata.transport import Answer
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -38,6 +41,7 @@ class _Chain(msgspec.Struct):
     symbol: str
     exchange: str
     instruments: list[_Instrument]
+    notices: Any = None
 
 
 class _Metric(msgspec.Struct):
@@ -87,15 +91,7 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     >>> len(chain), chain["expiry"].nunique(), sorted(chain["side"].unique())
     (764, 11, ['call', 'put'])
     """
-    warn_off_matrix(symbol, exchange)
-    answer = checked.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
-    return transport.tabulate(
-        tables.OPTIONS_SNAPSHOT,
-        [answer],
-        lambda a: tables.OPTIONS_SNAPSHOT.rows(
-            a.body.instruments, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
-        ),
-    )
+    return transport.tabulate(tables.OPTIONS_SNAPSHOT, [_asked(symbol, exchange)], _columns)
 
 
 @typed
@@ -127,14 +123,17 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     >>> dict(dd.options.surface("BTC", "deribit").sizes)
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
-    chain = snapshot(symbol, exchange)
-    found = tables.surface(chain)
-    if len(chain):
-        return found
-    said = tables.provenance(chain)
-    notify_none(chain, symbol, exchange)
-    as_of = times.instant(said["as_of"]).tz_localize(None).to_datetime64()
-    return found.assign_coords(symbol=symbol, exchange=exchange, as_of=as_of)
+    answer = _asked(symbol, exchange)
+    said = transport.provenance([answer])
+    if not answer.body.instruments:
+        notify_none(said, symbol, exchange)
+    return surface_of(
+        tables.OPTIONS_SNAPSHOT.arranged([_columns(answer)]),
+        symbol=answer.body.symbol,
+        exchange=answer.body.exchange,
+        as_of=answer.as_of,
+        provenance=said,
+    )
 
 
 @typed
@@ -171,9 +170,8 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     )
 
 
-def notify_none(rows: pd.DataFrame, symbol: str, exchange: str) -> None:
+def notify_none(said: Mapping[str, Any], symbol: str, exchange: str) -> None:
     """Say that an answer holds no options, where the service did not say so itself."""
-    said = tables.provenance(rows)
     if not said["notices"]:
         transport.notify(said["requests"][0]["path"], f"no options on {symbol} at {exchange}")
 
@@ -186,3 +184,15 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
             f"the API document lists options on {symbol} for {', '.join(listed) or 'no venue'}, "
             f"not {exchange}; asking all the same"
         )
+
+
+def _asked(symbol: str, exchange: str) -> Answer[_Chain]:
+    warn_off_matrix(symbol, exchange)
+    return checked.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
+
+
+def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
+    body = answer.body
+    return tables.OPTIONS_SNAPSHOT.rows(
+        body.instruments, symbol=body.symbol, exchange=body.exchange, time=answer.as_of
+    )

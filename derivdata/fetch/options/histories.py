@@ -148,7 +148,7 @@ def surface_history(
     found = tables.surface_history(frame)
     if len(frame):
         return found
-    notify_none(frame, symbol, exchange)
+    notify_none(tables.provenance(frame), symbol, exchange)
     return found.assign_coords(symbol=symbol, exchange=exchange)
 
 
@@ -185,7 +185,7 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
 
 def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str, Any]:
     stamps = instants(answer, [row.hour for row in answer.body.data])
-    kept = np.flatnonzero(within(window, stamps))
+    kept = np.flatnonzero(within(window, stamps.asi8))
     columns = tables.OPTIONS_ATM_HISTORY.rows(
         [answer.body.data[int(i)] for i in kept], symbol=answer.body.symbol, exchange=answer.body.exchange
     )
@@ -194,7 +194,7 @@ def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str,
 
 def _overview_columns(answer: Answer[_OverviewHistory], window: times.Window) -> dict[str, Any]:
     stamps = instants(answer, [row.timestamp for row in answer.body.data])
-    kept = np.flatnonzero(within(window, stamps))
+    kept = np.flatnonzero(within(window, stamps.asi8))
     columns = tables.OPTIONS_OVERVIEW_HISTORY.rows([answer.body.data[int(i)] for i in kept])
     return columns | {"timestamp": stamps[kept]}
 
@@ -204,7 +204,7 @@ def _surface_columns(answer: Answer[_SurfaceHistory], window: times.Window) -> d
     hours = [
         (stamp, points)
         for stamp, points, kept in zip(
-            stamps, answer.body.snapshots.values(), within(window, stamps), strict=True
+            stamps, answer.body.snapshots.values(), within(window, stamps.asi8), strict=True
         )
         if kept
     ]
