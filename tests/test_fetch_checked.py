@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import derivdata as dd
 from derivdata import api, times, transport
@@ -293,6 +294,27 @@ def test_two_instruments_at_one_place_are_treated_alike_now_and_over_time() -> N
     for found in (surface, history):
         assert found["iv"].sel(side="call").values.tolist() == [[0.6]]
         assert found["underlying_price"].values.tolist() == [54.0], "median of 103 and 5"
+
+
+def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
+    points = [
+        option(0.1 * n, float(n), 100.0 + n)
+        | {"instrument_name": f"i{n}", "strike": 1e5 + 500 * n, "side": side}
+        for n, side in enumerate(["put", "call", "call", "put"], start=1)
+    ]
+    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points, "notices": ["thinned out"]}
+    with answering(always(body)), pytest.warns(DataNotice, match="thinned out"):
+        surface, chain = dd.options.surface("BTC", "deribit"), dd.options.snapshot("BTC", "deribit")
+    xr.testing.assert_identical(surface, dd.tables.surface(chain))
+    assert dd.provenance(surface) == dd.provenance(chain)
+    assert dd.provenance(surface)["notices"] == ["thinned out"]
+
+
+def test_an_instrument_that_comes_twice_is_no_surface_either() -> None:
+    twice = [option(0.4, 1.0, 101.0) | {"instrument_name": "a", "strike": k} for k in (1e5, 2e5)]
+    body = {"symbol": "BTC", "exchange": "deribit", "instruments": twice}
+    with answering(always(body)), pytest.raises(SchemaError, match="1 rows repeat a key"):
+        dd.options.surface("BTC", "deribit")
 
 
 def test_no_options_are_an_empty_surface_and_a_notice() -> None:

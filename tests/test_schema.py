@@ -233,3 +233,11 @@ def test_sides_are_those_of_the_table() -> None:
         "options_surface_history": ("call", "put"),
         "orderbook_book": ("bid", "ask"),
     }
+
+
+def test_tables_share_no_labels_that_can_be_changed() -> None:
+    frame = tables.FUNDING_HISTORY.empty()
+    frame.columns.name = "changed"
+    again = tables.FUNDING_HISTORY.empty()
+    assert again.columns.name is None
+    pd.testing.assert_index_equal(again.columns, pd.Index([*tables.FUNDING_HISTORY.columns]))

@@ -158,3 +158,21 @@ def test_resolutions_are_the_documents() -> None:
     assert times.resolution("8h") == pd.Timedelta(8, "h")
     with pytest.raises(ValueError, match="resolution='7h' is not one of raw, 1m"):
         times.resolution("7h")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        ["2026-01-31T08:00:00Z", "2026-01-31T08:00:00.000001Z"],
+        ["2026-01-31 08:00:00", "1969-12-31 23:59:59"],
+        ["2026-01-31T08:00:00+02:00", "2026-01-31 08:00:00"],
+        ["2026-01-31T08:00:00Z", "", None],
+    ],
+)
+def test_microseconds_are_those_of_each_text_alone(texts: list[str | None]) -> None:
+    expected = [times.instant(text).asm8.view("i8") if text else pd.NaT.value for text in texts]
+    found = times.micros(texts)
+    assert found.tolist() == expected
+    assert found.flags.writeable
+    assert times.parse(texts).asi8.tolist() == expected

@@ -205,6 +205,35 @@ def test_a_forged_record_that_swells_is_a_miss() -> None:
     assert records.load(seal + b"\n" + rest, "k") is None
 
 
+@pytest.mark.parametrize("damage", ["none", "seal", "head", "body", "end", "key"])
+def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
+    damage: str, opened: Open, tmp_path: Path
+) -> None:
+    with serving(counting(text="é" * 500)) as server:
+        opened(server.url).serve(HISTORY, BRIEF)
+    (path,) = files(tmp_path)
+    whole = path.read_bytes()
+    first, second = whole.index(b"\n"), whole.index(b"\n", whole.index(b"\n") + 1)
+    places = {"seal": first - 1, "head": first + 20, "body": second + 20, "end": len(whole) - 1}
+    if damage in places:
+        at = places[damage]
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    if damage == "key":
+        path = path.rename(path.with_name(f"other{path.suffix}"))
+    kept = store.AnswerFiles(path.parents[1], path.parent.name)
+    alone, response = kept.record(path.stem), kept.get(path.stem)
+    if damage != "none":
+        assert alone is None
+        assert response is None
+        return
+    assert alone is not None
+    assert alone.body == response.content
+    assert alone.head.headers == dict(response.headers)
+    assert alone.head.expired is response.is_expired is False
+    expire(tmp_path)
+    assert kept.record(path.stem).head.expired is kept[path.stem].is_expired is True  # type: ignore[union-attr]
+
+
 def fake_response(body: bytes) -> Any:
     from requests_cache.models.response import CachedResponse
 
