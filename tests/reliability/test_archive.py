@@ -116,10 +116,9 @@ FILLED = """
 """
 
 
-def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: Measured) -> None:
-    """Rows of one's own, rows that both write, and rows on which they differ; a reader looks on."""
-    rounds = count(8, 150)
-    writers = [started(WRITER, tmp_path / "x", name, rounds) for name in "AB"]
+def together(folder: Path, rounds: int) -> list[subprocess.Popen[str]]:
+    """Two writers that begin at once."""
+    writers = [started(WRITER, folder, name, rounds) for name in "AB"]
     for one in writers:
         assert one.stdout is not None
         assert one.stdout.readline() == "ready\n", one.communicate()[1]
@@ -127,30 +126,46 @@ def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: M
         assert one.stdin is not None
         one.stdin.write("go\n")
         one.stdin.flush()
-    archive, looks, before = open_archive(tmp_path / "x"), 0, 0
+    return writers
+
+
+def watched(archive: Archive, writers: list[subprocess.Popen[str]]) -> int:
+    """How often a reader looked while they wrote; it sees appends whole, and never less than before."""
+    looks, before = 0, 0
     while any(one.poll() is None for one in writers):
         sizes = archive.read(FUNDING, *EVER).groupby("symbol", observed=True).size()
-        assert (sizes.drop(["SHARED", "DISPUTED"], errors="ignore") == 96).all(), "appends are seen whole"
+        assert (sizes.drop(["SHARED", "DISPUTED"], errors="ignore") == 96).all()
         assert sizes.sum() >= before
         looks, before = looks + 1, int(sizes.sum())
-    written = sum(int(output(one)) for one in writers)
+    return looks
+
+
+def test_two_writers_at_once_lose_and_double_nothing(tmp_path: Path, measured: Measured) -> None:
+    """Rows of one's own, rows that both write, and rows on which they differ; a reader looks on."""
+    rounds = count(8, 60)
+    archive = open_archive(tmp_path / "x")
+    writers = together(archive.path, rounds)
+    try:
+        assert watched(archive, writers) > 1
+        written = sum(int(output(one)) for one in writers)
+    finally:
+        for one in writers:
+            one.kill()
     rows = archive.read(FUNDING, *EVER)
-    names = sorted(f"{w}{n}" for w in "AB" for n in range(rounds))
     mine = rows[~rows["symbol"].isin(["SHARED", "DISPUTED"])]
-    pd.testing.assert_frame_equal(
-        tables.FUNDING_HISTORY.conform(mine), tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
-    )
-    both = 48 + 12 * (rounds - 1)
-    shared = rows.loc[rows["symbol"] == "SHARED", "rate_bps_8h"].tolist()
-    assert shared == [float(hour) for hour in range(both)]
-    disputed = rows.loc[rows["symbol"] == "DISPUTED", "rate_bps_8h"].tolist()
-    assert [value % 1000 for value in disputed] == [float(hour) % 1000 for hour in range(both)]
-    assert written == len(rows) == 2 * rounds * 96 + 2 * both
-    assert {str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")} == set(
-        named_files(archive.path)
-    )
+    names = [f"{writer}{n}" for writer in "AB" for n in range(rounds)]
+    expected = tables.FUNDING_HISTORY.conform(rates(names, ["okx"]))
+    pd.testing.assert_frame_equal(tables.FUNDING_HISTORY.conform(mine), expected)
+    hours = [float(hour) for hour in range(48 + 12 * (rounds - 1))]
+    assert rows.loc[rows["symbol"] == "SHARED", "rate_bps_8h"].tolist() == hours
+    assert (rows.loc[rows["symbol"] == "DISPUTED", "rate_bps_8h"] % 1000).tolist() == hours
+    assert written == len(rows) == len(expected) + 2 * len(hours)
+    assert files_of(archive) == set(named_files(archive.path))
     measured(PROMISE, f"2 writers × {rounds} overlapping appends: {written:,} rows, none lost, none double")
-    assert looks > 1
+
+
+def files_of(archive: Archive) -> set[str]:
+    return {str(path.relative_to(archive.path)) for path in archive.path.glob("*/*/*")}
 
 
 def test_a_writer_that_stands_still_is_named_and_then_goes_on(tmp_path: Path, measured: Measured) -> None:
@@ -207,20 +222,11 @@ def test_a_full_disk_loses_nothing_and_is_one_clear_error(
     small_disk: list[str], tmp_path: Path, measured: Measured
 ) -> None:
     """A real disk with 0 to 6 pages or files left: every step of an append finds it full."""
-    rounds = count(14, 280)
-    command = [
-        *small_disk,
-        sys.executable,
-        "-c",
-        textwrap.dedent(FILLED),
-        str(tmp_path / "disk"),
-        str(rounds),
-    ]
-    pipe = subprocess.PIPE
-    run = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=pipe, stderr=pipe, text=True
-    )
-    told = json.loads(output(run))
+    rounds = count(14, 70)
+    script = [sys.executable, "-c", textwrap.dedent(FILLED), str(tmp_path / "disk"), str(rounds)]
+    run = subprocess.run([*small_disk, *script], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    told = json.loads(run.stdout)
     refused = [said for said in told if said]
     assert len(told) == rounds
     assert len(refused) < rounds
@@ -261,9 +267,7 @@ def test_a_disk_that_takes_files_of_a_size_only_loses_nothing(tmp_path: Path) ->
     expected = rates(["FIRST", *(f"S{size}" for size in sizes[len(refused) :])], ["okx"])
     pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), tables.FUNDING_HISTORY.conform(expected))
     assert archive.append(FUNDING, rates([f"S{size}" for size in refused], ["okx"])) == 96 * len(refused)
-    assert {str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*")} == set(
-        named_files(archive.path)
-    )
+    assert files_of(archive) == set(named_files(archive.path))
 
 
 def test_a_disk_that_fails_after_the_fact_is_told_as_that(
