@@ -10,6 +10,7 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "KINDS",
     "Floats",
     "beside",
+    "by_chunk",
     "hours",
     "hours_at",
     "kind_of",
@@ -30,6 +32,7 @@ __all__ = [
     "require",
     "require_rate",
     "require_venues",
+    "row_by_row",
     "unit_of",
     "usual_step",
     "whole",
@@ -228,3 +231,18 @@ def like(result: Any, template: xr.DataArray) -> Any:
     added = [dim for dim in result.dims if dim not in template.dims]
     at = kept.index("time") if "time" in kept else len(kept)
     return result.transpose(*kept[:at], *added, *kept[at:])
+
+
+def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
+    """`work(panel)`, lazily chunk by chunk where the panel is lazy.
+
+    `work` must be good for any chunk by itself. It sees a chunk as it lies in memory, where `apply_ufunc`
+    would copy it with the core dim innermost.
+    """
+    found = work(panel)
+    return xr.map_blocks(work, panel, template=found) if found.chunks else found
+
+
+def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
+    """The block with its first axis outermost in memory: copied where that axis is the innermost."""
+    return np.ascontiguousarray(block) if block.strides[0] < block.strides[-1] else block

@@ -83,6 +83,26 @@ def test_a_set_known_beforehand_makes_shares_causal() -> None:
     xr.testing.assert_equal(before, after)
 
 
+@pytest.mark.parametrize(
+    "dims", [("symbol", "exchange", "time"), ("time", "symbol", "exchange"), ("exchange",)]
+)
+@pytest.mark.parametrize("size", [None, 1, 2, -1])
+def test_concentration_is_that_of_the_definition_in_any_layout_and_chunks(
+    dims: tuple[str, ...], size: int | None
+) -> None:
+    values = np.random.default_rng(4).uniform(1, 9, (2, 4, 9))
+    values[0, 1, ::3] = np.nan
+    whole = xr.DataArray(values, dims=("symbol", "exchange", "time"))
+    whole /= whole.sum("exchange")
+    turned = whole.isel({dim: 0 for dim in whole.dims if dim not in dims}).transpose(*dims)
+    share = turned.copy(data=np.ascontiguousarray(turned.values))
+    found = oi.hhi(share if size is None else share.chunk(dict.fromkeys(dims, size)))
+    assert all((figure.chunks is None) == (size is None) for figure in found.data_vars.values())
+    assert found["hhi"].dims == tuple(dim for dim in dims if dim != "exchange")
+    xr.testing.assert_allclose(found["hhi"].compute(), (share**2).sum("exchange").rename("hhi"), rtol=1e-14)
+    np.testing.assert_array_equal(found["n"].compute(), share.count("exchange"))
+
+
 def test_lazy_shares_stay_lazy_and_agree() -> None:
     values = np.random.default_rng(2).uniform(1, 9, (2, 3, 48))
     values[0, 1, ::7] = np.nan

@@ -10,7 +10,17 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Floats, beside, like, require, require_rate, require_venues, whole
+from derivdata.analysis.panels import (
+    Floats,
+    beside,
+    by_chunk,
+    like,
+    require,
+    require_rate,
+    require_venues,
+    row_by_row,
+    whole,
+)
 from derivdata.arguments import typed
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
@@ -84,10 +94,14 @@ def best_pair(
     panel = _limited(panel, age_hours, max_age_hours, "age_hours", HOUR_UNIT)
     if tradable is not None:
         panel = panel.where(tradable_mask(panel, tradable))
+    return by_chunk(_best_pairs, whole(panel, "exchange"))
+
+
+def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
     names = panel["exchange"].to_numpy().astype(str)
     figures = xr.apply_ufunc(
         _best,
-        whole(panel, "exchange"),
+        panel,
         input_core_dims=[["exchange"]],
         output_core_dims=[[]] * 4,
         kwargs={"names": names},
@@ -138,7 +152,7 @@ def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
     grid = np.moveaxis(rates, -1, 0).reshape(rates.shape[-1], *shape)
     result = Extremes(np.empty(shape), *(np.empty(shape, np.int16) for _ in range(3)))
     for block in _blocks(*shape):
-        _scan(grid[:, *block], order, Extremes._make(part[block] for part in result))
+        _scan(row_by_row(grid[:, *block]), order, Extremes._make(part[block] for part in result))
     return Extremes._make(part.reshape(rates.shape[:-1]) for part in result)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis.oi.checks import has, wants
+from derivdata.analysis.panels import by_chunk, row_by_row, whole
 from derivdata.arguments import typed
 from derivdata.tables import VENUES, VENUES_AS_OF
 
@@ -110,6 +112,10 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     (0.38, 2.63)
     """
     has(share, dim)
+    return by_chunk(partial(_hhi, dim=dim), whole(share, dim))
+
+
+def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
     figures = xr.apply_ufunc(
         _concentration,
         share,
@@ -117,7 +123,6 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
         output_core_dims=[[] for _ in _FIGURES],
         dask="parallelized",
         output_dtypes=[np.float64 for _ in _FIGURES],
-        dask_gufunc_kwargs={"allow_rechunk": True},
     )
     return xr.Dataset(dict(zip(_FIGURES, figures, strict=True)))
 
@@ -209,7 +214,7 @@ def _concentration(share: Array) -> tuple[Array, ...]:
     for place in np.ndindex(rows.shape[:-2]):
         for start in range(0, rows.shape[-2], _BLOCK):
             at = (*place, slice(start, start + _BLOCK))
-            for into, figure in zip(found, _figures(rows[at].T), strict=True):
+            for into, figure in zip(found, _figures(row_by_row(rows[at].T)), strict=True):
                 into[at] = figure
     return tuple(figure.reshape(share.shape[:-1]) for figure in found)
 
