@@ -24,6 +24,9 @@ _SHARE = 0.9
 """Part of the allowed rate that is used: at all of it, a sliding window refuses a fifth of the calls."""
 _LOCK_SECONDS = 0.5
 _HORIZON_SECONDS = 60.0
+_LATE_SECONDS = 0.03
+_TURNS = 5
+"""How often a turn that was slept through, on a machine that is too busy, is taken anew."""
 
 
 def spacing_seconds(endpoint: Endpoint) -> float:
@@ -55,11 +58,20 @@ class Pace:
             return
         spacing = spacing_seconds(endpoint)
         name = hashlib.sha256(f"{self._scope}\n{endpoint.path}".encode()).hexdigest()[:32]
-        delay = self._shared_delay(name, spacing)
-        if delay is None:
-            delay = self._own_delay(name, spacing)
-        if delay > 0:
-            self._timing.sleep(delay)
+        for _ in range(_TURNS):
+            delay = self._shared_delay(name, spacing)
+            if delay is None:
+                delay = self._own_delay(name, spacing)
+            if not self._overslept(delay):
+                return
+
+    def _overslept(self, delay: float) -> bool:
+        """Sleep until the turn; whether it was slept through, so that the one after it comes too soon."""
+        if delay <= 0:
+            return False
+        due = self._timing.monotonic() + delay
+        self._timing.sleep(delay)
+        return self._timing.monotonic() > due + _LATE_SECONDS
 
     def _shared_delay(self, name: str, spacing: float) -> float | None:
         try:

@@ -1,4 +1,4 @@
-"""Many processes and threads at one cache folder, one address, one limit; and beside a stopped process."""
+"""Many processes and threads at one cache folder and one address; and beside a stopped process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
-from starlette.middleware import Middleware
 
-from derivdata import bundle, service, transport
+from derivdata import bundle, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from derivdata.archive import open_archive
 from derivdata.errors import ArchiveError
@@ -26,9 +25,9 @@ from derivdata.transport.store import AnswerFiles
 from derivdata.transport.timing import Timing
 from tests.archive.rates import EVER, rates
 from tests.reliability.conftest import Measured
-from tests.reliability.processes import finished, output, started
+from tests.reliability.processes import finished, started
 from tests.reliability.promises import count
-from tests.transport.conftest import KEY, Open
+from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving
 from tests.transport.test_worker import in_threads
 
@@ -111,56 +110,6 @@ def test_one_url_asked_by_16_threads_is_one_request(opened: Open, measured: Meas
                 assert bodies(connection, Request(f"/{cache}/{n}", ())) == [b"{}"] * 16
         assert len(server.asked) == 3 * rounds
     measured("one URL", f"{3 * rounds} addresses, each by 16 threads: {3 * rounds} requests")
-
-
-ASKING = """
-    import sys
-    import derivdata as dd
-
-    dd.connect(sys.argv[1], api_key=sys.argv[2], cache="off")
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for n in range(int(sys.argv[4])):
-        end = f"2026-06-{int(sys.argv[3]) + 1:02d}T{n + 1:02d}:00:00Z"
-        assert len(dd.funding.history("BTC", "1h", end, exchanges="binance")) == 1
-"""
-
-
-def test_four_processes_share_a_strict_limit(measured: Measured) -> None:
-    """The service refuses a third request within any second."""
-    asks = count(2, 6)
-    refused: list[int] = []
-
-    class Refusals:
-        def __init__(self, app: object) -> None:
-            self.app = app
-
-        async def __call__(self, scope: dict, receive: object, send: Callable) -> None:  # type: ignore[type-arg]
-            async def watch(message: dict) -> None:  # type: ignore[type-arg]
-                refused.append(message.get("status", 0) == 429)
-                await send(message)
-
-            await self.app(scope, receive, watch)  # type: ignore[operator]
-
-    local = service.start("sample", keys={KEY: "team"}, limits=True, middleware=[Middleware(Refusals)])
-    try:
-        running = [started(ASKING, local.url, KEY, process, asks) for process in range(4)]
-        for process in running:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        began = time.monotonic()
-        for process in running:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in running:
-            output(process)
-        took = time.monotonic() - began
-    finally:
-        local.close()
-    assert sum(refused) == 0
-    assert took > (4 * asks - 2) / 2, "the limit was felt"
-    measured("rate limit", f"{4 * asks} requests of 4 processes at 2 a second: 0 × 429")
 
 
 STOPPED = """

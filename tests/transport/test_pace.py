@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,23 @@ def test_history_is_asked_at_most_1_8_times_a_second_and_the_rest_at_once(
             connection.serve(history(n), FUNDING_HISTORICAL)
             connection.serve(Request("/funding", (("n", str(n)),)), FUNDING)
     assert fake.slept == pytest.approx([SPACING] * 3)
+
+
+def test_a_turn_that_was_slept_through_is_taken_anew(fake: FakeTime, tmp_path: Path) -> None:
+    """The machine wakes the second request 0.2 s late: it has the third turn, and the next one the fourth."""
+    late = iter([0.2])
+
+    def sleep(seconds: float) -> None:
+        fake.sleep(seconds)
+        fake.now += next(late, 0.0)
+
+    pace = Pace(tmp_path, "scope", replace(fake.timing, sleep=sleep))
+    sent = []
+    for _ in range(3):
+        pace.wait(FUNDING_HISTORICAL)
+        sent.append(fake.now - 1000.0)
+    assert sent == pytest.approx([0.0, 2 * SPACING, 3 * SPACING])
+    assert fake.slept == pytest.approx([SPACING, SPACING - 0.2, SPACING])
 
 
 def test_every_try_takes_a_turn(opened: Open, fake: FakeTime) -> None:
