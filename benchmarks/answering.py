@@ -1,6 +1,10 @@
-"""The library's own way from the bytes of an answer to a table, without HTTP and cache."""
+"""Answers for the library to read: in place of all HTTP, or from a server of this process."""
 
 from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pandas as pd
 
@@ -9,7 +13,7 @@ from derivdata import transport
 from derivdata.api import Request
 from derivdata.transport import Served
 
-__all__ = ["NOW", "answer_with", "history_table"]
+__all__ = ["NOW", "answer_with", "history_table", "serve"]
 
 NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
@@ -35,3 +39,24 @@ def answer_with(body: bytes) -> None:
 def history_table() -> pd.DataFrame:
     """The history that `answer_with` was given, as one table."""
     return dd.funding.history("BTC", "2026-01-01", "2026-06-01", resolution=None)
+
+
+def serve(body: bytes) -> ThreadingHTTPServer:
+    """A server in this process that answers every path with a body; both sides keep what it says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

@@ -5,22 +5,22 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["history_peak"]
+__all__ = ["peak_bytes_of"]
 
 
-def history_peak(body: bytes, folder: Path) -> float:
-    """Most memory that holding a body and making its table takes, in times the body."""
-    file = folder / "body.json"
-    file.write_bytes(body)
-    command = [sys.executable, "-m", "benchmarks.memory", "history", str(file)]
-    return float(subprocess.run(command, capture_output=True, check=True).stdout) / len(body)
+def peak_bytes_of(task: str, *options: str) -> int:
+    """Most memory that a task of this module takes, above what its process held before."""
+    command = [sys.executable, "-m", "benchmarks.memory", task, *options]
+    return int(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 def _history(file: str) -> int:
+    """Holding a body, which counts, and making its table."""
     from benchmarks.answering import answer_with, history_table
 
     answer_with(b'{"symbol":"BTC","unit":"bps_8h","resolution":"1m","series":{},"notices":[]}')
@@ -33,8 +33,40 @@ def _history(file: str) -> int:
     return _peak_bytes(whole)
 
 
+def _append(rows: str) -> int:
+    """Appending a table, which does not count, to a new archive."""
+    import derivdata as dd
+    from benchmarks.rows.archive import funding_rows
+
+    frame = funding_rows(int(rows))
+    with tempfile.TemporaryDirectory() as folder:
+        return _peak_bytes(lambda: dd.open_archive(folder).append("funding_history", frame))
+
+
+def _panel(symbols: str, chunk: str) -> int:
+    """The best pairs of a lazy panel whose chunks are made as they are needed, counted and averaged."""
+    import dask
+    import dask.array as da
+    import numpy as np
+
+    import derivdata as dd
+    from benchmarks.rows.panels import panel
+
+    size = int(chunk)
+    one = panel(1, 10_000, missing=0.1)
+    blocks = (int(symbols) // size * (size,), (43,), (10_000,))
+    made = da.map_blocks(lambda: np.repeat(one.values, size, axis=0), chunks=blocks, dtype=float)
+    lazy = one.isel(symbol=0, drop=True).expand_dims(symbol=int(symbols)).copy(data=made)
+
+    def whole() -> None:
+        best = dd.analysis.funding.best_pair(lazy)
+        with dask.config.set(scheduler="threads", num_workers=2):
+            dask.compute(best["spread_bps_8h"].mean(), (best["long"] == "venue07").sum())
+
+    return _peak_bytes(whole)
+
+
 def _peak_bytes(run: Callable[[], Any]) -> int:
-    """Most memory during a run above what the process had before."""
     gc.collect()
     before = _resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
@@ -49,4 +81,4 @@ def _resident(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print({"history": _history}[sys.argv[1]](*sys.argv[2:]))
+    print({"history": _history, "append": _append, "panel": _panel}[sys.argv[1]](*sys.argv[2:]))

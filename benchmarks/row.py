@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["OURS", "Check", "Goal", "Made", "Row", "faster", "growth", "stated", "within"]
+__all__ = ["GROWTH", "OURS", "Check", "Goal", "Made", "Row", "faster", "growth", "stated", "within"]
 
 OURS = "derivdata"
-
-_GROWTH = ("1 ×", "4 ×", "16 ×")
 
 
 class Goal(NamedTuple):
@@ -33,6 +31,10 @@ class Check(NamedTuple):
     value: str
     reach: str
     met: bool
+
+
+GROWTH = dict.fromkeys(("1 ×", "4 ×", "16 ×"), Goal("growth", 1.1))
+"""Sides and goals of a row of growth."""
 
 
 def faster(bound: float) -> Goal:
@@ -91,8 +93,8 @@ class Row:
         ``cpu``: time of this process, all its threads; ``wall``; ``children``: time of the processes that it
         starts.
     rounds
-        How often each side runs, once a round, after one run that does not count. None: as often as a second
-        has room for, at least five rounds of at least 20 ms.
+        How often each side runs, once a round. None: as often as a second has room for, at least five rounds
+        of at least 20 ms.
     """
 
     name: str
@@ -111,7 +113,7 @@ class Row:
     @property
     def grows(self) -> bool:
         """Whether the sides are sizes of one input."""
-        return tuple(self.goals) == _GROWTH
+        return self.goals is GROWTH
 
 
 def growth(
@@ -126,7 +128,6 @@ def growth(
     """Time over 1, 4 and 16 times an input, which `run` makes: it grows no faster than the input."""
 
     def make(folder: Path) -> Made:
-        return Made({side: run(folder, 4**place) for place, side in enumerate(_GROWTH)})
+        return Made({side: run(folder, 4**place) for place, side in enumerate(GROWTH)})
 
-    goals = dict.fromkeys(_GROWTH, Goal("growth", 1.1))
-    return Row(f"growth-{name}", what, given, make, goals, clock, rounds)
+    return Row(f"growth-{name}", what, given, make, GROWTH, clock, rounds)

@@ -17,7 +17,7 @@ def test_side(row, side, make, benchmark):
     if row.rounds is None:
         benchmark(quiet)
     else:
-        benchmark.pedantic(quiet, rounds=row.rounds, warmup_rounds=1)
+        benchmark.pedantic(quiet, rounds=row.rounds)
     benchmark.extra_info.update(_told(row, side), part=made.parts.get(side, 1.0))
     if side == OURS:
         benchmark.extra_info.update(checks=[list(check) for check in made.checks()], facts=made.facts())

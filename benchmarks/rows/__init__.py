@@ -2,8 +2,32 @@
 
 from __future__ import annotations
 
-from benchmarks.rows import archive, black76, cache, panels, service, tables
+from benchmarks.rows import (
+    archive,
+    black76,
+    cache,
+    growing,
+    imports,
+    lazy,
+    panels,
+    service,
+    smiles,
+    surfaces,
+    tables,
+)
 
 __all__ = ["ROWS"]
 
-ROWS = [*tables.ROWS, *cache.ROWS, *panels.ROWS, *black76.ROWS, *archive.ROWS, *service.ROWS]
+ROWS = [
+    *tables.ROWS,
+    *cache.ROWS,
+    *panels.ROWS,
+    *black76.ROWS,
+    *smiles.ROWS,
+    *surfaces.ROWS,
+    *lazy.ROWS,
+    *archive.ROWS,
+    *imports.ROWS,
+    *service.ROWS,
+    *growing.ROWS,
+]

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 import derivdata as dd
-from benchmarks.row import OURS, Made, Row, faster, within
+from benchmarks.memory import peak_bytes_of
+from benchmarks.row import OURS, Check, Made, Row, faster, within
 
 __all__ = ["ROWS", "funding_rows"]
 
@@ -57,8 +58,16 @@ def _append(folder: Path) -> Made:
 
     return Made(
         {OURS: ours, _WRITE: lambda: frame.to_parquet(folder / "whole.parquet")},
+        checks=_peaks,
         facts=sizes,
     )
+
+
+def _peaks() -> list[Check]:
+    """Most memory beside the rows themselves, of a fourth of them and of all."""
+    few, all_ = (peak_bytes_of("append", str(rows)) / 1e6 for rows in (2_500_000, 10_000_000))
+    value = f"{all_:.0f} MB; {few:.0f} MB with a fourth of the rows"
+    return [Check("peak memory beside the rows", value, "≤ 1.25 × that of a fourth", all_ <= 1.25 * few)]
 
 
 def _read(folder: Path) -> Made:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import requests_cache
 
 import derivdata as dd
 from benchmarks import wire
-from benchmarks.answering import history_table
+from benchmarks.answering import history_table, serve
 from benchmarks.row import OURS, Made, Row, faster
 
 __all__ = ["ROWS"]
@@ -24,7 +21,7 @@ _NAIVE = "requests-cache (sqlite) hit, r.json(), DataFrame a venue, to_datetime"
 
 def _hit(venues: int, points: int, folder: Path) -> Made:
     body = wire.history(venues, points)
-    server = _serve(body)
+    server = serve(body)
     url = f"http://127.0.0.1:{server.server_port}"
     dd.connect(url)
     session = requests_cache.CachedSession(str(folder / "peer"), backend="sqlite")
@@ -39,27 +36,6 @@ def _hit(venues: int, points: int, folder: Path) -> Made:
     server.shutdown()
     assert len(history_table()) == len(naive()) == venues * points
     return Made({OURS: history_table, _NAIVE: naive}, facts=lambda: [f"body of {len(body):,} bytes"])
-
-
-def _serve(body: bytes) -> ThreadingHTTPServer:
-    """A server in this process that answers every path with a body; both sides keep what it says."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
 
 
 def _row(name: str, size: str, bound: float, venues: int, points: int) -> Row:

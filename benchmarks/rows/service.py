@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import derivdata as dd
-from benchmarks.row import OURS, Made, Row, stated, within
+from benchmarks.row import GROWTH, OURS, Made, Row, stated, within
 from benchmarks.rows.archive import funding_rows
 from derivdata import service
 
@@ -32,20 +33,15 @@ _FIRST = "derivdata, first ask"
 
 
 def _historical(folder: Path) -> Made:
-    dd.open_archive(folder).append("funding_history", funding_rows(43 * 2 * 2400, venues=43, symbols=2))
-    local = service.start(str(folder))
-    asked = "/funding/historical?symbol=SYM0000&start={start}&end={end}&resolution=1h"
-    start = _END - pd.Timedelta(30, "D")
-    path = asked.format(start=dd.times.iso(start), end=dd.times.iso(_END))
-    ask = _client(local.url, local.api_key)
+    local, ask = _service(folder)
+    path = _path(30, 0)
     body = ask(path)
     server = _bare(body)
     bare = _client(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", "")
     seconds = itertools.count(1)
 
     def first() -> bytes:
-        moved = start - pd.Timedelta(next(seconds), "s")
-        return ask(asked.format(start=dd.times.iso(moved), end=dd.times.iso(_END)))
+        return ask(_path(30, next(seconds)))
 
     def close() -> None:
         local.close()
@@ -58,6 +54,29 @@ def _historical(folder: Path) -> Made:
         facts=lambda: [f"answer of {len(body) / 1e6:.1f} MB, not compressed"],
         close=close,
     )
+
+
+def _growing(folder: Path) -> Made:
+    local, ask = _service(folder)
+    seconds = itertools.count(1)
+
+    def first(days: int) -> bytes:
+        return ask(_path(days, next(seconds)))
+
+    sides = {side: partial(first, days) for side, days in zip(GROWTH, (6, 24, 96), strict=True)}
+    return Made(sides, close=local.close)
+
+
+def _service(folder: Path) -> tuple[service.Local, Callable[[str], bytes]]:
+    dd.open_archive(folder).append("funding_history", funding_rows(43 * 2 * 2400, venues=43, symbols=2))
+    local = service.start(str(folder))
+    return local, _client(local.url, local.api_key)
+
+
+def _path(days: int, seconds: int) -> str:
+    """Some days of one symbol; the seconds make it one that nobody asked for."""
+    start = dd.times.iso(_END - pd.Timedelta(days, "D") - pd.Timedelta(seconds, "s"))
+    return f"/funding/historical?symbol=SYM0000&start={start}&end={dd.times.iso(_END)}&resolution=1h"
 
 
 def _client(url: str, key: str) -> Callable[[str], bytes]:
@@ -96,5 +115,14 @@ ROWS = [
         make=_historical,
         goals={_BARE: within(3), _FIRST: stated()},
         clock="wall",
-    )
+    ),
+    Row(
+        "growth-service",
+        what="service, first ask",
+        given="6 days × 43 venues and up, hourly",
+        make=_growing,
+        goals=GROWTH,
+        clock="wall",
+        rounds=5,
+    ),
 ]
