@@ -49,7 +49,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _options(row: Row) -> pytest.MarkDecorator:
     return pytest.mark.benchmark(
-        group=row.name, timer=_CLOCKS[row.clock], min_rounds=5, max_time=1.0, min_time=0.02
+        group=row.name, timer=_CLOCKS[row.clock], min_rounds=5, max_time=0.5, min_time=0.02
     )
 
 

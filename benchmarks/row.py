@@ -93,7 +93,7 @@ class Row:
         ``cpu``: time of this process, all its threads; ``wall``; ``children``: time of the processes that it
         starts.
     rounds
-        How often each side runs, once a round. None: as often as a second has room for, at least five rounds
+        How often each side runs, once a round. None: as often as half a second has room for, at least five rounds
         of at least 20 ms.
     """
 

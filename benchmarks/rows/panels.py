@@ -159,7 +159,7 @@ ROWS = [
         given=f"{_SIZE}, 10 % missing",
         make=_best_pair,
         goals={_PAIR: faster(6), _READ: stated()},
-        rounds=5,
+        rounds=3,
     ),
     Row(
         "shares",
@@ -167,7 +167,7 @@ ROWS = [
         given=f"{_SIZE}, complete",
         make=_shares,
         goals={_SHARES: faster(5), _COPY: stated()},
-        rounds=5,
+        rounds=3,
     ),
     Row(
         "zscore",
@@ -175,6 +175,6 @@ ROWS = [
         given=f"{_SIZE}, complete",
         make=_zscore,
         goals={_ROLLING: faster(1), _COPY: stated()},
-        rounds=5,
+        rounds=3,
     ),
 ]
