@@ -20,7 +20,9 @@ _PACKAGES = """numpy pandas xarray scipy pyarrow msgspec requests-cache starlett
 orjson vollib lets-be-rational fast-vollib numba pytest-benchmark""".split()
 _HEAD = """| what | input | derivdata | against | its time | ratio | reach | |
 |---|---|---|---|---|---|---|---|"""
-_GROWTH_HEAD = """| what | input | 1 × | 4 × | 16 × | exponent | reach | |
+_GROWTH_HEAD = """Time over size, once, four and sixteen times an input:
+
+| what | input | 1 × | 4 × | 16 × | exponent | reach | |
 |---|---|---|---|---|---|---|---|"""
 
 
@@ -40,6 +42,29 @@ class _Row(NamedTuple):
     own: str
     lines: list[_Line]
     facts: list[str]
+
+    def told(self) -> str:
+        columns = zip(*((*line[:4], _mark(line.met)) for line in self.lines), strict=True)
+        return _cells(self.what, self.input, self.own, *map("<br>".join, columns))
+
+
+class _Growth(NamedTuple):
+    """Time over size: how it grows as an exponent, and what that may be at most."""
+
+    what: str
+    input: str
+    seconds: list[float]
+    exponent: float
+    bound: float
+
+    @property
+    def met(self) -> bool:
+        return self.exponent <= self.bound
+
+    def told(self) -> str:
+        times = map(duration, self.seconds)
+        reach = f"≤ {self.bound:g}"
+        return _cells(self.what, self.input, *times, f"{self.exponent:.2f}", reach, _mark(self.met))
 
 
 def page(figures: Mapping[str, Any], before: str) -> str:
@@ -65,12 +90,12 @@ that a side starts.
 
 def table(figures: Mapping[str, Any]) -> str:
     """The rows as Markdown: times, growth, and what was found beside."""
-    groups = _groups(figures)
-    rows = [_compared(cases) for cases in groups if not _grows(cases)]
-    growing = [_growing(cases) for cases in groups if _grows(cases)]
+    read = [_read(cases) for cases in _groups(figures)]
+    rows = [each for each in read if isinstance(each, _Row)]
+    growing = [each for each in read if isinstance(each, _Growth)]
     parts = [
-        "\n".join([_HEAD, *map(_line, rows)]) if rows else "",
-        "\n".join(["Time over the size of the input:\n", _GROWTH_HEAD, *growing]) if growing else "",
+        "\n".join([_HEAD, *(row.told() for row in rows)]) if rows else "",
+        "\n".join([_GROWTH_HEAD, *(each.told() for each in growing)]) if growing else "",
         "\n".join(f"- {row.what}, {row.input}: {'; '.join(row.facts)}." for row in rows if row.facts),
     ]
     return "\n\n".join(filter(None, parts))
@@ -81,9 +106,9 @@ def _groups(figures: Mapping[str, Any]) -> list[list[Mapping[str, Any]]]:
     return [list(cases) for _, cases in each]
 
 
-def _grows(cases: Sequence[Mapping[str, Any]]) -> bool:
+def _read(cases: Sequence[Mapping[str, Any]]) -> _Row | _Growth:
     goal = cases[0]["extra_info"]["goal"]
-    return goal is not None and goal[0] == "growth"
+    return _growing(cases) if goal is not None and goal[0] == "growth" else _compared(cases)
 
 
 def _compared(cases: Sequence[Mapping[str, Any]]) -> _Row:
@@ -109,14 +134,11 @@ def _against(case: Mapping[str, Any], ours: float) -> _Line:
     return _Line(name, time, ratio, f"≤ {bound:g} ×", ours / theirs <= bound)
 
 
-def _growing(cases: Sequence[Mapping[str, Any]]) -> str:
+def _growing(cases: Sequence[Mapping[str, Any]]) -> _Growth:
     told = cases[0]["extra_info"]
     seconds = [_median(case) for case in cases]
     sizes = [float(case["extra_info"]["side"].split()[0]) for case in cases]
-    slope = _slope(sizes, seconds)
-    bound = told["goal"][1]
-    cells = [told["what"], told["input"], *map(duration, seconds), f"{slope:.2f}", f"≤ {bound:g}"]
-    return f"| {' | '.join(cells)} | {_mark(slope <= bound)} |"
+    return _Growth(told["what"], told["input"], seconds, _slope(sizes, seconds), told["goal"][1])
 
 
 def _slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
@@ -127,12 +149,6 @@ def _slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return statistics.linear_regression(*logs).slope
 
 
-def _line(row: _Row) -> str:
-    columns = zip(*((*line[:4], _mark(line.met)) for line in row.lines), strict=True)
-    cells = [row.what, row.input, row.own, *map("<br>".join, columns)]
-    return f"| {' | '.join(cells)} |"
-
-
 def _summary(figures: Mapping[str, Any]) -> str:
     marks = list(_marks(figures))
     missed = [what for what, met in marks if not met]
@@ -141,12 +157,14 @@ def _summary(figures: Mapping[str, Any]) -> str:
 
 
 def _marks(figures: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    for cases in _groups(figures):
-        if _grows(cases):
-            told = _growing(cases)
-            yield told.split(" | ")[0].removeprefix("| ") + ": growth", "MISSED" not in told
+    """Every goal in words, and whether it is met."""
+    for row in map(_read, _groups(figures)):
+        if isinstance(row, _Growth):
+            yield (
+                f"{row.what}, {row.input}: grows with exponent {row.exponent:.2f} (≤ {row.bound:g})",
+                row.met,
+            )
             continue
-        row = _compared(cases)
         for line in row.lines:
             if line.met is not None:
                 yield f"{row.what}, {row.input}: {line.ratio} ({line.against}; {line.reach})", line.met
@@ -178,3 +196,7 @@ def _short(ratio: float) -> str:
 
 def _mark(met: bool | None) -> str:
     return "" if met is None else "met" if met else "**MISSED**"
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -72,7 +72,7 @@ class Made:
     parts: Mapping[str, float] = field(default_factory=dict)
     checks: Callable[[], list[Check]] = list
     facts: Callable[[], list[str]] = list
-    close: Callable[[], Any] = bool
+    close: Callable[[], Any] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class Row:
         ``cpu``: time of this process, all its threads; ``wall``; ``children``: time of the processes that it
         starts.
     rounds
-        How often each side runs, once a round. None: as often as half a second has room for, at least five rounds
-        of at least 20 ms.
+        How often each side runs, once a round. None: as often as half a second has room for, at least five
+        rounds of at least 20 ms.
     """
 
     name: str

@@ -35,19 +35,17 @@ def snapshot(venues: int, symbols: int, *, seed: int = 2) -> bytes:
     rng = np.random.default_rng(seed)
     names = [f"SYM{i:04d}" for i in range(symbols)]
     rates, raws, hours = {}, {}, {}
-    for v in range(venues):
+    for venue in (f"venue{v:02d}" for v in range(venues)):
         each = rng.normal(1, 2, symbols).round(6).tolist()
         interval = rng.choice([1, 4, 8], symbols).tolist()
-        rates[f"venue{v:02d}"] = dict(zip(names, each, strict=True))
-        raws[f"venue{v:02d}"] = {
-            n: f"{y * h / 80_000:.12f}" for n, y, h in zip(names, each, interval, strict=True)
-        }
-        hours[f"venue{v:02d}"] = dict(zip(names, interval, strict=True))
+        native = [f"{y * h / 80_000:.12f}" for y, h in zip(each, interval, strict=True)]
+        for found, values in ((rates, each), (raws, native), (hours, interval)):
+            found[venue] = dict(zip(names, values, strict=True))
     body = {
         "symbols": names,
         "exchanges": {
             "exchange_names": [{"name": v, "display": v.title()} for v in rates],
-            "exchanges": list(rates),
+            "exchanges": [*rates],
         },
         "funding_rates": rates,
         "funding_rates_raw": raws,
@@ -63,38 +61,37 @@ def events(count: int, *, seed: int = 3) -> bytes:
     """``GET /liquidations/events``: orders of a day in order of time, milliseconds in their stamps."""
     rng = np.random.default_rng(seed)
     gaps = rng.exponential(86_400_000 / count, count).astype("m8[ms]")
-    stamps = np.datetime_as_string(_START + gaps.cumsum(), "ms").tolist()
-    price = np.exp(rng.normal(7, 3, count)).round(4)
-    quantity = np.exp(rng.normal(-3, 2, count)).round(6) + 1e-6
     columns = zip(
-        stamps,
+        np.datetime_as_string(_START + gaps.cumsum(), "ms").tolist(),
         rng.choice(EVENT_VENUES, count).tolist(),
         rng.choice([f"SYM{i:04d}" for i in range(_SYMBOLS)], count).tolist(),
         rng.choice(["long", "short"], count).tolist(),
-        price.tolist(),
-        quantity.tolist(),
-        (price * quantity).round(2).tolist(),
+        np.exp(rng.normal(7, 3, count)).round(4).tolist(),
+        (np.exp(rng.normal(-3, 2, count)).round(6) + 1e-6).tolist(),
         rng.integers(1, 6, count).tolist(),
         strict=True,
     )
-    rows = [
-        {
-            "timestamp": f"{stamp}Z",
-            "exchange": venue,
-            "symbol": symbol,
-            "side": side,
-            "oid": f"{venue}-{place}",
-            "price": paid,
-            "avg_price": paid,
-            "quantity": size,
-            "filled_quantity": size,
-            "usd_value": value,
-            "status": "filled",
-            "fill_count": fills,
-        }
-        for place, (stamp, venue, symbol, side, paid, size, value, fills) in enumerate(columns)
-    ]
+    rows = [_order(place, *values) for place, values in enumerate(columns)]
     return msgspec.json.encode({"events": rows})
+
+
+def _order(
+    place: int, stamp: str, venue: str, symbol: str, side: str, price: float, quantity: float, fills: int
+) -> dict[str, object]:
+    return {
+        "timestamp": f"{stamp}Z",
+        "exchange": venue,
+        "symbol": symbol,
+        "side": side,
+        "oid": f"{venue}-{place}",
+        "price": price,
+        "avg_price": price,
+        "quantity": quantity,
+        "filled_quantity": quantity,
+        "usd_value": round(price * quantity, 2),
+        "status": "filled",
+        "fill_count": fills,
+    }
 
 
 def chain(instruments: int, *, expiries: int = 15, seed: int = 4) -> bytes:

@@ -14,11 +14,11 @@ from benchmarks import wire
 from benchmarks.answering import answer_with, history_table, serve
 from benchmarks.row import growth
 from benchmarks.rows.archive import funding_rows
-from benchmarks.rows.black76 import options
+from benchmarks.rows.black76 import implied, options
 from benchmarks.rows.panels import panel, share_and_hhi
 from benchmarks.rows.surfaces import YEARS, boards
 from benchmarks.rows.tables import liquidation_table, surface
-from derivdata.analysis import black76, smile
+from derivdata.analysis import smile
 from derivdata.analysis import surface as surfaces
 from tests.analysis.smiles import crypto_like
 
@@ -80,9 +80,8 @@ def _zscore(_: Path, times: int) -> _Run:
 
 
 def _implied(_: Path, times: int) -> _Run:
-    forward, strike, years, iv, side = options(62_500 * times)
-    price = black76.price(forward, strike, years, iv, side)
-    return lambda: black76.implied_vol(price, forward, strike, years, side)
+    of = options(62_500 * times)
+    return lambda: implied(of)
 
 
 def _slices(_: Path, times: int) -> _Run:
