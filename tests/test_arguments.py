@@ -111,12 +111,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("arguments", RIGHT, ids=str)
+@pytest.mark.parametrize("arguments", RIGHT)
 def test_what_an_annotation_allows_is_let_through(arguments: dict[str, Any]) -> None:
     assert asked(**arguments) == "done"
 
 
-@pytest.mark.parametrize(("arguments", "said"), WRONG, ids=str)
+@pytest.mark.parametrize(("arguments", "said"), WRONG)
 def test_what_it_does_not_allow_is_refused_by_name(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(TypeError) as caught:
         asked(**arguments)
