@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,24 +24,30 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 """A number, or an array of them: list, numpy, pandas, xarray or another library's, in memory or lazy."""
 
 _NUMERIC = ("i", "u", "f")
+_WHOLE = 2**53  # above, a float holds a whole number only about
 
 
 class _Rule(NamedTuple):
-    """What an argument must be, in words, and whether a value is it."""
+    """What an argument must be, in words; whether a value is it; and as what the function gets it."""
 
     words: str
     fits: Callable[[Any], bool]
+    given: Callable[[Any], Any] | None = None
 
 
 def typed(function: Callable[P, T]) -> Callable[P, T]:
     """The function, which first holds its arguments to their annotations.
 
-    An annotation that says nothing (``Any``), or that only a type checker can read, holds for every value.
+    A list for `Numbers` is given as an array of floats. Floating-point faults are NaN or infinite in the
+    result and no warnings. An annotation that says nothing (``Any``), or that only a type checker can read,
+    holds for every value.
 
     Raises
     ------
     TypeError
         An argument is of another kind: the message names it and says what it must be, but not what it held.
+    ValueError
+        Python's arithmetic has no result for the numbers that the message names: a division by zero.
     """
     positional = function.__code__.co_varnames[: function.__code__.co_argcount]
     # Made with the first call: only then is every name known that the annotations use.
@@ -49,12 +56,28 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         held = rules()
-        for name, value in (*zip(positional, args, strict=False), *kwargs.items()):
-            if name in held and not held[name].fits(value):
-                raise TypeError(f"{name} must be {held[name].words}, not {_kind(value)}")
-        return function(*args, **kwargs)
+        placed = [_held(held, name, value) for name, value in zip(positional, args, strict=False)]
+        named = {name: _held(held, name, value) for name, value in kwargs.items()}
+        try:
+            with np.errstate(all="ignore"):
+                return function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
+        except ArithmeticError as fault:  # of Python's own numbers, for numpy's give NaN
+            single = dict(zip(positional, placed, strict=False)) | named
+            said = [f"{name}={value!r}" for name, value in single.items() if _is_number(value)]
+            if not said:
+                raise
+            raise ValueError(f"no result for {', '.join(said)}: {fault}") from fault
 
     return call
+
+
+def _held(rules: dict[str, _Rule], name: str, value: Any) -> Any:
+    rule = rules.get(name)
+    if rule is None:
+        return value
+    if not rule.fits(value):
+        raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
+    return value if rule.given is None else rule.given(value)
 
 
 def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:
@@ -97,7 +120,8 @@ def _either(rules: Sequence[_Rule | None]) -> _Rule | None:
         return None
     words = [rule.words for rule in known]
     said = f"{', '.join(words[:-1])} or {words[-1]}"
-    return _Rule(said, lambda value: any(rule.fits(value) for rule in known))
+    given = next((rule.given for rule in known if rule.given is not None), None)
+    return _Rule(said, lambda value: any(rule.fits(value) for rule in known), given)
 
 
 def _listed(item: _Rule | None, length: int | None = None) -> _Rule:
@@ -148,9 +172,18 @@ def _is_numeric(value: Any) -> bool:
         except ValueError:  # lists of unequal length inside
             return False
     if isinstance(value, numbers.Number):
-        return _is_number(value)
+        return _is_number(value) and not (isinstance(value, int) and abs(value) > sys.float_info.max)
     dtypes = list(_dtypes(value))
     return bool(dtypes) and all(getattr(dtype, "kind", "f") in _NUMERIC for dtype in dtypes)
+
+
+def _numeric(value: Any) -> Any:
+    """A list as an array, and a number that numpy would hold as an object as a float."""
+    if isinstance(value, list | tuple):
+        return np.asarray(value, dtype=np.float64)
+    if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
+        return value if isinstance(value, int) and abs(value) <= _WHOLE else float(value)
+    return value
 
 
 def _dtypes(value: Any) -> Iterator[Any]:
@@ -182,7 +215,7 @@ def _kind(value: Any) -> str:
 
 
 _SIMPLE: dict[Any, _Rule] = {
-    Numbers: _Rule("a number or an array of numbers", _is_numeric),
+    Numbers: _Rule("a number or an array of numbers", _is_numeric, _numeric),
     str: _Rule("text", lambda value: isinstance(value, str)),
     int: _Rule("a whole number", _is_whole),
     float: _Rule("a number", _is_number),

@@ -25,6 +25,7 @@ __all__ = [
     "asof",
     "instant",
     "iso",
+    "length",
     "lookback",
     "micros",
     "parse",
@@ -116,6 +117,23 @@ def lookback(text: str) -> pd.Timedelta | None:
     if length > _LONGEST:
         raise ValueError(f"{text.strip()!r} looks back more than 100 years")
     return length
+
+
+def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
+    """A length of time, from ``"90s"``, ``"5min"``, ``"4h"``, ``"30d"`` and the like or a Timedelta.
+
+    Raises
+    ------
+    ValueError
+        `value` is no length of time or is negative; `name` is the argument that the message names.
+    """
+    try:
+        found = (lookback(value) or pd.Timedelta(value)) if isinstance(value, str) else value
+    except (ValueError, OverflowError):
+        found = pd.NaT
+    if not found >= pd.Timedelta(0):
+        raise ValueError(f"{name}={value!r} is not a length of time: write it like '90s', '4h' or '30d'")
+    return found
 
 
 def window(start: Instant, end: Instant | None = None) -> Window:

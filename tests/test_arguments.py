@@ -146,3 +146,42 @@ def test_the_function_stays_what_it_was_to_tools() -> None:
     assert asked.__doc__ == "The text of what was asked."
     assert list(inspect.signature(asked).parameters)[:2] == ["numbers", "text"]
     assert pickle.loads(pickle.dumps(asked)) is asked
+
+
+@typed
+def echo(numbers: Numbers | None = None) -> Any:
+    return numbers
+
+
+def test_a_list_of_numbers_comes_as_an_array_of_floats() -> None:
+    np.testing.assert_array_equal(echo([1, 2]), np.array([1.0, 2.0]), strict=True)
+    np.testing.assert_array_equal(echo(()), np.array([]), strict=True)
+
+
+def test_a_number_that_numpy_could_only_hold_as_an_object_comes_as_a_float() -> None:
+    assert [type(echo(value)) for value in (10**30, Fraction(1, 2), 3)] == [float, float, int]
+    with pytest.raises(TypeError, match="numbers must be"):
+        echo(10**400)
+
+
+def test_every_other_array_and_none_come_as_they_are() -> None:
+    given = (None, 1.5, np.float32(1), SERIES, np.arange(3))
+    assert all(echo(value) is value for value in given)
+
+
+def test_a_floating_point_fault_is_in_the_result_and_no_warning() -> None:
+    @typed
+    def logarithm(number: Numbers) -> Any:
+        return np.log(number)
+
+    assert np.isnan(logarithm(-1.0))
+    assert logarithm(0.0) == -np.inf
+
+
+def test_a_division_by_zero_names_the_numbers() -> None:
+    @typed
+    def ratio(top: Numbers, *, bottom: Numbers) -> Any:
+        return top / bottom
+
+    with pytest.raises(ValueError, match=r"no result for top=1, bottom=0: division by zero"):
+        ratio(1, bottom=0)

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.inputs import require_columns
 from derivdata.arguments import Numbers, typed
+from derivdata.times import length
 
 __all__ = ["align", "asof_join", "settlement_sums"]
 
@@ -66,7 +68,7 @@ def align(
     (array([1., 1.]), array([0., 4.]))
     """
     _sorted_times(panel)
-    wait = pd.Timedelta(delay)
+    wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
     instants = _grid(panel, grid, wait)
     oldest = _tolerance(panel, tolerance, interval_hours, stamps)
@@ -122,21 +124,19 @@ def asof_join(
         A frame lacks ``time`` or a column of `by`, or has naive times.
     """
     for side, frame in (("left", left), ("right", right)):
-        absent = [name for name in ("time", *by) if name not in frame.columns]
-        if absent:
-            raise ValueError(f"the {side} frame has no column {absent[0]!r}")
-        if getattr(frame["time"].dt, "tz", None) is None:
+        require_columns(frame, side, others=("time", *by))
+        if getattr(frame["time"].dtype, "tz", None) is None:
             raise ValueError(f"the {side} frame's times have no zone: .dt.tz_localize('UTC') says which")
     keys = dict.fromkeys(by, "str")
     one = left.assign(time=left["time"].dt.as_unit("us"), __row=np.arange(len(left))).astype(keys)
-    two = right.assign(available_at=(right["time"] + pd.Timedelta(delay)).dt.as_unit("us")).astype(keys)
+    two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us")).astype(keys)
     joined = pd.merge_asof(
         one.sort_values("time", kind="stable"),
         two.drop(columns="time").sort_values("available_at", kind="stable"),
         left_on="time",
         right_on="available_at",
         by=list(by),
-        tolerance=pd.Timedelta(tolerance),
+        tolerance=length(tolerance, "tolerance"),
         direction="backward",
         suffixes=("", "_right"),
     )
@@ -213,7 +213,7 @@ def _tolerance(
     panel: xr.DataArray, tolerance: str | pd.Timedelta | None, interval_hours: float | None, stamps: Array
 ) -> int:
     if tolerance is not None:
-        return int(pd.Timedelta(tolerance) // pd.Timedelta(1, "us"))
+        return int(length(tolerance, "tolerance") // pd.Timedelta(1, "us"))
     if panel.attrs.get("kind") == "settled":
         if interval_hours is None:
             raise ValueError("settled rates are good for their interval: give interval_hours or tolerance")

@@ -13,11 +13,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata import times
+from derivdata.analysis.inputs import require_columns
 from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
 
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 
+_MOST_BUCKETS = 10_000_000
 Array = np.ndarray[Any, Any]
 
 
@@ -74,9 +77,10 @@ def bucket(
         Columns are absent, an order stands twice, or times have no zone.
     """
     _check(events, ("side", "value_usd", *by))
-    labels = _labels(events, freq, start, end)
-    inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + pd.Timedelta(freq))]
-    place = ((inside["time"] - labels[0]) // pd.Timedelta(freq)).to_numpy(dtype=np.intp)
+    width = times.length(freq, "freq")
+    labels = _labels(events, width, start, end)
+    inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + width)]
+    place = ((inside["time"] - labels[0]) // width).to_numpy(dtype=np.intp)
     keys = [pd.factorize(np.asarray(inside[name], dtype=object), sort=True) for name in by]
     shape = (*(len(names) for _, names in keys), len(labels))
     at = (*(codes for codes, _ in keys), place)
@@ -93,9 +97,7 @@ def bucket(
     data["count"] = (dims, _summed(at, np.ones(len(inside)), shape), {"units": "1"})
     coords = {name: names for name, (_, names) in zip(by, keys, strict=True)}
     result = xr.Dataset(data, coords=coords | {"time": labels.tz_localize(None).as_unit("us")})
-    seen = xr.DataArray(
-        _observed(labels, pd.Timedelta(freq), coverage), dims="time", attrs={"units": "fraction"}
-    )
+    seen = xr.DataArray(_observed(labels, width, coverage), dims="time", attrs={"units": "fraction"})
     if coverage is not None:
         result = result.map(lambda values: values.where(seen > 0), keep_attrs=True)
     result["imbalance"] = imbalance(result["long_usd"], result["short_usd"])
@@ -140,7 +142,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     groups = events.groupby(list(by), observed=True, sort=True) if by else [((), events)]
     for key, group in groups:
         ordered = group.sort_values("time", kind="stable")
-        fresh = ordered["time"].diff() > pd.Timedelta(gap)
+        fresh = ordered["time"].diff() > times.length(gap, "gap")
         named = dict(zip(by, key, strict=True))
         rows += [named | _cluster(part) for _, part in ordered.groupby(fresh.cumsum())]
     columns = [*by, "start", "end", "count", "value_usd", "imbalance", "venues", "peak_10s_usd", "price_move"]
@@ -224,11 +226,9 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
 
 
 def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
-    absent = [name for name in ("time", *columns) if name not in events.columns]
-    if absent:
-        raise ValueError(f"the events have no column {absent[0]!r}")
-    if len(events) and getattr(events["time"].dt, "tz", None) is None:
-        raise ValueError("the events' times have no zone: .dt.tz_localize('UTC') says which")
+    require_columns(events, "events", ("value_usd",), others=("time", *columns))
+    if len(events) and getattr(events["time"].dtype, "tz", None) is None:
+        raise ValueError("times of events have no zone: .dt.tz_localize('UTC') says which")
     if {"exchange", "order_id"} <= set(events.columns):
         doubled = int(events.duplicated(["exchange", "order_id"]).sum())
         if doubled:
@@ -237,17 +237,18 @@ def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
             )
 
 
-def _labels(events: pd.DataFrame, freq: str, start: Any, end: Any) -> pd.DatetimeIndex:
+def _labels(events: pd.DataFrame, width: pd.Timedelta, start: Any, end: Any) -> pd.DatetimeIndex:
     if (start is None or end is None) and not len(events):
         raise ValueError("no events: give start and end of the span")
-    first = events["time"].min() if start is None else _utc(start)
-    last = events["time"].max() if end is None else _utc(end) - pd.Timedelta(1, "us")
-    return pd.date_range(first.floor(freq), last.floor(freq), freq=freq)
-
-
-def _utc(when: Any) -> pd.Timestamp:
-    stamp = pd.Timestamp(when)
-    return stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+    first = events["time"].min() if start is None else times.instant(start, "start")
+    last = events["time"].max() if end is None else times.instant(end, "end") - pd.Timedelta(1, "us")
+    if not first <= last:
+        raise ValueError(f"start {first} is not before end {last}: buckets are of [start, end)")
+    if not (last - first) < _MOST_BUCKETS * width:
+        raise ValueError(
+            f"freq={width} from start {first} to end {last} is more than {_MOST_BUCKETS:,} buckets"
+        )
+    return pd.date_range(first.floor(width), last.floor(width), freq=width)
 
 
 def _summed(at: tuple[Array, ...], values: Array, shape: tuple[int, ...]) -> Array:
@@ -288,8 +289,8 @@ def _cluster(part: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _peak(times: pd.Series, value: Array) -> float:
+def _peak(stamped: pd.Series, value: Array) -> float:
     """Most value in any window of 10 seconds that starts at an event."""
-    stamps = np.asarray(times.dt.as_unit("us").array.asi8)
+    stamps = np.asarray(stamped.dt.as_unit("us").array.asi8)
     total = np.r_[0.0, np.cumsum(value)]
     return float((total[np.searchsorted(stamps, stamps + 10_000_000, side="left")] - total[:-1]).max())

@@ -32,7 +32,9 @@ def sign(side: Any) -> Any:
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         categories = pd.Categorical(side)
         return np.append(_signs(categories.categories.to_numpy()), np.nan)[categories.codes]
-    return _signs(np.asarray(side))
+    if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index):
+        raise TypeError(f"side must be 'call' or 'put' or an array of them, not {type(side).__name__}")
+    return _signs(np.asarray(side, dtype=None if isinstance(side, np.ndarray) else object))
 
 
 def _signs(side: npt.NDArray[Any]) -> Floats:

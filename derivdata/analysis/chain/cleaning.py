@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from derivdata import times
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.rows import keys_of, quoted, rows
 from derivdata.analysis.status import Status
@@ -82,7 +83,7 @@ def clean(
         if reason == "duplicate":
             options = _marked(options, bad)
         options = options[~bad]
-    options = options.assign(status=options["status"] | _flags(options, pd.Timedelta(min_time)))
+    options = options.assign(status=options["status"] | _flags(options, times.length(min_time, "min_time")))
     options.attrs["dropped"] = dropped
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)

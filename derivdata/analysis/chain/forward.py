@@ -12,6 +12,7 @@ import xarray as xr
 from derivdata.analysis.chain.estimates import ESTIMATES, Evidence
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import rows, slices
+from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
 
@@ -148,6 +149,9 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     -----
     A forward that is only spot (status ``FORWARD_IS_SPOT``) has no basis: it counts as missing.
     """
+    require_variables(forward, "forward", ("forward", "forward_status", "year_fraction"), dims=("expiry",))
+    if spot is not None:
+        require_beside(spot, "spot", forward)
     known = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
     years = forward["year_fraction"]
     ratio = known / (np.nan if spot is None else spot)

@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
+from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.status import Status
 
 __all__ = ["KEYS", "Quoted", "keys_of", "quoted", "rows", "slices"]
@@ -17,6 +18,7 @@ KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv", "underlying_price")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
+_FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "year_fraction", "status")
 _PREMIUMS = {"coin": "inverse", "usd": "linear"}
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 _PERCENT_ABOVE = 5.0  # a median above 500 % is no market, but 5 % written as percent
@@ -48,6 +50,8 @@ def rows(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = 
     missing = [name for name in _REQUIRED if name not in frame]
     if missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
+    require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
+    _require_sides(frame["side"])
     for name in _NUMBERS:
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
@@ -58,11 +62,17 @@ def rows(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = 
     return frame.reset_index(drop=True)
 
 
+def _require_sides(side: pd.Series) -> None:
+    strange = side[~side.isin(("call", "put")) & side.notna()]
+    if len(strange):
+        raise ValueError(f"the side of a row of chain is {strange.iloc[0]!r}, neither 'call' nor 'put'")
+
+
 def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     missing = [dim for dim in _PLACE if dim not in surface.dims]
     if missing:
         raise ValueError(
-            f"the surface has no dim {', '.join(missing)}: it must be made by dd.options.surface"
+            f"the chain has no dim {', '.join(missing)}: as a Dataset it must be made by dd.options.surface"
         )
     if "time" in surface.dims and "time" not in surface.get("year_fraction", surface["time"]).dims:
         surface = surface.drop_vars("year_fraction")
@@ -97,13 +107,19 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
         frame["time"] = times.instant(as_of, "as_of")
     if "time" not in frame:
         raise ValueError("the chain says no time: pass as_of, the instant of the quotes")
-    frame["time"] = pd.to_datetime(frame["time"], utc=True).dt.as_unit("us")
-    expiry = pd.to_datetime(frame["expiry"], utc=True).dt.as_unit("us")
+    frame["time"], expiry = _instants(frame, "time"), _instants(frame, "expiry")
     dated = expiry == expiry.dt.normalize()
     frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
     frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
     frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
     return frame
+
+
+def _instants(frame: pd.DataFrame, name: str) -> pd.Series:
+    try:
+        return pd.to_datetime(frame[name], utc=True).dt.as_unit("us")
+    except (ValueError, TypeError):
+        raise ValueError(f"the column {name!r} of chain does not hold instants") from None
 
 
 def quoted(frame: pd.DataFrame) -> Quoted | None:

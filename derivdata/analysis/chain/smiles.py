@@ -14,6 +14,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.rows import keys_of, quoted, slices
+from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
 
@@ -22,6 +23,7 @@ __all__ = ["arbitrage", "smiles"]
 _AT_THE_MONEY = 1e-4
 _TOLERANCE = 1e-9
 _PER_SLICE = ("forward", "forward_source", "forward_status", "discount", "year_fraction")
+_NUMBERS = ("strike", "iv", "open_interest", "underlying_price", "year_fraction", "status")
 _UNITS = {
     "iv": "1/sqrt(year)",
     "iv_bid": "1/sqrt(year)",
@@ -74,6 +76,7 @@ def smiles(
         raise ValueError(f"side={side!r} is not one of otm, both")
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
+    require_columns(options, "options", _NUMBERS, others=("expiry", "side"))
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     quotes, dropped = _fittable(options, table)
     place = ["expiry", "strike"] if side == "otm" else ["expiry", "strike", "side"]
@@ -141,6 +144,7 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     -----
     Undiscounted calls rebuilt from ``iv``; tolerance 1e-9 of the forward.
     """
+    require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
     frame = quotes[["iv"]].to_dataframe().dropna(subset="iv").reset_index()
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)

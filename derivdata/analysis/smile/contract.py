@@ -29,6 +29,7 @@ from enum import IntEnum
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile.forms import Raw
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
@@ -78,6 +79,7 @@ def assemble(
 @typed
 def raw_parameters(fit: xr.Dataset) -> Raw:
     """The raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
+    require_variables(fit, "fit", RAW)
     return Raw(*(fit[name] for name in RAW))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile.butterfly import Butterfly
 from derivdata.analysis.smile.contract import NODES, RAW, SABR
 from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
@@ -71,6 +72,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 def extrapolated(fit: xr.Dataset, log_moneyness: Numbers) -> xr.DataArray:
     """Whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
     k = _labelled(log_moneyness)
+    require_variables(fit, "fit", ("k_min", "k_max"))
     inside = (fit["k_min"] <= k) & (k <= fit["k_max"])
     return (~inside).rename("extrapolated")
 
@@ -135,6 +137,7 @@ def _curves(names: list[str], arrays: tuple[Any, ...], *, by_delta: bool) -> Cur
 def _apply(fit: xr.Dataset, kernel: Callable[..., Any], *more: Any, outputs: list[Any]) -> Any:
     """`kernel` of the curves of a fit and `more`, with as many results as there are dtypes in `outputs`."""
     names, by_delta = _names(fit), fit.attrs.get("axis") == "delta"
+    require_variables(fit, "fit", names)
     return xr.apply_ufunc(
         lambda *arrays: kernel(
             _curves(names, arrays[: len(names)], by_delta=by_delta), *arrays[len(names) :]

@@ -173,7 +173,10 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
 def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
     if isinstance(value, xr.DataArray):
         return value
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TypeError(f"{name} must be numbers, not {type(value).__name__}") from None
     if array.ndim > len(dims):
         raise TypeError(
             f"{name} is a bare array of {array.ndim} dims; wrap it in a DataArray that names them"
