@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.surface.cut import slices_at, take
-from derivdata.analysis.surface.inputs import with_units
+from derivdata.analysis.surface.inputs import require_surface, with_units
 from derivdata.analysis.surface.parameters import NATURAL
 from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.surface.solver import Floats
@@ -48,6 +48,7 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
     def check(part: xr.Dataset) -> xr.Dataset:
         return _checked(part, k_limit)
 
+    require_surface(surface)
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
     checked = in_pieces(check, bare, most=_SLICES, whole=("expiry",))
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})

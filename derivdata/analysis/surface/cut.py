@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.inputs import bare
+from derivdata.analysis.surface.inputs import bare, require_surface
 from derivdata.analysis.surface.parameters import NATURAL, raw_parameters_of
 from derivdata.analysis.surface.solver import Floats
 
@@ -45,6 +45,7 @@ def at_maturity(
     extrapolate: Extrapolation | None = None,
 ) -> Maturity:
     """Cut a surface at given times; parameters as in `derivdata.analysis.surface.total_variance`."""
+    require_surface(surface)
     t = bare(year_fraction, "maturity")
     chosen = _interpolation(surface, interpolation)
     _check(t, extrapolate)

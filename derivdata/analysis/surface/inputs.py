@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import flag_attrs
 
-__all__ = ["bare", "labelled", "labelled_expiry", "where", "with_units"]
+__all__ = ["bare", "labelled", "labelled_expiry", "require_surface", "where", "with_units"]
 
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
+
+_FACTS = ("year_fraction", "method", "status", "k_min", "k_max")
 
 
 def labelled(
@@ -29,7 +32,9 @@ def labelled(
     volatility = _named(iv, ("expiry", dim), "iv")
     missing = {"expiry", dim} - set(volatility.dims)
     if missing:
-        raise ValueError(f"iv has dims {volatility.dims}; {', '.join(sorted(missing))} is missing")
+        raise ValueError(
+            f"iv has dims {volatility.dims}; {', '.join(sorted(missing))} is missing (dim={dim!r})"
+        )
     t = _named(year_fraction, ("expiry",), "year_fraction")
     if "expiry" not in t.dims or dim in t.dims:
         raise ValueError(f"year_fraction has dims {t.dims}; it needs expiry, and not {dim}")
@@ -74,7 +79,10 @@ def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:
     """A DataArray as it is; a bare array with `last` as the names of its last dims."""
     if isinstance(value, xr.DataArray):
         return value
-    array = value if hasattr(value, "dask") else np.asarray(value, dtype=np.float64)
+    try:
+        array = value if hasattr(value, "dask") else np.asarray(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TypeError(f"{name} must be numbers, not {type(value).__name__}") from None
     lead = [f"dim_{i}" for i in range(len(last) - array.ndim, 0)]
     return xr.DataArray(array, dims=[*lead, *last[max(len(last) - array.ndim, 0) :]], name=name)
 
@@ -111,3 +119,16 @@ def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
     if "status" in out:
         out["status"].attrs = flag_attrs()
     return out
+
+
+def require_surface(surface: xr.Dataset) -> None:
+    """Refuse what is no fit of ``dd.analysis.surface``.
+
+    Raises
+    ------
+    ValueError
+        A variable or the expiries are missing; the message names it and the argument ``surface``.
+    """
+    require_variables(surface, "surface", _FACTS, dims=("expiry",))
+    if not surface.sizes["expiry"]:
+        raise ValueError("surface has no expiries")

@@ -13,7 +13,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.analysis.surface.evaluate import variance_at, volatility
-from derivdata.analysis.surface.inputs import bare, where, with_units
+from derivdata.analysis.surface.inputs import bare, require_surface, where, with_units
 from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR
@@ -97,6 +97,7 @@ def constant_maturity(
         cut = at_maturity(part, tenor / _YEAR, interpolation=interpolation, extrapolate=extrapolate)
         return points_of(cut, points, delta=delta, atm=atm, rate=rate)
 
+    require_surface(surface)
     found = in_pieces(at_tenors, surface, most=_SLICES, whole=("expiry",))
     return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
@@ -252,7 +253,7 @@ def _parsed(point: str) -> tuple[str, int]:
     match = _NAME.fullmatch(point)
     if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
-            f"point {point!r} is not atm, or rr, bf, call or put with a whole delta such as rr25"
+            f"points has {point!r}, which is not atm, or rr, bf, call or put with a whole delta such as rr25"
         )
     return ("atm", 0) if match is None else (match[1], int(match[2]))
 
