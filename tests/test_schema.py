@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.errors import SchemaError
+from derivdata.schema import floats
 
 TWO = {
     "symbol": ["ETH", "BTC"],
@@ -241,3 +242,20 @@ def test_tables_share_no_labels_that_can_be_changed() -> None:
     again = tables.FUNDING_HISTORY.empty()
     assert again.columns.name is None
     pd.testing.assert_index_equal(again.columns, pd.Index([*tables.FUNDING_HISTORY.columns]))
+
+
+@pytest.mark.parametrize(
+    "values", [[], [1.5], [1, -2.5, 10**300], [None, 2.0], [float("nan"), -0.0], [1.0, "2.5", None]]
+)
+def test_floats_are_what_numpy_makes_of_them(values: list[Any]) -> None:
+    found, expected = floats(values), np.array(values, dtype=np.float64)
+    assert found.tobytes() == expected.tobytes()
+    assert found.flags.writeable
+
+
+@pytest.mark.parametrize("value", ["x", object(), 10**400])
+def test_what_is_no_float_is_refused_as_numpy_refuses_it(value: Any) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)) as refused:
+        floats([1.0, value])
+    with pytest.raises(refused.type):
+        np.array([1.0, value], dtype=np.float64)

@@ -24,7 +24,7 @@ from derivdata.errors import SchemaError
 from derivdata.fetch.checked import answered
 from derivdata.fetch.series import Point, Settlement, series
 from derivdata.fetch.windows import get_windows, names, pieces
-from derivdata.schema import coded, ranks, repeated
+from derivdata.schema import coded, floats, ranks, repeated
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -219,7 +219,7 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
         values = chain.from_iterable(map(found.get(venue, {}).get, symbols) for venue in venues)
         return read(list(values)).reshape(len(venues), len(symbols)).T
 
-    rates = square(body.funding_rates, _numbers)
+    rates = square(body.funding_rates, floats)
     symbol, venue = there = np.nonzero(~np.isnan(rates))
     return {
         "symbol": coded(symbols, symbol),
@@ -253,15 +253,11 @@ def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
     return columns
 
 
-def _numbers(values: list[float | None]) -> np.ndarray[Any, Any]:
-    return np.array(values, dtype=np.float64)
-
-
 def _decimals(field: str, values: list[str | float | None]) -> np.ndarray[Any, Any]:
     """Numbers, most of them as text; None is missing."""
     with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:
-        return np.array([np.nan if v is None else v for v in values], dtype=np.float64)
+        return floats(values)  # type: ignore[arg-type]
     except ValueError as problem:
         raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None

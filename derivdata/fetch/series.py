@@ -14,7 +14,7 @@ import pandas as pd
 from derivdata import transport
 from derivdata.fetch.checked import micros
 from derivdata.fetch.windows import inside
-from derivdata.schema import coded, repeated
+from derivdata.schema import coded, floats, repeated
 from derivdata.transport import Answer
 
 
@@ -79,7 +79,7 @@ def _venues(
         if texts != before:
             stamps = micros(answer, texts)
             in_window = inside(answer, stamps)
-        found = {n: np.array([*map(attrgetter(f), points)], np.float64) for n, f in numbers.items()}
+        found = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
         kept = in_window & ~np.isnan(found["y"])
         yield {name: values[kept] for name, values in {"timestamp": stamps, **found}.items()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Any
@@ -103,11 +105,33 @@ def _only(values: Any, kinds: frozenset[type]) -> bool:
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
+def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
+    """Numbers as an array, None as NaN.
+
+    Raises
+    ------
+    ValueError, TypeError, OverflowError
+        A value is no number, or none that fits.
+    """
+    found = packed(values)
+    return np.array(values, dtype=np.float64) if found is None else found
+
+
+def packed(values: Sequence[Any]) -> np.ndarray[Any, Any] | None:
+    """Numbers as an array, sooner than numpy makes it of them; None where one is missing or is no number."""
+    room = bytearray(8 * len(values))
+    try:
+        struct.pack_into(f"{len(values)}d", room, 0, *values)
+    except (struct.error, OverflowError):
+        return None
+    return np.frombuffer(room)
+
+
 def _number(values: Any) -> np.ndarray[Any, Any]:
     if isinstance(values, pa.ChunkedArray):
         return np.array(values)
     if _only(values, _PLAIN_NUMBERS):
-        return np.array(values, dtype=np.float64)
+        return floats(values)
     if isinstance(values, pd.Series | pd.Index) or hasattr(values, "to_numpy"):
         numeric = pd.api.types.is_numeric_dtype(values.dtype) and values.dtype != bool
         if not numeric and not _all_numbers(values):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
+from derivdata.schema.casts import packed
 from derivdata.schema.kinds import Kind
 
 _ARROW = {
@@ -43,6 +44,9 @@ def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> di
 
 
 def _arrow(values: tuple[Any, ...], kind: Kind) -> Any:
+    numbers = packed(values) if kind in (Kind.NUMBER, Kind.COUNT) else None
+    if numbers is not None:
+        return pa.array(numbers)
     try:
         return pa.array(values, _ARROW[kind]) if kind in _ARROW else values
     except (pa.ArrowInvalid, TypeError):
