@@ -97,12 +97,15 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
         raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
     stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
     try:
-        return stamp.as_unit("us")
+        found = stamp.as_unit("us")
     except (ValueError, OverflowError):
-        raise ValueError(f"{name}={value!r} is outside the years that can be handled") from None
+        found = pd.NaT
+    if not 1 <= found.year <= 9999:
+        raise ValueError(f"{name}={value!r} is outside the years that can be handled")
+    return found
 
 
-def lookback(text: str) -> pd.Timedelta | None:
+def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
     """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text.
 
     Raises
@@ -115,7 +118,7 @@ def lookback(text: str) -> pd.Timedelta | None:
         return None
     length = pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
     if length > _LONGEST:
-        raise ValueError(f"{text.strip()!r} looks back more than 100 years")
+        raise ValueError(f"{name}={text.strip()!r} looks back more than 100 years")
     return length
 
 
@@ -152,17 +155,19 @@ def window(start: Instant, end: Instant | None = None) -> Window:
         `start` is not before `end`.
     """
     last = asof() if end is None else instant(end, "end")
-    back = lookback(start) if isinstance(start, str) else None
+    back = lookback(start, "start") if isinstance(start, str) else None
     first = instant(start, "start") if back is None else last - back
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
+    if last - first > _LONGEST:
+        raise ValueError(f"start {iso(first)} is more than 100 years before end {iso(last)}")
     return Window(first, last)
 
 
-def since(start: Instant) -> pd.Timestamp:
+def since(start: Instant, name: str = "since") -> pd.Timestamp:
     """The instant from which a window that ends now starts: an instant, or a lookback from `asof`."""
-    back = lookback(start) if isinstance(start, str) else None
-    return instant(start, "since") if back is None else asof() - back
+    back = lookback(start, name) if isinstance(start, str) else None
+    return instant(start, name) if back is None else asof() - back
 
 
 def iso(stamp: pd.Timestamp) -> str:

@@ -10,7 +10,7 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -123,18 +123,20 @@ def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
     return str(kind)
 
 
-def require_venues(panel: xr.DataArray, *venues: str) -> None:
+def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
     """Refuse venues that a panel does not have.
 
     Raises
     ------
     ValueError
-        Naming the first of them, and those that there are.
+        Naming the argument, the first such venue, and those that there are.
     """
     known = panel["exchange"].to_numpy().tolist()
-    absent = sorted(set(venues) - set(known))
-    if absent:
-        raise ValueError(f"{absent[0]!r} is not a venue of this panel; it has {', '.join(map(str, known))}")
+    for argument, given in venues.items():
+        for venue in [given] if isinstance(given, str) else given:
+            if venue not in known:
+                has = ", ".join(map(str, known))
+                raise ValueError(f"{argument}: {str(venue)!r} is not a venue of this panel; it has {has}")
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:

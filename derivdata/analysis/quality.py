@@ -134,9 +134,11 @@ def _asked(
     """Start of the window asked for, and the instant at which the answer was given."""
     said = table.attrs.get("provenance", {})
     starts = [r["query"]["start"] for r in said.get("requests", []) if "start" in r.get("query", {})]
-    asked = times.instant(start) if start is not None else min(map(times.instant, starts), default=None)
+    asked = (
+        times.instant(start, "start") if start is not None else min(map(times.instant, starts), default=None)
+    )
     given = end if end is not None else said.get("as_of")
-    return asked, None if given is None else times.instant(given)
+    return asked, None if given is None else times.instant(given, "end")
 
 
 def _examined(

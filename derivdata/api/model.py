@@ -160,10 +160,14 @@ class Endpoint:
         return {field[1:-1]: unquote(value) for field, value in pairs if field.startswith("{")}
 
 
+def _is_half(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"  # half of a pair, which no encoding takes
+
+
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be text, not {value!r}")
-    if not value or value != value.strip() or any(ord(c) < 32 or ord(c) == 127 for c in value):
+    if not value or value != value.strip() or any(ord(c) < 32 or ord(c) == 127 or _is_half(c) for c in value):
         raise ValueError(f"{name}={value!r} is empty or has spaces or control characters at its ends")
     return value
 

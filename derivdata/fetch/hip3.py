@@ -142,6 +142,8 @@ def candles(
             raise ValueError("end without start: give both, or a lookback such as '7d' as start")
         return opened(api.HIP3_CANDLES, query)
     window = times.window(start, end)
-    length = times.lookback(interval)
+    length = times.lookback(interval, "interval")
+    if length is not None and not length:
+        raise ValueError(f"interval={interval!r} has no length")
     spans = [window] if length is None else cut(window, length * query["limit"])
     return opened_spans(api.HIP3_CANDLES, query, spans)

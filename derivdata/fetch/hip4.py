@@ -32,7 +32,7 @@ def outcome(
 @typed
 def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """Open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
-    since = None if start is None else times.since(start)
+    since = None if start is None else times.since(start, "start")
     return opened(api.HIP4_OI_EOD, {"start": since, "venue": venue})
 
 

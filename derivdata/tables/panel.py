@@ -134,7 +134,7 @@ def provenance(data: Any) -> dict[str, Any]:
     """
     found = getattr(data, "attrs", {}).get("provenance")
     if found is None:
-        raise ValueError("no provenance: this was not fetched, or an operation let its attrs go")
+        raise ValueError("data has no provenance: it was not fetched, or an operation let its attrs go")
     return dict(json.loads(found) if isinstance(found, str) else found)
 
 

@@ -128,7 +128,7 @@ def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | 
     venues = panel["exchange"]
     if tradable is None:
         return xr.ones_like(venues, dtype=bool).broadcast_like(panel).transpose(*panel.dims)
-    require_venues(panel, *tradable)
+    require_venues(panel, tradable=tradable)
     return venues.isin(list(tradable)).broadcast_like(panel).transpose(*panel.dims)
 
 

@@ -101,6 +101,7 @@ def net_carry(
     docs/funding.md. It says how well the expectation is known, not how far one outcome may lie from it.
     """
     require_rate(panel, "exchange", "time")
+    require_venues(panel, long=long, short=short)
     plan = _Plan(
         positive(period_hours, "period_hours"),
         positive(horizon_hours, "horizon_hours"),
@@ -128,7 +129,7 @@ def net_carry(
 
 
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
-    require_venues(panel, long, short)
+    require_venues(panel, long=long, short=short)
     rows = rows_of(panel, interval_hours=interval)
     pair = panel.sel(exchange=[long, short])
     rows = rows._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in rows.arrays))

@@ -19,18 +19,19 @@ LEGS = ("long_entry", "long_exit", "short_entry", "short_exit")
 _HALVINGS = 200
 
 
-def legs_cost(cost_bps: Mapping[str, Any]) -> Any:
+def legs_cost(cost_bps: Mapping[str, Any], name: str = "cost_bps") -> Any:
     """Sum of the four legs' costs [bps of one leg's notional].
 
     Raises
     ------
     TypeError, ValueError
-        Not a mapping of exactly the four `LEGS` to numbers.
+        Other legs than exactly the four `LEGS`, or a cost that is no number.
     """
-    if not isinstance(cost_bps, Mapping):
-        raise TypeError(f"costs are four legs, a mapping of {', '.join(LEGS)} to bps, not {cost_bps!r}")
     if set(cost_bps) != set(LEGS):
-        raise ValueError(f"costs name {sorted(cost_bps)}; the four legs are {', '.join(LEGS)}")
+        raise ValueError(f"{name} names {sorted(cost_bps)}; the four legs are {', '.join(LEGS)}")
+    for leg, cost in cost_bps.items():
+        if isinstance(cost, str) or cost is None:
+            raise TypeError(f"{name}[{leg!r}] must be a number or an array, not {cost!r}")
     return sum(cost_bps[leg] for leg in LEGS)
 
 

@@ -79,8 +79,8 @@ def realised_carry(
     opened, closed = (instant(stamp, name) for stamp, name in ((entry, "entry"), (exit, "exit")))
     if opened >= closed:
         raise ValueError(f"entry {opened} is not before exit {closed}")
-    require_venues(panel, long, short)
-    fees = legs_cost(fees_bps)
+    require_venues(panel, long=long, short=short)
+    fees = legs_cost(fees_bps, "fees_bps")
     rows = rows_of(panel, interval_hours=interval_hours)
     stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
     span = hours_at(np.array(stamps), panel["time"].to_numpy()[0])

@@ -48,7 +48,7 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     ('symbol', 'time')
     """
     require_rate(panel, "exchange")
-    require_venues(panel, long, short)
+    require_venues(panel, long=long, short=short)
     earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
     return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
 
