@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.schema import floats
+from derivdata.schema.arrange import arrangement
 
 TWO = {
     "symbol": ["ETH", "BTC"],
@@ -259,3 +260,27 @@ def test_what_is_no_float_is_refused_as_numpy_refuses_it(value: Any) -> None:
         floats([1.0, value])
     with pytest.raises(refused.type):
         np.array([1.0, value], dtype=np.float64)
+
+
+@pytest.mark.parametrize("words", [3, 400])
+@pytest.mark.parametrize("kind", ["shuffled", "month after month", "sorted"])
+def test_rows_are_arranged_as_a_plain_stable_sort_does(words, kind):
+    """Few and many groups; rows in no order, in order within stretches, and in order."""
+    rng, names = np.random.default_rng(5), [f"{i:03d}" for i in range(words)]
+    frame = pd.DataFrame(
+        {
+            "word": pd.Categorical.from_codes(rng.integers(0, words, 4000), names),
+            "other": pd.Categorical.from_codes(rng.integers(0, words, 4000), names),
+            "time": pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 50, 4000), "h"),
+        }
+    )
+    by = ["word", "other", "time"]
+    if kind == "month after month":
+        frame = frame.sort_values(["time", "word", "other"], ignore_index=True)
+    if kind == "sorted":
+        frame = frame.sort_values(by, ignore_index=True)
+    order, tied = arrangement([frame[name] for name in by])
+    expected = frame.sort_values(by, kind="stable")
+    assert (order is None) == (kind == "sorted")
+    np.testing.assert_array_equal(np.arange(4000) if order is None else order, expected.index)
+    np.testing.assert_array_equal(tied, (expected[by] == expected[by].shift()).all(axis=1).to_numpy()[1:])

@@ -40,12 +40,19 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
     for column in columns:
         unsettled = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
         codes = _codes(column.take(rank[unsettled]))
-        group = np.cumsum(np.append(True, ~tied))[unsettled]
-        order = np.lexsort((codes, group))
-        rank[unsettled] = rank[unsettled[order]]
-        codes, group = codes[order], group[order]
+        group = _narrow(np.cumsum(np.append(True, ~tied))[unsettled])
+        if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
+            order = np.lexsort((codes, group))
+            rank[unsettled] = rank[unsettled[order]]
+            codes, group = codes[order], group[order]
         tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
     return rank, tied
+
+
+def _narrow(ascending: Array) -> Array:
+    """Few numbers as 16 bits, which sort in linear time."""
+    few = ascending.size and ascending[-1] < 2**16
+    return ascending.astype(np.uint16) if few else ascending
 
 
 def _codes(column: Any) -> Array:
