@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+from pyarrow import parquet
+from pyarrow.feather import write_feather
 
 import derivdata as dd
 from benchmarks.memory import peak_bytes_of
-from benchmarks.row import OURS, Check, Made, Row, faster, within
+from benchmarks.row import OURS, Check, Made, Row, faster, stated, within
 
 __all__ = ["ROWS", "funding_rows"]
 
@@ -40,11 +43,14 @@ def funding_rows(rows: int, *, venues: int = 20, symbols: int = 60) -> pd.DataFr
 
 
 _WRITE = "DataFrame.to_parquet (pyarrow, snappy), one file"
+_BYTES = "limit: the bytes of the columns (Arrow) written to a file"
+_ALONE = "limit: a file of these rows alone, read by pyarrow"
 _READ = "pandas.read_parquet with filters, one file"
 
 
 def _append(folder: Path) -> Made:
     frame = funding_rows(10_000_000)
+    columns = pyarrow.Table.from_pandas(frame)
 
     def ours() -> None:
         shutil.rmtree(folder / "archive", ignore_errors=True)
@@ -57,7 +63,11 @@ def _append(folder: Path) -> Made:
         return [f"on disk {sum(files):.0f} MB in {len(files)} files; to_parquet {theirs:.0f} MB in one"]
 
     return Made(
-        {OURS: ours, _WRITE: lambda: frame.to_parquet(folder / "whole.parquet")},
+        {
+            OURS: ours,
+            _WRITE: lambda: frame.to_parquet(folder / "whole.parquet"),
+            _BYTES: lambda: write_feather(columns, folder / "bytes", compression="uncompressed"),
+        },
         checks=_peaks,
         facts=sizes,
     )
@@ -91,7 +101,9 @@ def _read(folder: Path) -> Made:
         return pd.read_parquet(folder / "whole.parquet", filters=wanted)
 
     assert ours()["rate_bps_8h"].tolist() == theirs()["rate_bps_8h"].tolist()
-    return Made({OURS: ours, _READ: theirs}, facts=lambda: ["rows equal, one by one"])
+    theirs().to_parquet(folder / "alone.parquet")
+    sides = {OURS: ours, _READ: theirs, _ALONE: lambda: parquet.read_table(folder / "alone.parquet")}
+    return Made(sides, facts=lambda: ["rows equal, one by one"])
 
 
 ROWS = [
@@ -100,7 +112,7 @@ ROWS = [
         what="archive: append",
         given="10,000,000 rows of funding history, 60 symbols × 20 venues",
         make=_append,
-        goals={_WRITE: within(1)},
+        goals={_WRITE: within(1), _BYTES: stated()},
         clock="wall",
         rounds=3,
     ),
@@ -109,7 +121,7 @@ ROWS = [
         what="archive: a month of one symbol on one venue",
         given="720 of 10,000,000 rows",
         make=_read,
-        goals={_READ: faster(10)},
+        goals={_READ: faster(10), _ALONE: stated()},
         clock="wall",
     ),
 ]

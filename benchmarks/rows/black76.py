@@ -101,5 +101,6 @@ ROWS = [
         given="1,000,000 options, 1 day to 1 year, ±5 sd, out of the money",
         make=_implied_vol,
         goals={_LOOP: faster(25), _FAST: faster(2), _PRICE: within(6), _EXP: stated()},
+        rounds=5,
     )
 ]
