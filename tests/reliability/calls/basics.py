@@ -1,0 +1,50 @@
+"""Calls of what stands at the top, of units and of tables."""
+
+from __future__ import annotations
+
+from tests.reliability.calls.call import Calls
+from tests.reliability.calls.made import (
+    DAY,
+    HISTORY,
+    book,
+    fetched,
+    history,
+    options,
+)
+
+__all__ = ["CALLS"]
+
+CALLS: Calls = {
+    "bundle_diff": lambda: {"a": "a.ddz", "b": "b.ddz"},
+    "connect": lambda: {
+        "source": "https://api.example.com", "api_key": "k", "cache": "on", "offline": False, "now": None,
+        "attribution_url": None,
+    },
+    "open_archive": lambda: {"path": "archive", "create": True, "lock_timeout": 1.0},
+    "replay": lambda: {"path": "a.ddz"},
+    "record": lambda: {"path": "new.ddz", "about": None},
+    "panel": lambda: {"table": history(), "column": "rate_bps_8h"},
+    "plan": lambda: {"symbols": "BTC", **HISTORY, "latency_seconds": 0.3},
+    "provenance": lambda: {"data": fetched()},
+    "quality": lambda: {"table": history(), "column": "rate_bps_8h", **DAY, "outlier": 12.0},
+    "raw": lambda: {"path": "/oi/exchanges-summary"},
+    "cache_clear": lambda: {"older_than": "30d"},
+    # units
+    "units.apr_from_bps": lambda: {"amount_bps": 10.0, "hours": 24.0},
+    "units.apr_from_bps_8h": lambda: {"rate_bps_8h": 1.0},
+    "units.apy_from_bps_8h": lambda: {"rate_bps_8h": 1.0, "interval_hours": 8.0},
+    "units.apy_from_native": lambda: {"rate": 0.0001, "interval_hours": 8.0},
+    "units.bps_8h_from_apr": lambda: {"apr": 0.1},
+    "units.bps_8h_from_apy": lambda: {"apy": 0.1, "interval_hours": 8.0},
+    "units.bps_8h_from_bps": lambda: {"amount_bps": 1.0, "hours": 8.0},
+    "units.bps_8h_from_native": lambda: {"rate": 0.0001, "interval_hours": 8.0},
+    "units.bps_from_bps_8h": lambda: {"rate_bps_8h": 1.0, "hours": 8.0},
+    "units.native_from_apy": lambda: {"apy": 0.1, "interval_hours": 8.0},
+    "units.native_from_bps_8h": lambda: {"rate_bps_8h": 1.0, "interval_hours": 8.0},
+    "tables.contract": lambda: {"name": "BTC-USDT"},
+    "tables.depth": lambda: {"table": book()},
+    "tables.panel": lambda: {"table": history(), "column": "rate_bps_8h"},
+    "tables.provenance": lambda: {"data": fetched()},
+    "tables.surface": lambda: {"chain": options()},
+    "tables.surface_history": lambda: {"rows": options()},
+}  # fmt: skip

@@ -1,0 +1,151 @@
+"""Calls of the analysis of options."""
+
+from __future__ import annotations
+
+from derivdata.analysis import exposure, smile
+from tests.reliability.calls.call import Calls
+from tests.reliability.calls.made import (
+    AS_OF,
+    LOCAL,
+    PRICE,
+    VOGT,
+    cleaned,
+    fitted,
+    forwards,
+    free,
+    options,
+    priced,
+    quotes,
+    whole,
+)
+
+__all__ = ["CALLS"]
+
+CALLS: Calls = {
+    "analysis.black76.price": lambda: {**PRICE, "iv": 0.5},
+    "analysis.black76.greeks": lambda: {**PRICE, "iv": 0.5, "which": ("delta", "vega"), "delta": "forward"},
+    "analysis.black76.implied_vol": lambda: {**PRICE, "price": 10.0},
+    "analysis.chain.clean": lambda: {
+        "chain": options(), "as_of": AS_OF, "min_time": "1h", "iv_max": 10.0, "iv_unit": "decimal",
+        "mad": 5.0,
+    },
+    "analysis.chain.vendor_greeks": lambda: {"chain": options(), "as_of": AS_OF},
+    "analysis.chain.forward_from_parity": lambda: {
+        "strike": 100.0, "call": 7.0, "put": 5.0, "premium": "linear", "discount": 1.0,
+    },
+    "analysis.chain.forward_from_delta": lambda: {
+        "strike": 100.0, "year_fraction": 0.5, "iv": 0.5, "side": "call", "delta": 0.5,
+    },
+    "analysis.chain.forwards": lambda: {
+        "chain": cleaned(), "given": None, "spot": 100.0, "methods": ("parity", "underlying"),
+        "discount": 1.0, "as_of": AS_OF,
+    },
+    "analysis.chain.basis": lambda: {"forward": forwards(), "spot": 100.0},
+    "analysis.chain.smiles": lambda: {
+        "options": cleaned(), "side": "otm", "given": None, "spot": None, "methods": ("underlying",),
+        "discount": 1.0,
+    },
+    "analysis.chain.arbitrage": lambda: {"quotes": quotes()},
+    "analysis.exposure.gamma_exposure": lambda: {
+        "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
+        "as_of": AS_OF,
+    },
+    "analysis.exposure.max_pain": lambda: {
+        "chain": options(), "settle": "usd", "contract_size": 1.0, "as_of": AS_OF,
+    },
+    "analysis.exposure.pain": lambda: {
+        "chain": options(), "settle": "usd", "contract_size": 1.0, "as_of": AS_OF,
+    },
+    "analysis.exposure.open_interest": lambda: {
+        "chain": options(), "by": ("strike",), "contract_size": 1.0, "as_of": AS_OF,
+    },
+    "analysis.exposure.put_call_ratio": lambda: {
+        "chain": options(), "weight": "oi", "by": ("expiry",), "contract_size": 1.0, "as_of": AS_OF,
+    },
+    "analysis.exposure.zero_gamma": lambda: {
+        "chain": options(), "dealer": exposure.NAIVE_DEALER, "contract_size": 1.0, "as_of": AS_OF,
+    },
+    "analysis.smile.fit": lambda: {
+        "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
+        "year_fraction": quotes()["year_fraction"], "dim": "strike", "method": "svi", "weights": "vega",
+        "arbitrage": "flag", "beta": 1.0, "axis": "k", "start": None, "forward": None,
+    },
+    "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
+    "analysis.smile.total_variance": lambda: {
+        "fit": fitted(), "log_moneyness": LOCAL, "derivative": 0, "extrapolate": False,
+    },
+    "analysis.smile.durrleman": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
+    "analysis.smile.extrapolated": lambda: {"fit": fitted(), "log_moneyness": LOCAL},
+    "analysis.smile.butterfly_check": lambda: {"fit": fitted()},
+    "analysis.smile.raw_parameters": lambda: {"fit": fitted()},
+    "analysis.smile.density_factor": lambda: {"k": 0.1, "w": 0.2, "dw": 0.1, "d2w": 0.1},
+    "analysis.smile.from_raw": lambda: {
+        "raw": VOGT, "year_fraction": 0.5, "k_min": -1.0, "k_max": 1.0, "forward": 100.0,
+    },
+    "analysis.smile.gj_repair": lambda: {"raw": VOGT, "year_fraction": 0.5},
+    "analysis.smile.jump_wings_to_raw": lambda: {
+        "wings": smile.svi_raw_to_jump_wings(VOGT, 0.5), "year_fraction": 0.5,
+    },
+    "analysis.smile.raw_total_variance": lambda: {"k": LOCAL, "raw": VOGT, "derivative": 1},
+    "analysis.smile.sabr_iv": lambda: {
+        "log_moneyness": 0.1, "sabr": smile.Sabr(0.5, 1.0, -0.2, 0.6), "year_fraction": 0.5, "forward": 1.0,
+    },
+    "analysis.smile.ssvi_conditions": lambda: {"theta": 0.1, "rho": -0.3, "phi": 1.0},
+    "analysis.smile.ssvi_to_raw": lambda: {"theta": 0.1, "rho": -0.3, "phi": 1.0},
+    "analysis.smile.svi_natural_to_raw": lambda: {"natural": smile.svi_raw_to_natural(VOGT)},
+    "analysis.smile.svi_raw_to_jump_wings": lambda: {"raw": VOGT, "year_fraction": 0.5},
+    "analysis.smile.svi_raw_to_natural": lambda: {"raw": VOGT},
+    "analysis.surface.fit": lambda: {
+        "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
+        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "vega", "start": None,
+        "forward": None, "dim": "strike",
+    },
+    "analysis.surface.from_chain": lambda: {
+        "chain": options(), "method": "essvi", "weights": "vega", "as_of": AS_OF, "given": None, "spot": None,
+    },
+    "analysis.surface.from_essvi": lambda: {
+        "theta": [0.02, 0.06], "rho": [-0.3, -0.3], "psi": [0.1, 0.2], "year_fraction": [0.1, 0.3],
+        "k_min": -1.0, "k_max": 1.0, "forward": [100.0, 101.0],
+    },
+    "analysis.surface.calendar_check": lambda: {"surface": whole(), "k_limit": 5.0},
+    "analysis.surface.constant_maturity": lambda: {
+        "surface": whole(), "days": (40, 60), "points": ("atm", "rr25"), "delta": "forward", "atm": "forward",
+        "rate": 0.0, "interpolation": None, "extrapolate": None,
+    },
+    "analysis.surface.delta_moneyness": lambda: {
+        "surface": whole(), "target": 0.25, "year_fraction": 0.15, "delta": "forward", "rate": 0.0,
+        "interpolation": None, "extrapolate": None,
+    },
+    "analysis.surface.forward_variance": lambda: {
+        "surface": whole(), "start": 0.1, "end": 0.2, "log_moneyness": 0.0, "interpolation": None,
+        "extrapolate": None,
+    },
+    "analysis.surface.heston_phi": lambda: {"theta": 0.1, "lam": 1.0},
+    "analysis.surface.power_phi": lambda: {"theta": 0.1, "eta": 1.0, "gamma": 0.5},
+    "analysis.surface.iv": lambda: {
+        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "extrapolate": None, "wings": False,
+    },
+    "analysis.surface.total_variance": lambda: {
+        "surface": whole(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "extrapolate": None, "wings": False,
+    },
+    "analysis.surface.pair_conditions": lambda: {
+        "earlier": whole().isel(expiry=0), "later": whole().isel(expiry=1),
+    },
+    "analysis.surface.term_structure": lambda: {
+        "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "rate": 0.0,
+        "interpolation": None,
+    },
+    "analysis.variance.cboe": lambda: {
+        "bid": priced() * 0.99, "ask": priced() * 1.01, "year_fraction": 0.25, "rate": 0.0, "price": None,
+    },
+    "analysis.variance.model_free": lambda: {
+        "source": whole(), "method": "fukasawa", "k_range": (-1.0, 1.0), "floor": 0.01, "dim": "strike",
+    },
+    "analysis.variance.replication": lambda: {
+        "call": priced().sel(side="call", drop=True), "put": priced().sel(side="put", drop=True),
+        "forward": 100.0, "year_fraction": 0.25, "boundary": 100.0, "rate": 0.0,
+    },
+    "analysis.variance.volatility_index": lambda: {"variance": free(), "days": 30.0},
+}  # fmt: skip

@@ -1,0 +1,54 @@
+"""Calls of figures."""
+
+from __future__ import annotations
+
+from tests.reliability.calls.call import Calls
+from tests.reliability.calls.made import (
+    amounts,
+    book,
+    carry,
+    events,
+    fitted,
+    history,
+    options,
+    quotes,
+    rates,
+    venues,
+    whole,
+)
+
+__all__ = ["CALLS"]
+
+CALLS: Calls = {
+    "plot.cumulative_funding": lambda: {
+        "sampled": history(), "settled": None, "exchange": "binance", "symbol": "BTC", "source": None,
+        "ax": None,
+    },
+    "plot.funding_heatmap": lambda: {
+        "data": rates(), "symbol": "BTC", "step": "8h", "limit": 2.0, "source": None, "ax": None,
+    },
+    "plot.funding_history": lambda: {
+        "data": rates(), "symbol": "BTC", "venues": ["okx"], "highlight": 1, "source": None, "ax": None,
+    },
+    "plot.funding_spreads": lambda: {"carry": carry(), "source": None, "ax": None},
+    "plot.net_carry": lambda: {"carry": [carry(), carry(48.0)], "source": None, "ax": None},
+    "plot.liquidations": lambda: {
+        "events": events(), "coverage": None, "start": None, "end": None, "venues": 3, "source": None,
+        "ax": None,
+    },
+    "plot.oi_share": lambda: {"data": amounts(), "symbol": "BTC", "venues": 2, "source": None, "ax": None},
+    "plot.share_trend": lambda: {"data": amounts(), "symbol": "BTC", "venues": 2, "source": None, "ax": None},
+    "plot.open_interest_by_strike": lambda: {
+        "chain": options(), "expiry": None, "contract_size": 1.0, "source": None, "ax": None,
+    },
+    "plot.smile": lambda: {
+        "quotes": quotes(), "fit": fitted(), "expiries": None, "most": 2, "source": None, "ax": None,
+    },
+    "plot.surface": lambda: {"data": whole(), "kind": "heat", "reach": 2.0, "source": None, "ax": None},
+    "plot.term_structure": lambda: {"data": whole(), "source": None, "ax": None},
+    "plot.card": lambda: {"data": whole()},
+    "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},
+    "plot.venue_difference": lambda: {
+        "data": venues(), "reference": "deribit", "days": (40, 60), "source": None, "ax": None,
+    },
+}  # fmt: skip

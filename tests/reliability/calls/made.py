@@ -1,0 +1,201 @@
+"""Small valid inputs of every kind, made once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis import black76, chain, smile, surface, variance
+
+AS_OF = pd.Timestamp("2026-06-30 12:00", tz="UTC")
+HOURS = pd.date_range("2026-06-28", periods=48, freq="h", unit="us")
+RATE = {"units": "bps/8h", "kind": "sampled"}
+DAY = {"start": "2026-06-29", "end": "2026-06-30"}
+FEES = {"long_entry": 1.0, "long_exit": 1.0, "short_entry": 1.0, "short_exit": 1.0}
+VENUES = ["binance", "bybit", "okx"]
+
+
+def panel(name: str, values: Any, attrs: Mapping[str, Any], times: Any = HOURS) -> xr.DataArray:
+    """Values of (venue, time) for one symbol."""
+    coords = {"symbol": ["BTC"], "exchange": VENUES, "time": times}
+    return xr.DataArray(np.asarray(values)[None], coords, tuple(coords), name, dict(attrs))
+
+
+@functools.cache
+def rates() -> xr.DataArray:
+    wave = np.sin(np.arange(48) / 5)
+    return panel("rate_bps_8h", [wave, 0.5 + wave**2, 1 - wave], RATE)
+
+
+@functools.cache
+def settled() -> xr.DataArray:
+    values = np.random.default_rng(1).normal(size=(3, 48))
+    times = pd.date_range("2026-06-14", periods=48, freq="8h", unit="us")
+    return panel("rate_bps_8h", values, {**RATE, "kind": "settled"}, times)
+
+
+@functools.cache
+def native() -> xr.DataArray:
+    return (settled() / 1e4).rename("rate_native").assign_attrs(units="fraction per interval")
+
+
+@functools.cache
+def amounts(name: str = "oi_usd") -> xr.DataArray:
+    return panel(name, [np.arange(1.0, 49.0), np.arange(49.0, 1.0, -1.0), np.full(48, 9.0)], {"units": "USD"})
+
+
+@functools.cache
+def share() -> xr.DataArray:
+    return dd.analysis.oi.market_share(amounts())
+
+
+@functools.cache
+def depth() -> xr.DataArray:
+    coords = {"exchange": VENUES, "side": ["bid", "ask"], "depth_bps": [5.0, 10.0, 50.0]}
+    return xr.DataArray(
+        np.broadcast_to([1e4, 3e4, 2e5], (3, 2, 3)), coords, tuple(coords), attrs={"units": "USD"}
+    )
+
+
+@functools.cache
+def options() -> pd.DataFrame:
+    """Two expiries of seven strikes, calls and puts."""
+    rows = [
+        {"expiry": AS_OF + pd.Timedelta(days, "D"), "strike": strike, "side": side}
+        for days in (30, 90)
+        for strike in (70.0, 80.0, 90.0, 100.0, 110.0, 120.0, 130.0)
+        for side in ("call", "put")
+    ]
+    frame = pd.DataFrame(rows).assign(symbol="BTC", exchange="deribit", time=AS_OF, underlying_price=100.0)
+    years = (frame["expiry"] - AS_OF) / pd.Timedelta("365D")
+    k = np.log(frame["strike"] / 100.0)
+    frame = frame.assign(iv=0.5 + 0.2 * k**2 - 0.1 * k, open_interest=10.0)
+    at = (100.0, frame["strike"], years, frame["iv"], frame["side"])
+    greeks = black76.greeks(*at, which=("delta", "gamma"))
+    stamps = frame["expiry"].dt.strftime("%d%b%y").str.upper()
+    names = (
+        "BTC-"
+        + stamps
+        + "-"
+        + frame["strike"].astype(int).astype(str)
+        + "-"
+        + frame["side"].str[0].str.upper()
+    )
+    frame = frame.assign(instrument_name=names, delta=greeks["delta"], gamma=greeks["gamma"])
+    return dd.tables.OPTIONS_SNAPSHOT.conform(frame)
+
+
+@functools.cache
+def cleaned() -> pd.DataFrame:
+    return chain.clean(options())
+
+
+@functools.cache
+def forwards() -> xr.Dataset:
+    return chain.forwards(cleaned())
+
+
+@functools.cache
+def quotes() -> xr.Dataset:
+    return chain.smiles(cleaned())
+
+
+@functools.cache
+def fitted() -> xr.Dataset:
+    found = quotes()
+    return smile.fit(found["log_moneyness"], found["iv"], found["year_fraction"])
+
+
+@functools.cache
+def whole() -> xr.Dataset:
+    return surface.from_chain(options())
+
+
+@functools.cache
+def free() -> xr.Dataset:
+    return variance.model_free(whole())
+
+
+@functools.cache
+def priced() -> xr.DataArray:
+    """Prices of one expiry, by strike and side."""
+    strikes = xr.DataArray(np.arange(70.0, 131.0, 10.0), dims="strike")
+    strikes = strikes.assign_coords(strike=strikes.to_numpy())
+    side = xr.DataArray(["call", "put"], dims="side", coords={"side": ["call", "put"]})
+    return black76.price(100.0, strikes, 0.25, 0.5, side)
+
+
+@functools.cache
+def events() -> pd.DataFrame:
+    times = pd.date_range("2026-06-30 11:00", periods=40, freq="20s", tz="UTC", unit="us")
+    return dd.tables.LIQUIDATIONS_EVENTS.conform(
+        pd.DataFrame(
+            {
+                "exchange": "binance",
+                "order_id": [f"o{n}" for n in range(40)],
+                "symbol": "BTC",
+                "time": times,
+                "side": ["long", "short"] * 20,
+                "value_usd": np.arange(1.0, 41.0) * 1000,
+                "status": "filled",
+                "fill_price_usd": 100.0,
+                "order_price_usd": 100.0,
+                "quantity": 10.0,
+                "filled_quantity": 10.0,
+                "fill_count": 1,
+            }
+        )
+    )
+
+
+@functools.cache
+def history() -> pd.DataFrame:
+    frame = rates().to_series().reset_index().assign(resolution="1h", kind="sampled")
+    return dd.tables.FUNDING_HISTORY.conform(frame.assign(time=frame["time"].dt.tz_localize("UTC")))
+
+
+@functools.cache
+def fetched() -> pd.DataFrame:
+    return dd.oi.exchanges()
+
+
+@functools.cache
+def book() -> pd.DataFrame:
+    return dd.orderbook.depth_history("BTC", "binance", "2026-06-29", "2026-06-29T03:00Z")
+
+
+@functools.cache
+def outcome() -> int:
+    return int(dd.hip4.dashboard("7d")["outcome_id"].dropna().iloc[0])
+
+
+@functools.cache
+def venues() -> xr.Dataset:
+    """Surfaces of two venues."""
+    both = pd.concat([options(), options().assign(exchange="okx")], ignore_index=True)
+    return surface.from_chain(both.astype({"exchange": "category"}))
+
+
+@functools.cache
+def counts() -> xr.DataArray:
+    return xr.DataArray(np.random.default_rng(2).poisson(3.0, 100).astype(float), dims="time")
+
+
+@functools.cache
+def carry(hours: float = 24.0) -> xr.Dataset:
+    return dd.analysis.funding.net_carry(
+        settled(), "binance", "okx", hours, cost_bps=FEES, interval_hours=8.0, resamples=99
+    )
+
+
+VOGT = smile.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
+LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]
+AT = {"forward": 100.0, "strike": 100.0, "year_fraction": 0.5, "side": "call"}
+PRICE = {**AT, "rate": 0.0, "premium": "linear"}
+HISTORY = {**DAY, "exchanges": ["binance", "okx"], "resolution": "1h"}

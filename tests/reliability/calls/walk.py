@@ -1,0 +1,32 @@
+"""Every public function by its dotted name."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import derivdata as dd
+
+__all__ = ["function", "public"]
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The public function of a dotted name."""
+    return functools.reduce(getattr, name.split("."), dd)  # type: ignore[arg-type, return-value]
+
+
+def public() -> set[str]:
+    """Dotted names of all public functions, those of public modules inside public modules too."""
+    return set(_walk(dd, ""))
+
+
+def _walk(module: ModuleType, place: str) -> Iterator[str]:
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.ismodule(value):
+            yield from _walk(value, f"{place}{name}.")
+        elif inspect.isroutine(value):
+            yield f"{place}{name}"
