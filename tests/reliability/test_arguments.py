@@ -124,7 +124,7 @@ def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
     signal.signal(signal.SIGALRM, _late)
 
     @settings(
-        max_examples=5,
+        max_examples=12,
         derandomize=True,
         deadline=None,
         database=None,

@@ -22,6 +22,21 @@ LEFT_OUT = {
 """Public functions that are not called with wrong arguments, and why."""
 
 _NOT_YET = """
+    analysis.chain.forward_from_delta
+    analysis.funding.breakeven_hours
+    analysis.funding.comovement
+    analysis.funding.cumulative
+    analysis.funding.half_life
+    analysis.funding.hit_rate
+    analysis.funding.oi_weighted
+    analysis.funding.spread
+    analysis.funding.universe
+    analysis.oi.market_share
+    analysis.surface.fit
+    analysis.variance.cboe
+    analysis.variance.replication
+    options.atm_history
+    options.surface_history
     analysis.liquidations.cascades
     liquidations.events
     analysis.align.asof_join
