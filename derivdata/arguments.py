@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import numbers
+import re
 import sys
 import types
 import typing
@@ -24,6 +25,7 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 """A number, or an array of them: list, numpy, pandas, xarray or another library's, in memory or lazy."""
 
 _NUMERIC = ("i", "u", "f")
+_PAIR = 2
 _WHOLE = 2**53  # above, a float holds a whole number only about
 
 
@@ -47,7 +49,8 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     TypeError
         An argument is of another kind: the message names it and says what it must be, but not what it held.
     ValueError
-        Python's arithmetic has no result for the numbers that the message names: a division by zero.
+        Python's arithmetic has no result for the numbers that the message names: a division by zero. Or
+        the arrays that it names do not fit together.
     """
     positional = function.__code__.co_varnames[: function.__code__.co_argcount]
     # Made with the first call: only then is every name known that the annotations use.
@@ -61,12 +64,11 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
         try:
             with np.errstate(all="ignore"):
                 return function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
-        except ArithmeticError as fault:  # of Python's own numbers, for numpy's give NaN
-            single = dict(zip(positional, placed, strict=False)) | named
-            said = [f"{name}={value!r}" for name, value in single.items() if _is_number(value)]
+        except (ArithmeticError, ValueError) as fault:
+            said = _said(fault, dict(zip(positional, placed, strict=False)) | named)
             if not said:
                 raise
-            raise ValueError(f"no result for {', '.join(said)}: {fault}") from fault
+            raise ValueError(said) from fault
 
     return call
 
@@ -78,6 +80,20 @@ def _held(rules: dict[str, _Rule], name: str, value: Any) -> Any:
     if not rule.fits(value):
         raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
     return value if rule.given is None else rule.given(value)
+
+
+def _said(fault: Exception, arguments: dict[str, Any]) -> str:
+    """A fault of arithmetic in terms of the arguments; empty where it names one of them itself."""
+    if isinstance(fault, ArithmeticError):  # of Python's own numbers, for numpy's give NaN
+        single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
+        return f"no result for {', '.join(single)}: {fault}" if single else ""
+    if type(fault) is not ValueError or any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
+        return ""
+    shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
+    if len(shapes) < _PAIR or not any(type(arguments[name]) is np.ndarray for name in shapes):
+        return ""
+    listed = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+    return f"{listed} do not fit together: {fault}"
 
 
 def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:

@@ -185,3 +185,35 @@ def test_a_division_by_zero_names_the_numbers() -> None:
 
     with pytest.raises(ValueError, match=r"no result for top=1, bottom=0: division by zero"):
         ratio(1, bottom=0)
+
+
+@typed
+def added(left: Numbers, right: Numbers) -> Any:
+    """The sum, as it is."""
+    return left + right
+
+
+LABELLED = xr.DataArray(np.ones((2, 3)), dims=("x", "y"))
+
+
+@pytest.mark.parametrize("right", [[1.0, 2.0, 3.0], [], np.ones((2, 3))])
+def test_arrays_that_do_not_fit_together_are_named_with_their_shapes(right: Any) -> None:
+    said = rf"left of shape \(2,\) and right of shape \({str(np.shape(right))[1:-1]}\) do not fit together"
+    with pytest.raises(ValueError, match=said):
+        added([1.0, 2.0], right)
+
+
+def test_so_are_a_labelled_array_and_one_without_labels() -> None:
+    with pytest.raises(
+        ValueError, match="left of shape \\(2, 3\\) and right of shape \\(2,\\) do not fit together"
+    ):
+        added(LABELLED, np.ones(2))
+
+
+def test_an_error_of_the_function_itself_that_names_an_argument_stays() -> None:
+    @typed
+    def refuses(left: Numbers, right: Numbers) -> None:
+        raise ValueError("left is too long")
+
+    with pytest.raises(ValueError, match=r"^left is too long$"):
+        refuses([1.0, 2.0], [1.0])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import re
 import signal
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -17,14 +21,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import derivdata as dd
-from derivdata.api import Request
 from derivdata.errors import DataNotice, DerivdataError
-from derivdata.transport import served
-from tests.reliability.calls import CALLS, HELD, LEFT_OUT, function, public
-from tests.reliability.wrong import VALUES, changes
+from derivdata.transport import connecting, served
+from tests.reliability.calls import CALLS, FEW, HELD, LEFT_OUT, MAIN, function, public
+from tests.reliability.conftest import Measured
+from tests.reliability.promises import SOAK, count
+from tests.reliability.wrong import DRAWN, VALUES, Make, changes
+
+Wrong: TypeAlias = tuple[str, Any]
+"""What is wrong with a value, and the value."""
 
 SECONDS = 10.0
 """A call that takes longer hangs."""
+
+_SLOW = {"funding.history", "funding.settlements", "liquidations.history"}
+
+_EACH = sorted(name for name in (MAIN & HELD) - FEW if SOAK or name not in _SLOW)
+
+_ANY = "any value"
+
+_CONNECTING = ("connect", "record", "replay")
+"""What changes who answers."""
 
 _WIRE = {"window": ("range",), "min_volume_usd": ("min_value",)}
 """What the API calls an argument, where what is refused is what would be sent; it has no plurals either."""
@@ -35,26 +52,42 @@ def test_every_public_function_is_called_or_left_out_with_a_reason() -> None:
     assert not CALLS.keys() & LEFT_OUT.keys()
     assert all(LEFT_OUT.values())
     assert CALLS.keys() >= HELD
+    assert CALLS.keys() >= MAIN
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The sample, each request asked of it once; nothing is connected, so no socket is opened by a call."""
-    known: dict[Request, served.Served] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.chdir(tmp_path_factory.mktemp("here"))
         connection = dd.connect("sample", cache="off")
-
-        def answer(request: Request) -> served.Served:
-            if request not in known:
-                known[request] = connection.serve(request)
-            return known[request]
-
-        served.set_responder(answer)
+        patch.setattr(connecting, "_current", None)
+        served.set_responder(functools.lru_cache(maxsize=1000)(connection.serve))
+        signal.signal(signal.SIGALRM, _late)
         yield
         served.set_responder(None)
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def tally() -> Counter[str]:
+    """How many different wrong calls were made of each function."""
+    return Counter()
+
+
+@contextlib.contextmanager
+def _connected_as_before(name: str) -> Iterator[None]:
+    """Undo what a call does to who answers; one that changes it is made where nobody does yet."""
+    if name not in _CONNECTING:
+        yield
+        return
+    before = served.set_responder(None)
+    try:
+        yield
+    finally:
         dd.disconnect()
+        served.set_responder(before)
 
 
 class _Hangs(BaseException):
@@ -94,7 +127,8 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
     refusal: Exception | None = None
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     try:
-        function(name)(**arguments)
+        with _connected_as_before(name):
+            function(name)(**arguments)
     except (DerivdataError, ValueError, TypeError) as error:
         refusal = error
     finally:
@@ -106,35 +140,76 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
         assert any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", str(refusal)) for word in named), refusal
 
 
+def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
+    """The arguments of a valid call, and for each what is wrong, by what is wrong with it."""
+    valid = CALLS[name]()
+    return valid, {argument: VALUES | changes(value) for argument, value in valid.items()}
+
+
 @st.composite
-def _wrong(draw: st.DrawFn, valid: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A valid call with one or two arguments replaced, and what a message may call these."""
-    names = draw(st.lists(st.sampled_from(sorted(valid)), min_size=1, max_size=2, unique=True))
-    arguments, words = dict(valid), []
-    for name in names:
-        made: dict[str, Callable[[], Any]] = VALUES | changes(valid[name])
-        arguments[name] = made[draw(st.sampled_from(sorted(made)))]()
-        words += _words(name, valid[name])
-    return arguments, words
+def _wrong(draw: st.DrawFn, valid: dict[str, Any], made: dict[str, dict[str, Make]]) -> dict[str, Wrong]:
+    """One or two arguments of a call and what they are replaced with: a value of `made`, or any other."""
+    places = [names for n in (1, 2) for names in itertools.combinations(sorted(valid), n)]
+    wrong = {}
+    for name in draw(st.sampled_from(places)):
+        kind = draw(st.sampled_from([*sorted(made[name]), *[_ANY] * (len(made[name]) // 4)]))
+        wrong[name] = (kind, draw(DRAWN) if kind == _ANY else made[name][kind]())
+    return wrong
+
+
+def _holds(name: str, valid: dict[str, Any], wrong: dict[str, Wrong]) -> None:
+    arguments = valid | {argument: value for argument, (_, value) in wrong.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DataNotice)
+        _call(name, arguments, [word for argument in wrong for word in _words(argument, valid[argument])])
+
+
+def _draws(name: str) -> int:
+    return 12 if name in FEW else count(12, 3000 if name in MAIN else 300)
 
 
 @pytest.mark.parametrize("name", sorted(HELD))
-def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
-    valid = CALLS[name]()
-    signal.signal(signal.SIGALRM, _late)
+def test_a_wrong_argument_is_refused_by_name(name: str, tally: Counter[str]) -> None:
+    valid, made = _calls(name)
+    seen: set[str] = set()
 
     @settings(
-        max_examples=12,
+        max_examples=_draws(name),
         derandomize=True,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(_wrong(valid))
-    def holds(drawn: tuple[dict[str, Any], list[str]]) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            warnings.simplefilter("ignore", DataNotice)
-            _call(name, *drawn)
+    @given(_wrong(valid, made))
+    def holds(wrong: dict[str, Wrong]) -> None:
+        seen.add(
+            " ".join(
+                f"{a}: {kind} {value!r}" if kind == _ANY else f"{a}: {kind}"
+                for a, (kind, value) in wrong.items()
+            )
+        )
+        _holds(name, valid, wrong)
 
     holds()
+    tally[name] += len(seen)
+
+
+@pytest.mark.parametrize("name", _EACH)
+def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counter[str]) -> None:
+    valid, made = _calls(name)
+    for argument, kinds in made.items():
+        for kind, make in kinds.items():
+            try:
+                _holds(name, valid, {argument: (kind, make())})
+            except AssertionError as wrong:
+                raise AssertionError(f"{argument}: {kind}") from wrong
+
+
+def test_as_many_were_made_as_were_meant_to(tally: Counter[str], measured: Measured) -> None:
+    few = {name: n for name, n in tally.items() if n < 0.9 * _draws(name)}
+    assert few == {}
+    measured(
+        "arguments",
+        f"{len(tally)} functions, {tally.total():,} different wrong calls: 0 other errors, 0 without a name",
+    )

@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import xarray as xr
+from hypothesis import strategies as st
 
-__all__ = ["VALUES", "changes"]
+__all__ = ["DRAWN", "VALUES", "Make", "changes"]
 
-Make = Callable[[], Any]
+Make: TypeAlias = Callable[[], Any]
 
 _TEXTS = {
     "empty": "",
@@ -125,6 +126,19 @@ def _held(values: Mapping[str, Any]) -> dict[str, Make]:
 
 VALUES: dict[str, Make] = {**_held(_TEXTS), **_held(_NUMBERS), **_held(_TIMES), **_OTHERS}
 """Values by what they are; each is made anew."""
+
+DRAWN: st.SearchStrategy[Any] = st.one_of(
+    st.text(max_size=12),
+    st.integers(),
+    st.floats(),
+    st.decimals(),
+    st.binary(max_size=4),
+    st.datetimes(),
+    st.timedeltas(),
+    st.lists(st.one_of(st.floats(), st.integers(), st.text(max_size=4), st.none()), max_size=4),
+    st.dictionaries(st.text(max_size=4), st.floats(), max_size=3),
+)
+"""Values that nobody thought of."""
 
 
 def _of_frame(frame: pd.DataFrame) -> dict[str, Make]:

@@ -6,7 +6,7 @@ from tests.reliability.calls import basics, chains, fetchers, figures, panels
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.walk import function, public
 
-__all__ = ["CALLS", "HELD", "LEFT_OUT", "function", "public"]
+__all__ = ["CALLS", "FEW", "HELD", "LEFT_OUT", "MAIN", "function", "public"]
 
 CALLS: Calls = {**fetchers.CALLS, **basics.CALLS, **panels.CALLS, **chains.CALLS, **figures.CALLS}
 
@@ -23,6 +23,13 @@ LEFT_OUT = {
 
 _NOT_YET = """
     analysis.chain.forward_from_delta
+    analysis.funding.check_8h_normalisation
+    analysis.liquidations.bucket
+    analysis.oi.oi_to_volume
+    analysis.surface.pair_conditions
+    analysis.oi.share_trend
+    analysis.liquidations.clusters
+    plot.card
     analysis.funding.breakeven_hours
     analysis.funding.comovement
     analysis.funding.cumulative
@@ -101,5 +108,73 @@ _NOT_YET = """
 """.split()
 """Called validly, but not yet held to refusing every wrong argument by its name."""
 
+FEW = set(
+    """
+    analysis.align.align
+    analysis.align.settlement_sums
+    analysis.black76.greeks
+    analysis.black76.implied_vol
+    analysis.black76.price
+    analysis.chain.basis
+    analysis.chain.clean
+    analysis.chain.forwards
+    analysis.chain.smiles
+    analysis.chain.vendor_greeks
+    analysis.exposure.gamma_exposure
+    analysis.exposure.max_pain
+    analysis.exposure.open_interest
+    analysis.exposure.pain
+    analysis.exposure.put_call_ratio
+    analysis.exposure.zero_gamma
+    analysis.funding.infer_interval
+    analysis.funding.net_carry
+    analysis.funding.slippage_bps
+    analysis.funding.zscore
+    analysis.liquidations.branching_ratio
+    analysis.oi.hhi
+    analysis.oi.migration
+    analysis.quality.quality
+    analysis.smile.density_factor
+    analysis.smile.fit
+    analysis.smile.gj_repair
+    analysis.smile.sabr_iv
+    analysis.smile.svi_raw_to_jump_wings
+    analysis.surface.delta_moneyness
+    analysis.surface.forward_variance
+    analysis.surface.iv
+    analysis.surface.term_structure
+    analysis.surface.total_variance
+    analysis.variance.model_free
+    analysis.variance.volatility_index
+    hip3.candles
+    orderbook.depth_history
+    panel
+    """.split()
+)
+"""Held to a few wrong arguments so far: among many there are some that they do not refuse by name."""
+
 HELD = CALLS.keys() - set(_NOT_YET)
 """Functions that are called with wrong arguments."""
+
+MAIN = set(
+    """
+    panel plan provenance quality raw
+    funding.history funding.settlements
+    oi.history oi.exchange_totals
+    volume.history
+    liquidations.aggregates liquidations.events liquidations.history
+    options.metrics options.snapshot options.surface options.surface_history
+    orderbook.book orderbook.depth_history
+    markets.exchange_history markets.symbol_stats
+    hip3.candles hip4.outcome
+    units.apr_from_bps units.apr_from_bps_8h units.apy_from_bps_8h units.apy_from_native
+    units.bps_8h_from_apr units.bps_8h_from_apy units.bps_8h_from_bps units.bps_8h_from_native
+    units.bps_from_bps_8h units.native_from_apy units.native_from_bps_8h
+    analysis.black76.greeks analysis.black76.implied_vol analysis.black76.price
+    analysis.funding.breakeven_hours analysis.funding.cumulative analysis.funding.net_carry
+    analysis.funding.spread analysis.funding.zscore
+    analysis.oi.market_share analysis.oi.migration
+    analysis.smile.fit analysis.surface.iv
+    """.split()
+)
+"""What most people call: these get the most wrong arguments."""
