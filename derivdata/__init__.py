@@ -9,7 +9,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Any
+
+TYPE_CHECKING = (
+    False  # what typing.TYPE_CHECKING is, without typing: it takes longer to load than all else here
+)
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 

@@ -14,12 +14,13 @@ from requests.structures import CaseInsensitiveDict
 
 from derivdata.errors import FetchError, NetworkError, SchemaError
 from derivdata.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, read_body
-from derivdata.transport.failures import lasting, network_error
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import origin_of
+from derivdata.transport.outages import lasting, network_error
+from derivdata.transport.served import DIGEST_HEADER
 from derivdata.transport.timing import Limits, Timing, backoff, http_date, retry_after
 
-__all__ = ["DIGEST_HEADER", "KEPT_HEADERS", "Adapter"]
+__all__ = ["KEPT_HEADERS", "Adapter"]
 
 KEPT_HEADERS = (
     "Age",
@@ -37,9 +38,6 @@ KEPT_HEADERS = (
     "X-RateLimit-Remaining",
 )
 """Response headers that matter; the rest (validators, cookies, Vary, caching) ends here."""
-
-DIGEST_HEADER = "X-Body-Sha256"
-"""Under which a whole body's hash goes up with it and into the cache, so that it is taken once."""
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 

@@ -10,12 +10,12 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.errors import NotConnected
-from derivdata.transport.channel import Settings
 from derivdata.transport.connection import Connection, Local
 from derivdata.transport.folders import cache_folder
 from derivdata.transport.keys import Secret, find
 from derivdata.transport.origin import is_url, site
 from derivdata.transport.served import replaying
+from derivdata.transport.settings import Settings
 from derivdata.transport.timing import IN_PROCESS
 
 __all__ = ["Starter", "at_disconnect", "connect", "current", "disconnect", "holds_key", "set_starter"]

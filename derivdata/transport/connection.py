@@ -11,11 +11,11 @@ import pandas as pd
 from derivdata.api import Endpoint, Request
 from derivdata.errors import CacheNotice, NotCached
 from derivdata.notices import warn_caller
-from derivdata.transport.adapter import DIGEST_HEADER
-from derivdata.transport.channel import Channel, Reply, Settings
+from derivdata.transport.channel import Channel
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
-from derivdata.transport.served import Served
+from derivdata.transport.served import DIGEST_HEADER, Reply, Served
+from derivdata.transport.settings import Settings
 from derivdata.transport.timing import http_date
 
 __all__ = ["Connection", "Local"]

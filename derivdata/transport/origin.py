@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
-
-import requests
+from urllib.parse import SplitResult, urlsplit
 
 __all__ = ["Site", "is_url", "origin_of", "site"]
 
 _PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
+_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,30 @@ def site(url: str) -> Site:
     if "@" in url.split("//", 1)[-1].split("/", 1)[0]:
         raise ValueError("the address holds a user or a password: give the key as api_key= instead")
     try:
-        address = str(requests.Request("GET", url).prepare().url)
-        parts = urlsplit(address)
-        origin = origin_of(address)
-    except ValueError:
-        raise ValueError(f"{url!r} is not an address: write it like 'https://api.example.com'") from None
+        parts = _parts(url)
+    except ValueError as error:
+        why = f" ({error})" if str(error) else ""
+        raise ValueError(f"{url!r} is not an address{why}: write it like 'https://api.example.com'") from None
     if parts.query or parts.fragment:
         raise ValueError(f"{url!r} holds a query or a fragment: give the address alone")
-    host = origin.removeprefix(f"{parts.scheme}://").removesuffix(f":{_PORTS[parts.scheme]}")
     private = parts.scheme == "https" or _is_loopback(str(parts.hostname))
     base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
-    return Site(base=base, origin=origin, host=host, private=private)
+    host = parts.netloc.removesuffix(f":{_PORTS[parts.scheme]}")
+    return Site(base=base, origin=origin_of(base), host=host, private=private)
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of an address, spelled as requests spells them when it sends."""
+    parts = urlsplit(url.strip())
+    host = str(parts.hostname or "")
+    if ":" in host:
+        ipaddress.IPv6Address(host)
+        host = f"[{host}]"
+    elif not _HOST.fullmatch(host):
+        raise ValueError("a host is letters, digits, dots and hyphens; one of other letters has an xn-- form")
+    if not _PATH.fullmatch(parts.path) or {".", ".."} & set(parts.path.split("/")):
+        raise ValueError("its path has characters or steps that are not sent as they are written")
+    return parts._replace(netloc=host if parts.port is None else f"{host}:{parts.port}")
 
 
 def origin_of(url: str) -> str:

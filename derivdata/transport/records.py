@@ -12,12 +12,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-from requests.structures import CaseInsensitiveDict
-from requests_cache.models.request import CachedRequest
-from requests_cache.models.response import CachedResponse
-from requests_cache.policy.expiration import utcnow
 
-__all__ = ["Head", "Record", "dump", "load", "load_head", "read"]
+__all__ = ["Head", "Record", "dump", "load_head", "read"]
 
 _MAGIC = b"derivdata-answer-2 "
 _BODY_BYTES = 1 << 30
@@ -33,11 +29,6 @@ class Head(msgspec.Struct):
     created: datetime
     expires: Annotated[datetime, msgspec.Meta(tz=True)] | None
     body_bytes: int
-
-    @property
-    def expired(self) -> bool:
-        """Whether its time is over, by the clock that requests-cache gave it its time by."""
-        return self.expires is not None and utcnow() >= self.expires
 
 
 class Record(NamedTuple):
@@ -60,12 +51,6 @@ def dump(key: str, url: str, response: Any) -> bytes:
     packed: bytes = _CODEC.compress(response.content, asbytes=True)
     rest = msgspec.json.encode(head) + b"\n" + packed
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
-
-
-def load(data: bytes, key: str) -> CachedResponse | None:
-    """The response of a record; None if it is damaged or another key's."""
-    found = read(data, key)
-    return None if found is None else _response(*found)
 
 
 def read(data: bytes, key: str) -> Record | None:
@@ -99,19 +84,3 @@ def _unpacked(packed: bytes, size: int) -> bytes | None:
         return bytes(_CODEC.decompress(packed, size, asbytes=True))
     except OSError:
         return None
-
-
-def _response(head: Head, body: bytes) -> CachedResponse:
-    response = CachedResponse(
-        content=body,
-        created_at=head.created,
-        expires=head.expires,
-        headers=CaseInsensitiveDict(head.headers),
-        request=CachedRequest(method="GET", url=head.url),
-        status_code=200,
-        url=head.url,
-        reason="OK",
-        encoding="utf-8",
-    )
-    response.cache_key = head.key
-    return response

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pandas as pd
 
 from derivdata.api import Request
 
 __all__ = [
+    "DIGEST_HEADER",
     "Observer",
+    "Reply",
     "Responder",
     "Served",
     "observed",
@@ -21,6 +23,19 @@ __all__ = [
     "set_observer",
     "set_responder",
 ]
+
+
+DIGEST_HEADER = "X-Body-Sha256"
+"""Under which a whole body's hash comes up with it and goes into the cache, so that it is taken once."""
+
+
+class Reply(NamedTuple):
+    """What came for a request, from the cache or the network."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    from_cache: bool
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from requests_cache.backends.base import BaseCache, BaseStorage
-from requests_cache.models.response import CachedResponse
 
 from derivdata.transport.folders import TEMPORARY, folder_now, private_folder
-from derivdata.transport.records import Head, Record, dump, load, load_head, read
+from derivdata.transport.records import Head, Record, dump, load_head, read
 from derivdata.transport.timing import http_date
 
-__all__ = ["LIMIT_BYTES", "AnswerCache", "AnswerFiles", "evict", "records"]
+__all__ = ["LIMIT_BYTES", "AnswerFiles", "evict", "records"]
 
 LIMIT_BYTES = 2**30
 """Most bytes that all answers together keep; the oldest go first."""
@@ -56,8 +54,8 @@ def _sweep(folder: Path) -> None:
                 path.unlink()
 
 
-class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
-    """One source's answers as a mapping from cache key to response.
+class AnswerFiles:
+    """One source's answers, each under its cache key.
 
     Attributes
     ----------
@@ -66,46 +64,36 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
     """
 
     def __init__(self, root: Path, scope: str) -> None:
-        super().__init__()
-        self.serializer = None
         self.trouble: str | None = None
         self._root = root
         self._folder = root / scope
         self._unchecked = _EVICT_EVERY_BYTES
 
-    def __getitem__(self, key: str) -> CachedResponse:
-        data = self._data(key)
-        response = None if data is None else load(data, key)
-        if response is None:
-            raise KeyError(key)
-        return response
-
     def record(self, key: str) -> Record | None:
-        """What is kept under a key, without a response made of it; None where there is nothing whole."""
-        data = self._data(key)
-        return None if data is None else read(data, key)
-
-    def __setitem__(self, key: str, response: Any) -> None:
+        """What is kept under a key; None where there is nothing whole."""
         try:
-            self._write(key, dump(key, response.request.path_url, response))
+            data = self._path(key).read_bytes()
+        except OSError:
+            return None
+        return read(data, key)
+
+    def keep(self, key: str, url: str, response: Any) -> None:
+        """Keep a response under a key; `url` is its path and query. A failure is `trouble`."""
+        try:
+            self._write(key, dump(key, url, response))
         except OSError as error:
             self.trouble = f"{self._folder}: {error.strerror or error}"
 
-    def __delitem__(self, key: str) -> None:
+    def forget(self, key: str) -> bool:
+        """Let go of what is kept under a key; return whether there was something."""
         try:
             self._path(key).unlink()
         except OSError:
-            raise KeyError(key) from None
+            return False
+        return True
 
     def __iter__(self) -> Iterator[str]:
         return (path.name.removesuffix(_SUFFIX) for path, _ in records(self._folder))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in records(self._folder))
-
-    def clear(self) -> None:
-        """Remove every answer of this source."""
-        self.bulk_delete(list(self))
 
     def newest(self) -> pd.Timestamp | None:
         """The latest ``Date`` among this source's answers; None where there are none."""
@@ -118,12 +106,6 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
                 head = load_head(file.read(_HEAD_BYTES))
                 if head is not None:
                     yield head
-
-    def _data(self, key: str) -> bytes | None:
-        try:
-            return self._path(key).read_bytes()
-        except OSError:
-            return None
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}{_SUFFIX}"
@@ -142,11 +124,3 @@ class AnswerFiles(BaseStorage):  # type: ignore[type-arg]
         if self._unchecked > _EVICT_EVERY_BYTES:
             self._unchecked = 0
             evict(self._root, LIMIT_BYTES)
-
-
-class AnswerCache(BaseCache):
-    """requests-cache's view of one source's answers; redirects are remembered in memory only."""
-
-    def __init__(self, files: AnswerFiles) -> None:
-        super().__init__()
-        self.responses = files

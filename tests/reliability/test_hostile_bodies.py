@@ -80,7 +80,7 @@ CLIENT = """
     from derivdata import errors, transport
     from derivdata.api import FUNDING
     from derivdata.transport import connecting
-    from derivdata.transport.channel import Settings
+    from derivdata.transport.settings import Settings
     from derivdata.transport.connection import Connection
     from derivdata.transport.origin import site
     from derivdata.transport.timing import Limits, Timing

@@ -18,6 +18,7 @@ import derivdata as dd
 from derivdata import errors
 from derivdata.transport import connecting
 from derivdata.transport.connection import Connection
+from derivdata.transport.network import Responses
 from derivdata.transport.store import AnswerFiles
 from tests.cassettes import SETTINGS
 from tests.reliability.conftest import Measured
@@ -67,7 +68,7 @@ class Scene:
         """The bytes of everything in the cache, packed and unpacked."""
         for path in (self.folder / "cache").rglob("*.answer"):
             yield path.read_bytes()
-            answers = AnswerFiles(path.parents[1], path.parent.name)
+            answers = Responses(AnswerFiles(path.parents[1], path.parent.name))
             yield answers[path.stem].content + repr(answers[path.stem].headers).encode()
 
     def places(self, logged: str, printed: str) -> dict[str, bytes]:

@@ -12,6 +12,7 @@ import pytest
 
 from derivdata import bundle, tables
 from derivdata.archive import open_archive
+from derivdata.transport.network import Responses
 from derivdata.transport.store import AnswerFiles
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
@@ -48,10 +49,11 @@ KILLER = """
 CACHE = """
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
+    from derivdata.transport.network import Responses
     from derivdata.transport.store import AnswerFiles
 
     def work(kill, told):
-        files, n = AnswerFiles(Path(sys.argv[1]), f"s{kill}"), 0
+        files, n = Responses(AnswerFiles(Path(sys.argv[1]), f"s{kill}")), 0
         while True:
             body = random.Random(f"{kill} {n}").randbytes(200_000)
             request = CachedRequest(method="GET", url="/x")
@@ -104,7 +106,7 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
     kills = count(40, 200)
     acknowledged = json.loads(finished(KILLER + CACHE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
-        files = AnswerFiles(tmp_path, f"s{kill}")
+        files = Responses(AnswerFiles(tmp_path, f"s{kill}"))
         keys = {f"k{n}": n for n in range(said + 1)}
         assert set(list(keys)[:said]) <= set(files) <= set(keys)
         for key in files:

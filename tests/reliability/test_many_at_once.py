@@ -20,6 +20,7 @@ from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from derivdata.archive import open_archive
 from derivdata.errors import ArchiveError
 from derivdata.transport.connection import Connection
+from derivdata.transport.network import Responses
 from derivdata.transport.pace import Pace
 from derivdata.transport.store import AnswerFiles
 from derivdata.transport.timing import Timing
@@ -36,6 +37,7 @@ WRITERS = """
     from pathlib import Path
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
+    from derivdata.transport.network import Responses
     from derivdata.transport.store import AnswerFiles
 
     folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -55,7 +57,7 @@ WRITERS = """
             assert other not in files or files[other].content == body(other)
 
     def work(process):
-        files, longest = AnswerFiles(folder, "shared"), []
+        files, longest = Responses(AnswerFiles(folder, "shared")), []
         threads = [threading.Thread(target=write, args=(files, f"{process}-{t}", longest)) for t in range(4)]
         [t.start() for t in threads]
         [t.join() for t in threads]
@@ -78,7 +80,7 @@ WRITERS = """
 def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured: Measured) -> None:
     processes, writes = 8, count(6, 50)
     longest = float(finished(WRITERS, tmp_path, processes, writes))
-    files = AnswerFiles(tmp_path, "shared")
+    files = Responses(AnswerFiles(tmp_path, "shared"))
     expected = {f"{p}-{t}-{n}" for p in range(processes) for t in range(4) for n in range(writes)}
     assert set(files) == expected
     assert all(files[key].content == random.Random(key).randbytes(50_000) for key in expected)
@@ -125,11 +127,13 @@ STOPPED = """
     if what == "cache":
         from requests_cache.models.request import CachedRequest
         from requests_cache.models.response import CachedResponse
+        from derivdata.transport.network import Responses
         from derivdata.transport.store import AnswerFiles
 
         Path.replace = stop
         request = CachedRequest(method="GET", url="/x")
-        AnswerFiles(folder, "s")["k"] = CachedResponse(content=b"1", request=request, status_code=200)
+        answer = CachedResponse(content=b"1", request=request, status_code=200)
+        Responses(AnswerFiles(folder, "s"))["k"] = answer
     elif what == "turn":
         from derivdata.api import FUNDING_HISTORICAL
         from derivdata.transport.pace import Pace
@@ -173,7 +177,7 @@ def stopped(what: str, folder: Path) -> Iterator[None]:
 
 
 def beside_cache(folder: Path) -> None:
-    files = AnswerFiles(folder, "s")
+    files = Responses(AnswerFiles(folder, "s"))
     files["k"] = CachedResponse(content=b"2", request=CachedRequest(method="GET", url="/x"), status_code=200)
     assert files["k"].content == b"2"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from derivdata.transport.channel import Settings
 from derivdata.transport.connection import Connection
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import site
+from derivdata.transport.settings import Settings
 from derivdata.transport.timing import Limits, Timing
 
 KEY = "k-5d0c5a2f-not-a-real-one"

@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import random
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -19,7 +21,7 @@ import pytest
 
 from derivdata import errors, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
-from derivdata.transport import records, store
+from derivdata.transport import network, records, store
 from derivdata.transport.failures import checked
 from tests.transport.conftest import Open
 from tests.transport.server import NOON, Asked, Reply, Server, serving
@@ -42,8 +44,8 @@ def files(folder: Path) -> list[Path]:
 def expire(folder: Path) -> None:
     """Rewrite every record as if it had been received a year ago."""
     for path in files(folder):
-        response = records.load(path.read_bytes(), path.stem)
-        assert response is not None
+        answers = network.Responses(store.AnswerFiles(path.parents[1], path.parent.name))
+        response = answers[path.stem]
         if response.expires is not None:
             year = pd.Timedelta("365D").to_pytimedelta()
             response.created_at -= year
@@ -113,6 +115,24 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
         assert again.sha256 == hashlib.sha256(again.body).hexdigest() == first.sha256
         with pytest.raises(AssertionError, match="asked for"):
             opened(server.url, cache="refresh").serve(HISTORY, FUNDING)
+
+
+def test_an_answer_that_is_kept_loads_nothing_of_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path))
+    with serving(counting()) as server:
+        transport.connect(server.url)
+        transport.raw("/x")
+        transport.disconnect()
+    code = (
+        "import sys, derivdata as dd\n"
+        f"dd.connect({server.url!r}, offline=True)\n"
+        "network = ('requests', 'requests_cache', 'urllib3', 'tqdm')\n"
+        "print(dd.raw('/x'), [m for m in network if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "{'n': 0} []"
 
 
 def test_the_servers_own_cache_headers_play_no_part(opened: Open) -> None:
@@ -194,15 +214,15 @@ def test_a_cached_answer_is_the_answer(opened: Open) -> None:
 
 def test_a_forged_record_that_swells_is_a_miss() -> None:
     """A right seal does not make 1 GiB of zeros an answer of 10 bytes."""
-    response = records.load(records.dump("k", "/x", fake_response(b"0" * 10)), "k")
-    assert response is not None
-    assert response.content == b"0" * 10
+    found = records.read(records.dump("k", "/x", fake_response(b"0" * 10)), "k")
+    assert found is not None
+    assert found.body == b"0" * 10
     swollen = records.dump("k", "/x", fake_response(b"0" * 10))
     small, large = (pa.compress(b"0" * n, codec="zstd", asbytes=True) for n in (10, 2**24))
     assert small in swollen
     rest = swollen.replace(small, large).partition(b"\n")[2]
     seal = b"derivdata-answer-2 " + hashlib.sha256(rest).hexdigest().encode()
-    assert records.load(seal + b"\n" + rest, "k") is None
+    assert records.read(seal + b"\n" + rest, "k") is None
 
 
 @pytest.mark.parametrize("damage", ["none", "seal", "head", "body", "end", "key"])
@@ -221,7 +241,8 @@ def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
     if damage == "key":
         path = path.rename(path.with_name(f"other{path.suffix}"))
     kept = store.AnswerFiles(path.parents[1], path.parent.name)
-    alone, response = kept.record(path.stem), kept.get(path.stem)
+    session = network.Responses(kept)
+    alone, response = kept.record(path.stem), session.get(path.stem)
     if damage != "none":
         assert alone is None
         assert response is None
@@ -229,9 +250,11 @@ def test_an_answer_read_by_itself_is_the_one_that_the_session_would_read(
     assert alone is not None
     assert alone.body == response.content
     assert alone.head.headers == dict(response.headers)
-    assert alone.head.expired is response.is_expired is False
+    assert network.Network.expired(alone.head) is response.is_expired is False
     expire(tmp_path)
-    assert kept.record(path.stem).head.expired is kept[path.stem].is_expired is True  # type: ignore[union-attr]
+    old = kept.record(path.stem)
+    assert old is not None
+    assert network.Network.expired(old.head) is session[path.stem].is_expired is True
 
 
 def fake_response(body: bytes) -> Any:
@@ -364,7 +387,7 @@ def test_storage_is_a_mapping(opened: Open, tmp_path: Path) -> None:
     with serving(counting()) as server:
         connection = opened(server.url)
         connection.serve(HISTORY, FUNDING)
-    answers = connection._channel._session.cache
+    answers = connection._channel._network()._session.cache
     assert len(answers.responses) == 1
     [key] = answers.responses
     assert answers.responses[key].content == b'{"n": 0}'

@@ -72,7 +72,7 @@ MANY = """
     import random, sys, threading
     from pathlib import Path
     from derivdata.api import FUNDING, Request
-    from derivdata.transport.channel import Settings
+    from derivdata.transport.settings import Settings
     from derivdata.transport.connection import Connection
     from derivdata.transport.origin import site
 
