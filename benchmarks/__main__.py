@@ -12,12 +12,8 @@ from pathlib import Path
 from benchmarks import results
 
 _HERE = Path(__file__).parent
-_ENVIRONMENT = {
-    **dict.fromkeys(
-        ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-    ),
-    "PY_LETS_BE_RATIONAL_ENABLE_NUMBA": "1",  # the peer's own switch, read when it is imported
-}
+_PEER = {"PY_LETS_BE_RATIONAL_ENABLE_NUMBA": "1"}  # vollib's own switch, read when it is imported
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def main(options: list[str]) -> int:
@@ -25,7 +21,7 @@ def main(options: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "figures.json")
         command = [sys.executable, "-m", "pytest", str(_HERE), f"--benchmark-json={file}", *options]
-        code = subprocess.run(command, env=os.environ | _ENVIRONMENT, cwd=_HERE.parent).returncode
+        code = subprocess.run(command, env=_environment(), cwd=_HERE.parent).returncode
         if code:
             return code
         found = json.loads(file.read_text())
@@ -35,6 +31,12 @@ def main(options: list[str]) -> int:
     kept = _HERE / "RESULTS.md"
     kept.write_text(results.page(found, kept.read_text() if kept.exists() else ""))
     return 0
+
+
+def _environment() -> dict[str, str]:
+    """One thread for every library, and modules that are compiled once, as they are for everybody."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return given | dict.fromkeys(_THREADS, "1") | _PEER
 
 
 if __name__ == "__main__":
