@@ -47,11 +47,11 @@ def migration(
     --------
     >>> held = xr.DataArray(
     ...     [[100.0, 180.0], [100.0, 120.0]],
-    ...     {"exchange": ["a", "b"], "time": [0, 1]},
+    ...     {"exchange": ["a", "b"], "time": pd.to_datetime(["2026-06-01", "2026-06-02"])},
     ...     ("exchange", "time"),
     ...     attrs={"units": "USD"},
     ... )
-    >>> dd.analysis.oi.migration(held, 0, 1)[["growth", "share"]].to_dataframe()
+    >>> dd.analysis.oi.migration(held, "2026-06-01", "2026-06-02")[["growth", "share"]].to_dataframe()
               growth  share
     exchange
     a           55.0   25.0
