@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
 from derivdata.arguments import Numbers, typed
 from derivdata.times import length
 
@@ -21,6 +21,7 @@ __all__ = ["align", "asof_join", "settlement_sums"]
 
 Array = np.ndarray[Any, Any]
 _HOUR_US = 3_600_000_000
+_MOST = 10_000_000
 
 
 @typed
@@ -123,7 +124,10 @@ def asof_join(
     ValueError
         A frame lacks ``time`` or a column of `by`, or has naive times.
     """
+    if not len(by):
+        raise ValueError("by is empty: name the columns in which the rows of both must be the same")
     for side, frame in (("left", left), ("right", right)):
+        require_names(frame, by, "by", side)
         require_columns(frame, side, others=("time", *by))
         if getattr(frame["time"].dtype, "tz", None) is None:
             raise ValueError(f"the {side} frame's times have no zone: .dt.tz_localize('UTC') says which")
@@ -174,6 +178,7 @@ def settlement_sums(panel: xr.DataArray, interval_hours: Numbers, *, hours: int 
             f"{panel.attrs.get('kind')!r}, units={panel.attrs.get('units')!r}"
         )
     _sorted_times(panel)
+    (interval_hours,) = along(panel, interval_hours=interval_hours)
     interval = xr.zeros_like(panel) + interval_hours
     ends = pd.DatetimeIndex(panel["time"].values).ceil(f"{hours}h")
     labels, codes = np.unique(ends.to_numpy(), return_inverse=True)
@@ -195,18 +200,25 @@ def settlement_sums(panel: xr.DataArray, interval_hours: Numbers, *, hours: int 
 def _sorted_times(panel: xr.DataArray) -> None:
     if "time" not in panel.dims:
         raise ValueError(f"the panel has no time dim; it has {', '.join(map(str, panel.dims))}")
+    require_numbers(panel, "panel")
+    require_times(panel, "panel")
     if not pd.Index(panel["time"].values).is_monotonic_increasing:
-        raise ValueError("times are not sorted: panel.sortby('time') sorts them")
+        raise ValueError("times of panel are not sorted: panel.sortby('time') sorts them")
 
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
     if not isinstance(grid, str):
         instants = pd.DatetimeIndex(grid)
         return instants if instants.tz is None else instants.tz_convert("UTC").tz_localize(None)
-    stamps = pd.DatetimeIndex(panel["time"].values)
+    stamps, step = pd.DatetimeIndex(panel["time"].values), length(grid, "grid")
+    if not step:
+        raise ValueError(f"{grid=} is no step")
     if not len(stamps):
         return stamps
-    return pd.date_range(stamps[0].ceil(grid), (stamps[-1] + wait).floor(grid), freq=grid)
+    first, last = stamps[0].ceil(step), (stamps[-1] + wait).floor(step)
+    if not last - first < _MOST * step:
+        raise ValueError(f"{grid=} makes more than {_MOST:,} instants of this panel")
+    return pd.date_range(first, last, freq=step)
 
 
 def _tolerance(

@@ -2,14 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-__all__ = ["require_beside", "require_columns", "require_variables"]
+__all__ = [
+    "along",
+    "require_beside",
+    "require_columns",
+    "require_draws",
+    "require_names",
+    "require_numbers",
+    "require_times",
+    "require_together",
+    "require_variables",
+    "together",
+]
+
+_MOST_DRAWS = 100_000
+
+
+def require_numbers(data: Any, argument: str) -> None:
+    """Refuse an array that does not hold whole numbers or floats; its values are not read.
+
+    Raises
+    ------
+    TypeError
+        The message names the argument.
+    """
+    if data.dtype.kind not in "iuf":
+        raise TypeError(f"{argument} must hold numbers, not {data.dtype}")
+
+
+def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
+    """Refuse data whose ``time`` is not a coordinate of instants.
+
+    Raises
+    ------
+    TypeError
+        The message names the argument.
+    """
+    held = data["time"].dtype if "time" in data.coords else "none at all"
+    if getattr(held, "kind", "") != "M":
+        raise TypeError(f"{argument} needs a time coordinate in naive UTC datetime64, not {held}")
+
+
+def require_draws(resamples: int, seed: int, *, least: int = 1) -> None:
+    """Refuse a number of simulated series, or a start of their random numbers, that cannot be.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+    """
+    if not least <= resamples <= _MOST_DRAWS:
+        raise ValueError(
+            f"{resamples=}: {least} at least and {_MOST_DRAWS:,} at most, for the ends of an interval"
+        )
+    if seed < 0:
+        raise ValueError(f"{seed=}: random numbers start at 0 or above")
 
 
 def require_columns(
@@ -30,6 +84,19 @@ def require_columns(
     for name in numbers:
         if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
             raise ValueError(f"{argument} has no numbers in the column {name!r} but {frame[name].dtype}")
+
+
+def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: str) -> None:
+    """Refuse names of columns that a frame does not have.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument that holds the names, and the frame.
+    """
+    for name in names:
+        if name not in frame.columns:
+            raise ValueError(f"{argument}: {of} has no column {str(name)!r}")
 
 
 def require_variables(
@@ -66,3 +133,110 @@ def require_beside(value: Any, argument: str, data: xr.Dataset | xr.DataArray) -
             raise ValueError(f"{argument} has a dim {strange[0]!r} that the data has not")
     elif np.ndim(value) or isinstance(value, pd.DataFrame | xr.Dataset):
         raise TypeError(f"{argument} must be a number or a labelled DataArray, not {type(value).__name__}")
+
+
+def require_together(**values: Any) -> None:
+    """Refuse bare arrays that do not fit each other or the labelled ones.
+
+    How labelled ones fit each other is left to xarray, and to pandas for its own.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+    """
+    sizes = _sizes(values.values())
+    shape = tuple(sizes.values())
+    bare = {name: np.shape(value) for name, value in values.items() if _is_bare(value)}
+    labelled = _has_labels(values.values())
+    if not labelled and all(isinstance(values[name], pd.Series | pd.DataFrame) for name in bare):
+        return
+    for name, own in bare.items():
+        try:
+            both = np.broadcast_shapes(shape, own)
+        except ValueError:
+            both = None
+        if both is None or (labelled and both != shape):
+            raise ValueError(f"{name} has the shape {own}, which does not fit {shape} of the others")
+        shape = both
+
+
+def together(**values: Any) -> list[Any]:
+    """Arguments for arithmetic with one another: a bare array beside labelled ones gets their last dims.
+
+    Raises
+    ------
+    ValueError
+        As `require_together`.
+    """
+    require_together(**values)
+    sizes = _sizes(values.values())
+    labelled = _has_labels(values.values())
+    return [_named(value, sizes) if labelled and _is_bare(value) else value for value in values.values()]
+
+
+def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> list[Any]:
+    """Arguments that go with an array, apart from its core dims: a bare array gets the last of the others.
+
+    Parameters
+    ----------
+    new
+        Whether a DataArray may have dims that the data has not.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Neither a number nor an array, or one that does not fit; the message names the argument.
+    """
+    sizes = {dim: size for dim, size in data.sizes.items() if dim not in core}
+    shape = tuple(sizes.values())
+    for name, value in values.items():
+        if isinstance(value, xr.Dataset | pd.DataFrame):
+            raise TypeError(f"{name} must be a number or an array, not {type(value).__name__}")
+        if isinstance(value, xr.DataArray):
+            strange = [str(dim) for dim in value.dims if dim in core or not (new or dim in sizes)]
+            if strange:
+                raise ValueError(f"{name} has the dim {strange[0]!r}, which it can not have beside the data")
+            _require_lengths(value, name, sizes)
+        elif not _fits(np.shape(value), shape):
+            raise ValueError(
+                f"{name} has the shape {np.shape(value)}, which does not fit {shape} of the data"
+            )
+    return [_named(value, sizes) if _is_bare(value) else value for value in values.values()]
+
+
+def _require_lengths(value: xr.DataArray, name: str, sizes: Mapping[Hashable, int]) -> None:
+    for dim, size in value.sizes.items():
+        if dim not in value.indexes and size != sizes.get(dim, size):
+            raise ValueError(f"{name} has {size} along {dim!r} where the data has {sizes[dim]}")
+
+
+def _fits(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    try:
+        return np.broadcast_shapes(shape, own) == shape
+    except ValueError:
+        return False
+
+
+def _has_labels(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, xr.DataArray | xr.Dataset) for value in values)
+
+
+def _is_bare(value: Any) -> bool:
+    return not isinstance(value, xr.DataArray | xr.Dataset) and np.ndim(value) > 0
+
+
+def _sizes(values: Iterable[Any]) -> dict[Hashable, int]:
+    """Sizes of all the dims that labelled arrays have, in the order in which they come."""
+    sizes: dict[Hashable, int] = {}
+    for value in values:
+        if isinstance(value, xr.DataArray | xr.Dataset):
+            sizes |= {dim: size for dim, size in value.sizes.items() if dim not in sizes}
+    return sizes
+
+
+def _named(value: Any, sizes: Mapping[Hashable, int]) -> xr.DataArray:
+    """A bare array over the last of some dims."""
+    dims = list(sizes)[len(sizes) - np.ndim(value) :]
+    whole = value if hasattr(value, "__dask_graph__") else np.asarray(value)
+    return xr.DataArray(np.broadcast_to(whole, [sizes[dim] for dim in dims]), dims=dims)

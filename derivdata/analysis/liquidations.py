@@ -14,7 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.inputs import require_columns, require_names, require_numbers, together
 from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
 
@@ -33,9 +33,10 @@ def imbalance(long_usd: Numbers, short_usd: Numbers) -> Any:
     >>> dd.analysis.liquidations.imbalance(3.0, 1.0)
     0.5
     """
-    total = long_usd + short_usd
+    long, short = together(long_usd=long_usd, short_usd=short_usd)
+    total = long + short
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (long_usd - short_usd) / total
+        return (long - short) / total
 
 
 @typed
@@ -76,7 +77,7 @@ def bucket(
     ValueError
         Columns are absent, an order stands twice, or times have no zone.
     """
-    _check(events, ("side", "value_usd", *by))
+    by = _by(events, by)
     width = times.length(freq, "freq")
     labels = _labels(events, width, start, end)
     inside = events[(events["time"] >= labels[0]) & (events["time"] < labels[-1] + width)]
@@ -137,7 +138,7 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     >>> int(runs["count"].sum()) == len(orders)
     True
     """
-    _check(events, ("side", "value_usd", *by))
+    by = _by(events, by)
     rows: list[dict[str, Any]] = []
     groups = events.groupby(list(by), observed=True, sort=True) if by else [((), events)]
     for key, group in groups:
@@ -174,6 +175,9 @@ def cascades(
     DataFrame
         The rows that qualify. Only earlier clusters are looked at, never the cluster itself or later ones.
     """
+    require_columns(found, "found", ("value_usd", "count"), others=("start",))
+    if history < 0:
+        raise ValueError(f"{history=} is a number of earlier clusters: 0 or more")
     ordered = found.sort_values("start", kind="stable")
     earlier = ordered["value_usd"].expanding(min_periods=history).quantile(quantile).shift(1)
     bar = np.maximum(earlier.fillna(-np.inf), min_usd)
@@ -220,9 +224,16 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     Hardiman and Bouchaud (2014), Physical Review E 90:062807.
     """
     if dim not in counts.dims:
-        raise ValueError(f"no dim {dim!r}; the array has {', '.join(map(str, counts.dims))}")
+        raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
+    require_numbers(counts, "counts")
     mean, variance = counts.mean(dim), counts.var(dim, ddof=0)
     return (1.0 - (mean / variance.where(variance > mean)) ** 0.5).rename("branching_ratio")
+
+
+def _by(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
+    _check(events, ("side", "value_usd"))
+    require_names(events, by, "by", "events")
+    return list(by)
 
 
 def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
@@ -260,6 +271,7 @@ def _observed(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd.DataFr
     """The part of each bucket that lies in the union of the observed spans."""
     if coverage is None:
         return np.ones(len(labels))
+    require_columns(coverage, "coverage", others=("start", "end"))
     seen = np.zeros(len(labels))
     reached = labels[0]
     for span in coverage.sort_values("start").itertuples():

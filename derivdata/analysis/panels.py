@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import require_numbers, require_times
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = [
@@ -50,7 +51,7 @@ _SUFFIXES = {
 }
 
 
-def unit_of(panel: xr.DataArray) -> str | None:
+def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
     """Unit of a panel, from ``attrs["units"]`` or else from its name; None where neither says it.
 
     Raises
@@ -62,17 +63,20 @@ def unit_of(panel: xr.DataArray) -> str | None:
     name = str(panel.name or "")
     named = next((unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix)), None)
     if stated is not None and named is not None and stated != named:
-        raise ValueError(f"{name!r} says {named} and its attrs say units={stated!r}: correct one of them")
+        raise ValueError(
+            f"{argument}: name {name!r} says {named} and attrs say units={stated!r}: correct one of them"
+        )
     return named if stated is None else str(stated)
 
 
 def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel") -> None:
-    """Refuse what is not a DataArray with these dims and this unit.
+    """Refuse what is not a DataArray of numbers with these dims and this unit.
 
     Raises
     ------
     TypeError, ValueError
-        `panel` is no DataArray; a dim is absent; the unit is another one or cannot be read.
+        `panel` is no DataArray or holds no numbers; a dim is absent; the unit is another one or cannot be
+        read.
     """
     if not isinstance(panel, xr.DataArray):
         raise TypeError(
@@ -81,9 +85,10 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
     absent = [dim for dim in dims if dim not in panel.dims]
     if absent:
         raise ValueError(f"{name} has no dim {absent[0]!r}; its dims are {tuple(panel.dims)}")
+    require_numbers(panel, name)
     if units is None:
         return
-    unit = unit_of(panel)
+    unit = unit_of(panel, name)
     if unit is None:
         raise ValueError(
             f"the unit of {name} is not stated: set {name}.attrs['units'] = {units!r} if it is so"
@@ -124,7 +129,7 @@ def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
 
 
 def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
-    """Refuse venues that a panel does not have.
+    """Refuse venues that a panel does not have, or has twice.
 
     Raises
     ------
@@ -137,6 +142,8 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
             if venue not in known:
                 has = ", ".join(map(str, known))
                 raise ValueError(f"{argument}: {str(venue)!r} is not a venue of this panel; it has {has}")
+            if known.count(venue) > 1:
+                raise ValueError(f"{argument}: panel has the venue {str(venue)!r} more than once")
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
@@ -147,9 +154,8 @@ def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
     ValueError, TypeError
         There is no row; times are not naive datetime64, not ascending, or repeated.
     """
-    times = panel["time"].to_numpy() if "time" in panel.coords else np.empty(0)
-    if times.dtype.kind != "M":
-        raise TypeError(f"{name} needs a time coordinate in naive UTC datetime64, not {times.dtype}")
+    require_times(panel, name)
+    times = panel["time"].to_numpy()
     if not times.size:
         raise ValueError(f"{name} has no rows along time")
     since = hours_at(times, times[0])
@@ -175,7 +181,7 @@ def usual_step(since: Floats, step_hours: float | None = None) -> float:
     if step_hours is not None:
         return positive(step_hours, "step_hours")
     if since.size < 2:
-        raise ValueError("one row does not say how long it holds: give step_hours")
+        raise ValueError("the panel's one row does not say how long it holds: give step_hours")
     return float(np.median(np.diff(since)))
 
 
@@ -184,9 +190,13 @@ def positive(value: Any, name: str) -> float:
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         It is not.
     """
+    if np.ndim(value):
+        raise TypeError(
+            f"{name} must be one number, or a labelled DataArray where it takes one, not an array"
+        )
     number = float(value)
     if not (np.isfinite(number) and number > 0.0):
         raise ValueError(f"{name}={value!r} must be a positive number")
@@ -210,7 +220,8 @@ def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> 
     """
     if not isinstance(other, xr.DataArray):
         return xr.DataArray(positive(other, name)).broadcast_like(panel)
-    require(other, units=units, name=name)
+    if units is not None:
+        require(other, units=units, name=name)
     extra = [str(dim) for dim in other.dims if dim not in panel.dims]
     if extra:
         raise ValueError(f"{name} has a dim {extra[0]!r} that the panel lacks")

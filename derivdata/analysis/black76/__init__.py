@@ -28,6 +28,7 @@ import xarray as xr
 
 from derivdata.analysis.black76 import kernels, sensitivities
 from derivdata.analysis.black76.labelled import apply, sign
+from derivdata.analysis.inputs import require_together
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 
@@ -92,7 +93,9 @@ def price(
     7.9656
     """
     kernel = partial(kernels.price, inverse=_is_inverse(premium))
-    arrays = [forward, strike, year_fraction, iv, sign(side), rate]
+    arrays = _fitting(
+        forward=forward, strike=strike, year_fraction=year_fraction, iv=iv, side=sign(side), rate=rate
+    )
     (value,) = apply(lambda *block: (kernel(*block),), arrays, [np.float64])
     return _named(value, "price", units=_UNITS[premium], premium=premium)
 
@@ -146,7 +149,9 @@ def greeks(
         at = sensitivities.terms(*block, inverse=inverse)
         return tuple(sensitivities.greek(name, delta, at) for name in which)
 
-    arrays = [forward, strike, year_fraction, iv, sign(side), rate]
+    arrays = _fitting(
+        forward=forward, strike=strike, year_fraction=year_fraction, iv=iv, side=sign(side), rate=rate
+    )
     values = dict(zip(which, apply(kernel, arrays, [np.float64] * len(which)), strict=True))
     if not any(isinstance(each, xr.DataArray) for each in values.values()):
         return values
@@ -194,9 +199,16 @@ def implied_vol(
     0.2
     """
     kernel = partial(kernels.implied_volatility, inverse=_is_inverse(premium))
-    arrays = [price, forward, strike, year_fraction, sign(side), rate]
+    arrays = _fitting(
+        price=price, forward=forward, strike=strike, year_fraction=year_fraction, side=sign(side), rate=rate
+    )
     iv, status = apply(kernel, arrays, [np.float64, np.int32])
     return ImpliedVol(_named(iv, "iv", units="1/sqrt(year)"), _named(status, "status", **flag_attrs()))
+
+
+def _fitting(**arrays: Any) -> list[Any]:
+    require_together(**arrays)
+    return list(arrays.values())
 
 
 def _is_inverse(premium: str) -> bool:

@@ -27,7 +27,7 @@ def sign(side: Any) -> Any:
     """
     if isinstance(side, xr.DataArray):
         return xr.apply_ufunc(_signs, side, dask="parallelized", output_dtypes=[np.float64])
-    if _is_dask(side):
+    if _is_dask(side) and hasattr(side, "dtype"):
         return side.map_blocks(_signs, dtype=np.float64)
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         categories = pd.Categorical(side)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,9 @@ import xarray as xr
 from scipy import special
 
 from derivdata.analysis import black76
-from derivdata.analysis.chain.rows import keys_of, quoted
+from derivdata.analysis.black76.labelled import sign
+from derivdata.analysis.chain.rows import instants, keys_of, quoted
+from derivdata.analysis.inputs import require_numbers, require_together, together
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
@@ -61,6 +63,7 @@ def forward_from_parity(
     >>> dd.analysis.chain.forward_from_parity(strike=100.0, call=7.0, put=5.0)
     102.0
     """
+    strike, call, put, discount = together(strike=strike, call=call, put=put, discount=discount)
     if premium == "linear":
         return strike + (call - put) / discount
     if premium == "inverse":
@@ -76,44 +79,70 @@ def forward_from_delta(
 
     ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
     of that side has.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A side that is neither ``"call"`` nor ``"put"``; arrays that do not fit each other.
     """
-    probability = np.where(np.asarray(side) == "put", 1.0, 0.0) + np.asarray(delta)
+    signs = sign(side)
+    years, iv, delta = (np.asarray(part) for part in (year_fraction, iv, delta))
+    require_together(strike=strike, year_fraction=years, iv=iv, side=np.asarray(signs), delta=delta)
+    probability = np.where(signs < 0.0, 1.0, 0.0) + delta
     probability = np.where((probability > 0) & (probability < 1), probability, np.nan)
     with np.errstate(invalid="ignore"):
-        s = np.asarray(iv) * np.sqrt(year_fraction)
+        s = iv * np.sqrt(years)
     return strike * np.exp(s * special.ndtri(probability) - 0.5 * s * s)
 
 
-def _joined(table: pd.DataFrame, value: Any) -> pd.Series:
+def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
     """A number, a mapping by expiry, or a labelled Series or DataArray, one value per row of `table`.
 
     Raises
     ------
-    ValueError
-        The labels are none that the chain has.
+    TypeError, ValueError
+        It is something else, or its labels are none that the chain has.
     """
     if value is None or isinstance(value, int | float | np.number):
         return pd.Series(np.nan if value is None else float(value), index=table.index)
-    series = value.to_series() if isinstance(value, xr.DataArray) else pd.Series(value, dtype=np.float64)
+    if getattr(value, "ndim", 1) == 0:
+        return _joined(table, value.item(), argument)
+    series = _series(value, argument)
     if series.index.nlevels == 1 and series.index.name is None:
         series.index.name = "expiry"
     names = list(series.index.names)
     strange = [name for name in names if name not in table]
     if strange:
-        raise ValueError(f"labels {strange} are not of the chain, which has {[*keys_of(table), 'expiry']}")
+        has = [*keys_of(table), "expiry"]
+        raise ValueError(f"{argument} has the labels {strange}, which the chain has not: it has {has}")
     labels = series.rename("value").reset_index()
     for name in {"time", "expiry"}.intersection(names):
-        labels[name] = pd.to_datetime(labels[name], utc=True).dt.as_unit("us")
+        labels[name] = instants(labels[name], f"{argument}: its {name}")
     keys = table[names].assign(**{name: table[name].astype(object) for name in names if name in _TEXTS})
     return keys.merge(labels, on=names, how="left")["value"].set_axis(table.index)
 
 
+def _series(value: Any, argument: str) -> pd.Series:
+    if isinstance(value, xr.DataArray):
+        require_numbers(value, argument)
+        return value.to_series()
+    if not isinstance(value, Mapping | pd.Series):
+        raise TypeError(
+            f"{argument} must be a number, a mapping by expiry, a Series or a DataArray, "
+            f"not {type(value).__name__}"
+        )
+    try:
+        return pd.Series(value, dtype=np.float64)
+    except (ValueError, TypeError):
+        raise TypeError(f"{argument} must hold numbers") from None
+
+
 def _given(evidence: Evidence) -> pd.DataFrame:
-    return _undiscounted(_joined(evidence.table, evidence.given))
+    return _undiscounted(_joined(evidence.table, evidence.given, "given"))
 
 
 def _spot(evidence: Evidence) -> pd.DataFrame:
-    spot = _joined(evidence.table, evidence.spot)
+    spot = _joined(evidence.table, evidence.spot, "spot")
     return _undiscounted(spot.fillna(evidence.table["underlying_price"]))
 
 

@@ -107,7 +107,9 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
         frame["time"] = times.instant(as_of, "as_of")
     if "time" not in frame:
         raise ValueError("the chain says no time: pass as_of, the instant of the quotes")
-    frame["time"], expiry = _instants(frame, "time"), _instants(frame, "expiry")
+    frame["time"], expiry = (
+        instants(frame[name], f"the column {name!r} of chain") for name in ("time", "expiry")
+    )
     dated = expiry == expiry.dt.normalize()
     frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
     frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
@@ -115,11 +117,19 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
     return frame
 
 
-def _instants(frame: pd.DataFrame, name: str) -> pd.Series:
+def instants(column: pd.Series, called: str) -> pd.Series:
+    """A column of instants as UTC; text is read each by itself.
+
+    Raises
+    ------
+    ValueError
+        It holds something else; the message says what it is `called`.
+    """
+    text = column.dtype.kind == "O"
     try:
-        return pd.to_datetime(frame[name], utc=True).dt.as_unit("us")
-    except (ValueError, TypeError):
-        raise ValueError(f"the column {name!r} of chain does not hold instants") from None
+        return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{called} does not hold instants") from None
 
 
 def quoted(frame: pd.DataFrame) -> Quoted | None:

@@ -93,7 +93,7 @@ def smiles(
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Options far enough from expiry, with their slice's forward; and the count of those that went."""
     _, place = slices(options)
-    quotes = options.assign(**{name: place.map(table[name]) for name in _PER_SLICE})
+    quotes = options.assign(**{name: place.map(table[name]).astype(table[name].dtype) for name in _PER_SLICE})
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
     lost = quotes["forward"].isna() & ~near
     dropped = {"near_expiry": int(near.sum()), "no_forward": int(lost.sum())}

@@ -18,6 +18,8 @@ from derivdata.units import HOUR_UNIT
 
 __all__ = ["comovement"]
 
+_MOST_LAGS = 10_000
+
 
 @typed
 def comovement(
@@ -70,8 +72,10 @@ def comovement(
     require_rate(panel, "exchange", "time")
     if method not in ("pearson", "spearman"):
         raise ValueError(f"method={method!r} is not 'pearson' or 'spearman'")
-    if max_lag < 0 or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
-        raise ValueError(f"{max_lag=}, {min_periods=}, {max_filled=}: need >= 0, >= 3 and a share")
+    if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
+        raise ValueError(
+            f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
+        )
     rows = _aged(panel, rows_of(panel, interval_hours=interval_hours), age_hours)
     sums = period_sums(panel, rows, positive(period_hours, "period_hours"))
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.inputs import along, require_numbers, together
 from derivdata.analysis.panels import Floats, require
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS_UNIT, HOUR_UNIT, REFERENCE_HOURS, USD_UNIT
@@ -59,7 +61,11 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
         `depth_usd` is not in USD or lacks `dim`; the distances do not ascend from above 0.
     """
     require(depth_usd, dim, units=USD_UNIT, name="depth_usd")
+    require_numbers(depth_usd[dim], f"{dim} of depth_usd")
+    (size_usd,) = along(depth_usd, dim, new=True, size_usd=size_usd)
     distance = depth_usd[dim].to_numpy().astype(np.float64)
+    if not distance.size:
+        raise ValueError(f"depth_usd has no distances along {dim!r}")
     if (np.diff(distance, prepend=0.0) <= 0.0).any():
         raise ValueError(f"the distances along {dim!r} must ascend from above 0: {distance}")
     cost = xr.apply_ufunc(
@@ -118,12 +124,15 @@ def breakeven_hours(
         raise ValueError("mean_bps_8h and half_life_hours go together: give both or neither")
     if mean_bps_8h is None:
         mean_bps_8h, half_life_hours = spread_bps_8h, np.inf
+    arrays = together(
+        spread_bps_8h=spread_bps_8h,
+        cost_bps=cost_bps,
+        mean_bps_8h=mean_bps_8h,
+        half_life_hours=half_life_hours,
+    )
     found = xr.apply_ufunc(
         _breakeven,
-        spread_bps_8h,
-        cost_bps,
-        mean_bps_8h,
-        half_life_hours,
+        *(part.to_numpy() if isinstance(part, pd.Series) else part for part in arrays),
         dask="parallelized",
         output_dtypes=[np.float64],
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from derivdata.analysis.inputs import together
 from derivdata.arguments import Numbers, typed
 from derivdata.units import REFERENCE_HOURS
 
@@ -53,4 +54,5 @@ def payment(rate_per_8h: Numbers, notional: Numbers, hours: Numbers) -> Any:
     >>> dd.analysis.funding.payment(0.0001, 10_000.0, 8.0)
     1.0
     """
-    return rate_per_8h * notional * (hours / REFERENCE_HOURS)
+    rate, notional, hours = together(rate_per_8h=rate_per_8h, notional=notional, hours=hours)
+    return rate * notional * (hours / REFERENCE_HOURS)

@@ -18,6 +18,7 @@ __all__ = ["earned", "period_ends", "period_sums"]
 _LATE_HOURS = 1 / 60
 """A settlement stamped up to a minute after the end of a period belongs to that period."""
 _MICROSECONDS = 3_600_000_000
+_MOST = 10_000_000
 
 
 def earned(panel: xr.DataArray, rows: Rows, starts: Floats, ends: Floats) -> xr.Dataset:
@@ -68,7 +69,7 @@ def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray
     Raises
     ------
     ValueError
-        The panel is shorter than one period.
+        The panel is shorter than one period, or has more of them than can be told apart.
     """
     first = panel["time"].to_numpy()[:1].astype("datetime64[us]")
     start = float(hours_at(first, np.datetime64(0, "us"))[0])
@@ -77,7 +78,9 @@ def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray
         start -= period_hours + _LATE_HOURS
     lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
     if highest < lowest:
-        raise ValueError(f"the panel is shorter than one period of {period_hours:g} hours")
+        raise ValueError(f"the panel is shorter than one period of {period_hours=:g}")
+    if not highest - lowest < _MOST:
+        raise ValueError(f"{period_hours=:g} makes more than {_MOST:,} periods of this panel")
     ends: Any = np.rint(np.arange(lowest, highest + 1) * (period_hours * _MICROSECONDS))
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
 

@@ -11,6 +11,7 @@ from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.grid_bootstrap import phi_interval
 from derivdata.analysis.funding.ledger import last_known
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.inputs import require_draws
 from derivdata.analysis.panels import (
     Floats,
     beside,
@@ -31,6 +32,7 @@ __all__ = ["half_life"]
 _LEAST = 30
 _TOLERANCE = 0.05  # of a step
 _MINUTE = 1 / 60
+_MOST = 10_000_000  # steps of one series
 
 _UNITS = {
     "half_life_hours": HOUR_UNIT,
@@ -118,7 +120,7 @@ def half_life(
     is measured in docs/funding.md.
     """
     require_rate(panel, "time")
-    _check(sampling, method, level, resamples)
+    _check(sampling, method, level, resamples, seed)
     plan, step = _planned(panel, interval_hours)
     plan = plan._replace(
         means=sampling == "mean", likelihood=method == "ml", level=level, resamples=resamples, seed=seed
@@ -141,15 +143,14 @@ def half_life(
     return result
 
 
-def _check(sampling: str, method: str, level: float | None, resamples: int) -> None:
+def _check(sampling: str, method: str, level: float | None, resamples: int, seed: int) -> None:
     if sampling not in ("point", "mean"):
         raise ValueError(f"sampling={sampling!r} is not 'point' or 'mean'")
     if method not in ("ols", "ml"):
         raise ValueError(f"method={method!r} is not 'ols' or 'ml'")
     if level is not None and not 0.0 < level < 1.0:
         raise ValueError(f"{level=} is a probability: 0.9")
-    if resamples < 99:
-        raise ValueError(f"{resamples=}: 99 at least, for the ends of an interval")
+    require_draws(resamples, seed, least=99)
 
 
 def _planned(panel: xr.DataArray, interval_hours: Any) -> tuple[_Plan, xr.DataArray]:
@@ -220,6 +221,8 @@ def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float
     if np.isnan(step):
         gaps, counts = np.unique(np.rint(np.diff(since) / _MINUTE), return_counts=True)
         step = float(gaps[np.argmax(counts)]) * _MINUTE
+    if not since[-1] <= _MOST * step:
+        raise ValueError(f"interval_hours={step:g} makes more than {_MOST:,} steps of the panel's times")
     place = np.rint(since / step).astype(np.intp)
     on_grid = np.abs(since - place * step) <= _TOLERANCE * step
     regular = np.full(place[-1] + 1, np.nan)

@@ -32,6 +32,8 @@ from derivdata.units import BPS_UNIT
 
 __all__ = ["hit_rate", "realised_carry"]
 
+_MOST = 10_000_000
+
 
 @typed
 def realised_carry(
@@ -168,10 +170,13 @@ def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: floa
     hold, rows = positive(horizon, "horizon_hours"), rows_of(panel, interval_hours=interval)
     last_row = 0.0 if rows.settled else rows.step
     late = last_row if latency is None else float(latency)
-    if late < 0.0:
+    if not 0.0 <= late < np.inf:
         raise ValueError(f"latency_hours={latency}: a decision cannot use rates of the future")
-    stop = float(rows.since[-1]) + last_row
-    return _Decisions(rows, np.arange(late, stop - hold + 1e-9, hold), hold, late)
+    last = float(rows.since[-1]) + last_row - hold + 1e-9
+    if last > late + _MOST * hold:
+        raise ValueError(f"horizon_hours={horizon} makes more than {_MOST:,} decisions of this panel")
+    starts = np.arange(late, last, hold) if late < last else np.empty(0)
+    return _Decisions(rows, starts, hold, late)
 
 
 def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:

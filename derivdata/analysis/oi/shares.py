@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_times
 from derivdata.analysis.oi.checks import has, wants
 from derivdata.analysis.panels import by_chunk, row_by_row, whole
 from derivdata.arguments import typed
@@ -61,6 +62,9 @@ def market_share(
     1.0
     """
     wants(oi, "exchange", "time")
+    require_times(oi, "oi")
+    if not 0.0 <= tolerance_hours < np.inf:
+        raise ValueError(f"{tolerance_hours=} is not a length of time in hours")
     chosen = _membership(oi, venues)
     stamps = oi["time"].values.astype("datetime64[us]").astype(np.int64)
     share, gone = xr.apply_ufunc(
@@ -148,6 +152,8 @@ def by_kind(oi: xr.DataArray) -> xr.DataArray:
     venue of the kind has a figure.
     """
     wants(oi, "exchange")
+    if not oi.sizes["exchange"]:
+        raise ValueError("oi has no venues along exchange")
     kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
     grouped = oi.assign_coords(kind=("exchange", kinds)).groupby("kind").sum(min_count=1)
     return grouped.assign_attrs(oi.attrs, venues_as_of=VENUES_AS_OF)
@@ -159,7 +165,7 @@ def _membership(oi: xr.DataArray, venues: list[str] | None) -> Array | None:
     held = oi["exchange"].values.tolist()
     absent = [v for v in venues if v not in held]
     if absent:
-        raise ValueError(f"venues: {absent[0]!r} is not in the panel")
+        raise ValueError(f"venues: {absent[0]!r} is not in the panel oi")
     return np.isin(held, venues)
 
 

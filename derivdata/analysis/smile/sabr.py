@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_together
 from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
 from derivdata.analysis.smile.forms import Floats
@@ -48,6 +49,7 @@ def sabr_iv(log_moneyness: Numbers, sabr: Sabr, year_fraction: Numbers, *, forwa
     forward
         In the units of `sabr.alpha`; it matters only where ``beta`` is not 1.
     """
+    require_together(log_moneyness=log_moneyness, year_fraction=year_fraction, forward=forward)
     return xr.apply_ufunc(
         lambda k, a, b, r, n, t, f: np.exp(_log_iv(k, Sabr(a, b, r, n), t, f)[0]),
         *(log_moneyness, *sabr, year_fraction, forward),

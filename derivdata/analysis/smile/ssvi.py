@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from derivdata.analysis.inputs import together
 from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
 from derivdata.analysis.smile.forms import Floats, Raw
@@ -39,6 +40,7 @@ def ssvi_conditions(theta: Numbers, rho: Numbers, phi: Numbers) -> SsviCondition
     theta, rho, phi
         ATM total variance, skew and curvature: floats, arrays or DataArrays.
     """
+    theta, rho, phi = together(theta=theta, rho=rho, phi=phi)
     slope = theta * phi * (1.0 + abs(rho))
     curvature = slope * phi
     return SsviConditions(slope, curvature, (slope < 4.0) & (curvature <= 4.0))
@@ -47,6 +49,7 @@ def ssvi_conditions(theta: Numbers, rho: Numbers, phi: Numbers) -> SsviCondition
 @typed
 def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
     """Raw SVI parameters of an SSVI slice; floats, arrays or DataArrays."""
+    theta, rho, phi = together(theta=theta, rho=rho, phi=phi)
     rest = 1.0 - rho**2
     return Raw(theta * rest / 2.0, theta * phi / 2.0, rho, -rho / phi, rest**0.5 / phi)
 

@@ -136,7 +136,7 @@ def _guess(start: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
         return [empty] * len(NATURAL)
     if "expiry" in iv.coords and "expiry" in start.coords:
         start = start.reindex(expiry=iv.coords["expiry"].to_numpy())
-    return [part.reset_coords(drop=True) for part in natural_parameters(start)]
+    return [part.reset_coords(drop=True) for part in natural_parameters(start, "start")]
 
 
 def _shared_names(method: str) -> tuple[str, ...]:
@@ -221,6 +221,6 @@ def _range(k: Floats) -> tuple[Floats, Floats]:
     """Least and greatest log-moneyness of every slice, NaN without quotes."""
     ends = []
     for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):
-        end = pick(np.where(np.isnan(k), outside, k), axis=-1)
+        end = pick(np.where(np.isnan(k), outside, k), axis=-1, initial=outside)
         ends.append(np.where(np.isinf(end), np.nan, end))
     return ends[0], ends[1]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_variables
+from derivdata.analysis.inputs import require_numbers, require_variables
 from derivdata.analysis.status import flag_attrs
 
-__all__ = ["bare", "labelled", "labelled_expiry", "require_surface", "where", "with_units"]
+__all__ = ["bare", "labelled", "labelled_expiry", "require_lengths", "require_surface", "where", "with_units"]
 
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
@@ -40,7 +41,9 @@ def labelled(
         raise ValueError(f"year_fraction has dims {t.dims}; it needs expiry, and not {dim}")
     core = ("expiry", dim)
     k = _with_dims(_named(log_moneyness, core, "log_moneyness"), volatility, core)
+    _require_same({"log_moneyness": k, "year_fraction": t}, volatility)
     weight = _with_dims(_named(_weight(weights, k, volatility, t), core, "weights"), volatility, core)
+    _require_same({"weights": weight}, volatility)
     return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weight, dim)
 
 
@@ -55,6 +58,20 @@ def labelled_expiry(value: Any, name: str) -> xr.DataArray:
     if not isinstance(value, xr.DataArray) and np.ndim(value) > 1:
         raise TypeError(f"{name} is a bare array of {np.ndim(value)} dimensions; wrap it in a DataArray")
     return _named(value, ("expiry",), name)
+
+
+def require_lengths(parts: Mapping[str, xr.DataArray]) -> None:
+    """Refuse arrays that are not equally long along ``expiry``; labels are left to xarray.
+
+    Raises
+    ------
+    ValueError
+        The message names the first that differs from the one before it.
+    """
+    bare = {name: part.sizes["expiry"] for name, part in parts.items() if "expiry" in part.dims}
+    for (before, length), (name, own) in pairwise(bare.items()):
+        if own != length:
+            raise ValueError(f"{name} has {own} expiries where {before} has {length}")
 
 
 def _weight(weights: Any, k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray) -> Any:
@@ -89,6 +106,15 @@ def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:
 
 def _with_dims(part: xr.DataArray, like: xr.DataArray, dims: tuple[str, ...]) -> xr.DataArray:
     return part.expand_dims({dim: like.sizes[dim] for dim in dims if dim not in part.dims})
+
+
+def _require_same(parts: Mapping[str, xr.DataArray], iv: xr.DataArray) -> None:
+    for name, part in parts.items():
+        require_numbers(part, name)
+        try:
+            xr.align(iv, part, join="exact", copy=False)
+        except ValueError:
+            raise ValueError(f"{name} has other labels than iv, or not as many along a dim") from None
 
 
 def _whole(part: xr.DataArray, dim: str) -> xr.DataArray:

@@ -7,7 +7,7 @@ import xarray as xr
 
 from derivdata.analysis.smile import Method, Raw, ssvi_to_raw
 from derivdata.analysis.smile.contract import assemble
-from derivdata.analysis.surface.inputs import labelled_expiry
+from derivdata.analysis.surface.inputs import labelled_expiry, require_lengths
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["NATURAL", "from_essvi", "natural_parameters", "raw_parameters_of"]
@@ -48,7 +48,10 @@ def from_essvi(
     Dataset, as `fit` gives it
     """
     given = zip((theta, rho, psi, year_fraction, k_min, k_max), _GIVEN, strict=True)
-    parts = [labelled_expiry(x, name) for x, name in given]
+    named = {name: labelled_expiry(x, name) for x, name in given}
+    wrapped = None if forward is None else labelled_expiry(forward, "forward")
+    require_lengths(named if wrapped is None else named | {"forward": wrapped})
+    parts = list(named.values())
     *natural, t, low, high = xr.broadcast(*parts)
     known = xr.zeros_like(t, dtype=np.int32)
     variables = dict(zip(NATURAL, natural, strict=True)) | {
@@ -62,7 +65,6 @@ def from_essvi(
         "k_min": low,
         "k_max": high,
     }
-    wrapped = None if forward is None else labelled_expiry(forward, "forward")
     return assemble(variables, parts[3], forward=wrapped, surface="essvi")
 
 
@@ -73,7 +75,9 @@ def raw_parameters_of(theta: xr.DataArray, rho: xr.DataArray, psi: xr.DataArray)
     return Raw(raw.a.where(bent, theta), psi / 2.0, rho, raw.m.where(bent, 0.0), raw.sigma.where(bent, 1.0))
 
 
-def natural_parameters(surface: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
+def natural_parameters(
+    surface: xr.Dataset, argument: str = "surface"
+) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray]:
     """θ, ρ and ψ of a surface.
 
     Raises
@@ -84,7 +88,7 @@ def natural_parameters(surface: xr.Dataset) -> tuple[xr.DataArray, xr.DataArray,
     missing = [name for name in NATURAL if name not in surface]
     if missing:
         raise ValueError(
-            f"the surface has no {', '.join(missing)}: its slices are not SSVI; "
+            f"{argument} has no {', '.join(missing)}: its slices are not SSVI; "
             "fit it with method='essvi', or make it with from_essvi"
         )
     theta, rho, psi = (surface[name] for name in NATURAL)

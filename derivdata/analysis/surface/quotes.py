@@ -46,7 +46,9 @@ def board(k: Floats, iv: Floats, t: Floats, weight: Floats) -> Board:
     ValueError
         The volatilities look like percent.
     """
-    live = np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & (t > 0.0)[..., None]
+    live = (
+        np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & ((t > 0.0) & (t < np.inf))[..., None]
+    )
     if live.any() and np.median(iv[live]) > _PERCENT:
         raise ValueError("iv looks like percent (its median is above 5); divide it by 100")
     k, iv, weight = _packed(live, k, iv, weight)
@@ -55,7 +57,7 @@ def board(k: Floats, iv: Floats, t: Floats, weight: Floats) -> Board:
     n = live.sum(axis=-1).astype(np.int32)
     good = (n > 0) & (distinct >= MINIMUM)
     status = np.select(
-        [np.isnan(t), t <= 0.0, ~good],
+        [np.isnan(t) | (t == np.inf), t <= 0.0, ~good],
         [np.int32(Status.BAD_INPUT), np.int32(Status.EXPIRED), np.int32(Status.TOO_FEW_STRIKES)],
         np.int32(0),
     )

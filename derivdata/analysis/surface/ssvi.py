@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from derivdata.analysis.inputs import together
 from derivdata.analysis.surface.solver import Box, Floats, Quotes, Rows, Solution, minimise
 from derivdata.arguments import Numbers, typed
 
@@ -41,12 +42,14 @@ class Family(NamedTuple):
 @typed
 def power_phi(theta: Numbers, eta: Numbers, gamma: Numbers) -> Any:
     """Power-law ``φ(θ) = η θ^(−γ) (1 + θ)^(γ − 1)``; arrays and DataArrays broadcast, NaN stays NaN."""
+    theta, eta, gamma = together(theta=theta, eta=eta, gamma=gamma)
     return eta * theta**-gamma * (1.0 + theta) ** (gamma - 1.0)
 
 
 @typed
 def heston_phi(theta: Numbers, lam: Numbers) -> Floats:
     """Heston-like ``φ(θ) = (1 − (1 − e^(−λθ))/(λθ))/(λθ)``, 1/2 at 0; arrays broadcast, NaN stays NaN."""
+    theta, lam = together(theta=theta, lam=lam)
     x = np.asarray(np.multiply(lam, theta), dtype=np.float64)
     return np.divide(_heston(x)[0], x, out=np.full_like(x, 0.5), where=x != 0.0)
 

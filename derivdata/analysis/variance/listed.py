@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
@@ -62,8 +63,10 @@ def cboe(
     without those that have no bid, and none after two in a row have none; at ``K₀`` the mean of both. That
     an option without an ask is left out too is the rule since 2025.
     """
-    quotes = [_sorted(part) for part in (bid, ask, (bid + ask) / 2.0 if price is None else price)]
+    quotes = [_sorted(part, name) for part, name in ((bid, "bid"), (ask, "ask"))]
+    quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]
+    year_fraction, rate = along(quotes[2], *core, year_fraction=year_fraction, rate=rate)
     found = xr.apply_ufunc(
         _cboe,
         *quotes,
@@ -79,14 +82,22 @@ def cboe(
     return with_units(result, _UNITS).assign_coords(year_fraction=year_fraction)
 
 
-def _sorted(quotes: xr.DataArray) -> xr.DataArray:
-    missing = [name for name in ("strike", "side") if name not in quotes.dims]
-    if missing:
-        raise ValueError(f"quotes have dims {quotes.dims}; {', '.join(missing)} is missing")
-    if set(quotes["side"].to_numpy().tolist()) != {"call", "put"}:
-        raise ValueError(f"side holds {quotes['side'].to_numpy().tolist()}, not call and put")
+def _sorted(quotes: xr.DataArray, name: str) -> xr.DataArray:
+    _require(quotes, name, "strike", "side")
+    if sorted(quotes["side"].to_numpy().tolist()) != ["call", "put"]:
+        raise ValueError(f"side of {name} holds {quotes['side'].to_numpy().tolist()}, not call and put")
     ordered = quotes.sortby("strike").sel(side=["call", "put"])
     return ordered.chunk(strike=-1, side=-1) if ordered.chunks else ordered
+
+
+def _require(quotes: xr.DataArray, name: str, *dims: str) -> None:
+    missing = [dim for dim in dims if dim not in quotes.dims]
+    if missing:
+        raise ValueError(f"{name} has dims {quotes.dims}; {', '.join(missing)} is missing")
+    require_numbers(quotes, name)
+    if "strike" not in quotes.coords:
+        raise ValueError(f"{name} has no labels along strike")
+    require_numbers(quotes["strike"], f"strike of {name}")
 
 
 def _cboe(
@@ -167,16 +178,19 @@ def replication(
     neighbouring strikes, the last as long as the one before it. A chord lies above the curve, so this errs
     on the high side between the strikes, and cuts the wings off.
     """
+    for part, name in ((call, "call"), (put, "put")):
+        _require(part, name, "strike")
+    others = call.isel(strike=slice(0, 1)) + put.isel(strike=slice(0, 1))
+    terms = along(
+        others, "strike", forward=forward, year_fraction=year_fraction, boundary=boundary, rate=rate
+    )
     ordered = [part.sortby("strike") for part in (call, put)]
     whole = [part.chunk(strike=-1) if part.chunks else part for part in ordered]
     found = xr.apply_ufunc(
         _replicate,
         *whole,
         whole[0]["strike"].astype(np.float64),
-        forward,
-        year_fraction,
-        boundary,
-        rate,
+        *terms,
         input_core_dims=[["strike"]] * 3 + [[]] * 4,
         output_core_dims=[[]] * 3 + [["strike"]] * 2,
         dask="parallelized",

@@ -22,40 +22,15 @@ LEFT_OUT = {
 """Public functions that are not called with wrong arguments, and why."""
 
 _NOT_YET = """
-    analysis.chain.forward_from_delta
-    analysis.funding.check_8h_normalisation
     analysis.liquidations.bucket
-    analysis.oi.oi_to_volume
-    analysis.surface.pair_conditions
-    analysis.oi.share_trend
     analysis.liquidations.clusters
+    analysis.oi.oi_to_volume
+    analysis.oi.share_trend
+    analysis.surface.pair_conditions
     plot.card
-    analysis.funding.breakeven_hours
-    analysis.funding.comovement
-    analysis.funding.cumulative
-    analysis.funding.half_life
-    analysis.funding.hit_rate
-    analysis.funding.oi_weighted
-    analysis.funding.spread
-    analysis.funding.universe
-    analysis.oi.market_share
-    analysis.surface.fit
-    analysis.variance.cboe
-    analysis.variance.replication
     options.atm_history
     options.surface_history
-    analysis.liquidations.cascades
     liquidations.events
-    analysis.align.asof_join
-    analysis.funding.best_pair
-    analysis.funding.dispersion
-    analysis.funding.pair_spreads
-    analysis.funding.realised_carry
-    analysis.liquidations.imbalance
-    analysis.oi.by_kind
-    analysis.surface.from_chain
-    analysis.surface.from_essvi
-    analysis.surface.heston_phi
     cache_clear
     connect
     funding.metadata

@@ -1,0 +1,149 @@
+"""What functions of several arrays ask of them, and how a bare array goes along with labelled ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis.inputs import along, require_draws, require_together, together
+
+GRID = xr.DataArray(np.zeros((2, 3)), {"venue": ["a", "b"]}, ("venue", "time"))
+
+
+def test_a_bare_array_beside_labelled_ones_gets_their_last_dims() -> None:
+    labelled, row = together(one=GRID, other=np.array([1.0, 2.0, 3.0]))
+    assert labelled is GRID
+    assert row.dims == ("time",)
+    assert row.values.tolist() == [1.0, 2.0, 3.0]
+    assert (labelled + row).dims == GRID.dims
+
+
+def test_arrays_without_labels_stay_as_they_are() -> None:
+    column, row = np.ones((2, 1)), [1.0, 2.0, 3.0]
+    assert together(column=column, row=row)[0] is column
+    assert together(column=column, row=row)[1] is row
+
+
+def test_series_are_left_to_their_index() -> None:
+    require_together(one=pd.Series([1.0, 2.0]), other=pd.Series([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"one": np.ones(2), "odd": np.ones(3)},
+        {"one": GRID, "odd": np.ones(2)},
+        {"one": xr.DataArray(1.0), "odd": np.ones(2)},
+        {"one": GRID, "odd": np.ones((4, 2, 3))},
+    ],
+)
+def test_an_array_that_does_not_fit_is_refused_by_name(others: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"^odd has the shape"):
+        together(**others)
+
+
+def test_what_goes_along_the_data_has_its_dims_without_the_core() -> None:
+    (size,) = along(GRID, "time", size=[1.0, 2.0])
+    assert size.dims == ("venue",)
+    (more,) = along(GRID, "time", new=True, more=xr.DataArray([1.0], dims="size"))
+    assert more.dims == ("size",)
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        (xr.DataArray([1.0], dims="size"), "the dim 'size'"),
+        (xr.DataArray([1.0, 2.0, 3.0], dims="time"), "the dim 'time'"),
+        (xr.DataArray([1.0], dims="venue"), "has 1 along 'venue' where the data has 2"),
+        (np.ones(3), "has the shape"),
+    ],
+)
+def test_what_does_not_go_along_is_refused_by_name(odd: object, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^odd .*{why}"):
+        along(GRID, "time", odd=odd)
+
+
+def test_a_dataset_is_no_array() -> None:
+    with pytest.raises(TypeError, match="odd must be a number or an array"):
+        along(GRID, "time", odd=xr.Dataset())
+
+
+def test_draws_and_seeds_that_cannot_be_are_refused() -> None:
+    require_draws(1, 0)
+    with pytest.raises(ValueError, match="resamples=98"):
+        require_draws(98, 0, least=99)
+    with pytest.raises(ValueError, match="resamples=1000000"):
+        require_draws(1_000_000, 0)
+    with pytest.raises(ValueError, match="seed=-1"):
+        require_draws(9, -1)
+
+
+def test_prices_of_a_series_take_its_values() -> None:
+    hours = dd.analysis.funding.breakeven_hours(pd.Series([2.0, 4.0], index=["a", "b"]), 20.0)
+    assert hours.tolist() == [80.0, 40.0]
+
+
+def test_a_rate_of_the_expiries_needs_no_labels() -> None:
+    strikes = xr.DataArray(np.arange(70.0, 131.0, 5.0), dims="strike")
+    strikes = strikes.assign_coords(strike=strikes)
+    side = xr.DataArray(["call", "put"], {"side": ["call", "put"]}, "side")
+    years = xr.DataArray([0.1, 0.5], dims="expiry")
+    quotes = dd.analysis.black76.price(100.0, strikes, years, 0.5, side)
+    labelled = dd.analysis.variance.cboe(quotes, quotes, years, rate=xr.DataArray([0.0, 0.1], dims="expiry"))
+    bare = dd.analysis.variance.cboe(quotes, quotes, np.array([0.1, 0.5]), rate=np.array([0.0, 0.1]))
+    xr.testing.assert_identical(bare, labelled)
+
+
+def test_a_side_that_is_neither_is_refused() -> None:
+    with pytest.raises(ValueError, match="side 'calls'"):
+        dd.analysis.chain.forward_from_delta(100.0, 0.5, 0.5, "calls", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: dd.analysis.align.align(GRID_OF_HOURS, "0h"), "grid"),
+        (lambda: dd.analysis.align.align(GRID_OF_HOURS.astype(str), "4h"), "panel"),
+        (lambda: dd.analysis.align.align(GRID_OF_HOURS, "1us", tolerance="4h"), "grid"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(call: object, name: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=name):
+        call()  # type: ignore[operator]
+
+
+GRID_OF_HOURS = xr.DataArray(np.ones(4), {"time": pd.date_range("2026-06-29", periods=4, freq="h")}, "time")
+
+
+def rates(kind: str, hours: int = 40) -> xr.DataArray:
+    times = pd.date_range("2026-06-29", periods=hours, freq="h")
+    values = np.random.default_rng(1).normal(size=(2, hours))
+    attrs = {"units": "bps/8h", "kind": kind}
+    return xr.DataArray(values, {"exchange": ["a", "b"], "time": times}, ("exchange", "time"), attrs=attrs)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda f: f.hit_rate(rates("sampled"), 1e-6), "horizon_hours"),
+        (lambda f: f.hit_rate(rates("sampled"), 8.0, latency_hours=np.nan), "latency_hours"),
+        (lambda f: f.comovement(rates("sampled"), period_hours=1e-6), "period_hours"),
+        (lambda f: f.comovement(rates("sampled"), max_lag=10**30), "max_lag"),
+        (lambda f: f.half_life(rates("settled"), interval_hours=1e-9), "interval_hours"),
+        (lambda f: f.half_life(rates("settled"), interval_hours=[1.0, 8.0]), "interval_hours"),
+        (lambda f: f.spread(rates("settled") > 0.0, "a", "b"), "panel"),
+        (lambda f: f.spread(xr.concat([rates("settled")] * 2, "exchange"), "a", "b"), "more than once"),
+    ],
+)
+def test_a_figure_that_no_panel_has_is_refused_by_name(call: object, name: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=name):
+        call(dd.analysis.funding)  # type: ignore[operator]
+
+
+def test_a_latency_beyond_the_panel_leaves_no_decisions() -> None:
+    found = dd.analysis.funding.hit_rate(rates("sampled"), 8.0, latency_hours=1e30)
+    assert found["decisions"].item() == 0
+    assert np.isnan(found["hit_rate"].item())
