@@ -126,12 +126,24 @@ def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, p
     stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(ends[0], ends[1] + 1)
-    codes = np.searchsorted(calendar[1:].astype("datetime64[us]").view(np.int64), stamps, side="right")
-    bounds = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [codes.size]])
-    of_run = codes[bounds[:-1]]
+    bounds, of_run = _runs(stamps, calendar[1:].astype("datetime64[us]").view(np.int64))
     for code in np.unique(of_run):
         chosen = of_run == code
         yield str(calendar[code]), _picked(rows, bounds[:-1][chosen], bounds[1:][chosen])
+
+
+def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
+    """Bounds of the runs of rows between the same edges, and how many edges lie before each.
+
+    Found a batch of rows at a time: a code for every row would be as large as the largest column.
+    """
+    bounds, codes = [], []
+    for start in range(0, stamps.size, _BATCH_ROWS):
+        some = np.searchsorted(edges, stamps[start : start + _BATCH_ROWS], side="right")
+        firsts = np.concatenate([[0], np.flatnonzero(some[1:] != some[:-1]) + 1])
+        bounds.append(start + firsts)
+        codes.append(some[firsts])
+    return np.concatenate([*bounds, [stamps.size]]), np.concatenate(codes)
 
 
 def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:

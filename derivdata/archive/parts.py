@@ -223,10 +223,10 @@ def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterato
 def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:
     if not pa.types.is_dictionary(kind):
         return pa.array(values, type=kind, from_pandas=True)
-    codes = values.cat.codes.to_numpy()
-    missing = codes < 0
+    codes = values.array.codes
+    missing = codes < 0 if len(codes) and codes.min() < 0 else None
     words = pa.array(values.cat.categories, type=pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing if missing.any() else None), words)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), words)
 
 
 def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:

@@ -44,6 +44,23 @@ def test_a_table_comes_back_as_it_was(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(archive.read("funding_history", *EVER), expected)
 
 
+@pytest.mark.parametrize("batch", [1, 7, 48, 96, 383, 384])
+def test_months_are_told_apart_however_many_rows_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """Two days of January and two of February, four pairs: 192 rows in each month's file."""
+    monkeypatch.setattr(appending, "_BATCH_ROWS", batch)
+    archive = open_archive(tmp_path)
+    assert archive.append("funding_history", rates()) == 384
+    found = {p.parent.name: pq.read_table(p, columns=["time"])["time"] for p in tmp_path.rglob("*.parquet")}
+    months = {name: {f"{t:%Y-%m}" for t in times.to_pylist()} for name, times in found.items()}
+    assert months == {"2026-01": {"2026-01"}, "2026-02": {"2026-02"}}
+    assert [len(times) for times in found.values()] == [192, 192]
+    pd.testing.assert_frame_equal(
+        archive.read("funding_history", *EVER), tables.FUNDING_HISTORY.conform(rates())
+    )
+
+
 _CELLS: dict[Kind, list[object]] = {
     Kind.TEXT: ["b", "a", "ü"],
     Kind.LABEL: ["x", "y 1", "z"],
