@@ -62,8 +62,9 @@ def zscore(
         dask="parallelized",
         output_dtypes=[np.float64],
     )
-    scores: xr.DataArray = like(score, panel)
-    return scores.drop_attrs().assign_attrs(units="1").rename("zscore")
+    scores = like(score, panel).variable
+    coords = panel.coords.to_dataset().drop_attrs().coords  # of all of the scores, it would copy them
+    return xr.DataArray(scores.data, coords, scores.dims, "zscore", {"units": "1"})
 
 
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
