@@ -44,6 +44,7 @@ RESOLUTIONS = {
 }
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 
+_EPOCH_YEAR, _LAST_YEAR = 1970, 2261
 _LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
@@ -165,9 +166,18 @@ def window(start: Instant, end: Instant | None = None) -> Window:
 
 
 def since(start: Instant, name: str = "since") -> pd.Timestamp:
-    """The instant from which a window that ends now starts: an instant, or a lookback from `asof`."""
+    """The instant from which a window that ends now starts: an instant, or a lookback from `asof`.
+
+    Raises
+    ------
+    ValueError
+        It is before 1970 or after 2261.
+    """
     back = lookback(start, name) if isinstance(start, str) else None
-    return instant(start, name) if back is None else asof() - back
+    found = instant(start, name) if back is None else asof() - back
+    if not _EPOCH_YEAR <= found.year <= _LAST_YEAR:
+        raise ValueError(f"{name}={start!r} is before {_EPOCH_YEAR} or after {_LAST_YEAR}")
+    return found
 
 
 def iso(stamp: pd.Timestamp) -> str:

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.tables.required import require_columns
+
 __all__ = [
     "along",
     "require_beside",
@@ -64,26 +66,6 @@ def require_draws(resamples: int, seed: int, *, least: int = 1) -> None:
         )
     if seed < 0:
         raise ValueError(f"{seed=}: random numbers start at 0 or above")
-
-
-def require_columns(
-    frame: pd.DataFrame, argument: str, numbers: Sequence[str] = (), *, others: Sequence[str] = ()
-) -> None:
-    """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong.
-
-    Raises
-    ------
-    ValueError
-        The message names the argument and the column.
-    """
-    for name in (*others, *numbers):
-        if name not in frame.columns:
-            raise ValueError(f"{argument} has no column {name!r}")
-        if frame.columns.get_loc(name).__class__ is not int:
-            raise ValueError(f"{argument} has the column {name!r} more than once")
-    for name in numbers:
-        if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
-            raise ValueError(f"{argument} has no numbers in the column {name!r} but {frame[name].dtype}")
 
 
 def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: str) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.arguments import typed
+from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]
 
@@ -121,9 +122,8 @@ def _value_column(table: pd.DataFrame) -> str:
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
-    for name in ("time", column):
-        if name not in table.columns:
-            raise ValueError(f"the table has no column {name!r}; it has {', '.join(map(str, table.columns))}")
+    keys = [name for name in ("symbol", "exchange") if name in table.columns]
+    require_columns(table, "table", [column], others=["time", *keys])
     if not isinstance(table["time"].dtype, pd.DatetimeTZDtype):
         raise ValueError("the table's times have no zone: .dt.tz_localize('UTC') says which")
 

@@ -144,7 +144,10 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
 
 def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
     """`about` as it will be read back."""
-    text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
+    try:
+        text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as fault:
+        raise type(fault)(f"about= holds what JSON cannot say: {fault}") from None
     if transport.holds_key(text.encode()):
         raise ValueError("about= holds the API key")
     return dict(json.loads(text))
@@ -152,9 +155,15 @@ def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_other_files(path: Path) -> None:
     """Never overwrite what is not a bundle, nor one that is too damaged to tell."""
-    if not path.exists():
+    try:
+        path.stat()
+    except FileNotFoundError:
         return
+    except (OSError, ValueError) as fault:
+        raise ValueError(f"path={str(path)!r} cannot name a file: {fault}") from None
     try:
         Bundle(path).close()
     except BundleError:
-        raise ValueError(f"{path} exists and is not a whole bundle: it is not overwritten") from None
+        raise ValueError(
+            f"path={str(path)!r} exists and is not a whole bundle: it is not overwritten"
+        ) from None

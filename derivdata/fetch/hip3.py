@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _MOST_CANDLES = 500
+_CENTURY = pd.Timedelta(36_525, "D")
 """What one answer holds unless asked otherwise."""
 
 
@@ -145,5 +146,5 @@ def candles(
     length = times.lookback(interval, "interval")
     if length is not None and not length:
         raise ValueError(f"interval={interval!r} has no length")
-    spans = [window] if length is None else cut(window, length * query["limit"])
+    spans = [window] if length is None else cut(window, length * min(query["limit"], _CENTURY // length + 1))
     return opened_spans(api.HIP3_CANDLES, query, spans)

@@ -15,7 +15,7 @@ import pandas as pd
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.fetch import checked
-from derivdata.fetch.windows import get_windows, pieces, rows_inside
+from derivdata.fetch.windows import get_windows, names, pieces, rows_inside
 from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]
@@ -130,7 +130,9 @@ def depth_history(
     -----
     ``GET /orderbook/depth-history``, Dev (30 days) and above.
     """
-    spans = pieces(api.ORDERBOOK_DEPTH_HISTORY, times.window(start, end), resolution, exchange)
+    spans = pieces(
+        api.ORDERBOOK_DEPTH_HISTORY, times.window(start, end), resolution, names(exchange, "exchange")
+    )
     each = [{"symbol": symbol, "exchange": exchange, "resolution": resolution}]
     answers = get_windows(api.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return transport.tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata.arguments import typed
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.required import require_columns
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,11 +87,16 @@ def depth(table: pd.DataFrame) -> xr.DataArray:
     Raises
     ------
     ValueError
-        A column is absent, or rows repeat a key.
+        A column is absent or holds no numbers, there are no rows, or rows repeat a key.
     """
     import xarray as xr
 
     sides = ("bid", "ask")
+    require_columns(table, "table", ("depth_bps", *(f"{side}_depth_usd" for side in sides)), others=_DIMS)
+    if table["depth_bps"].isna().any():
+        raise ValueError("table has a row without 'depth_bps'")
+    if table.empty:
+        raise ValueError("table has no rows")
     keyed = table.rename(columns={f"{side}_depth_usd": side for side in sides})
     parts = [
         xr.concat(
@@ -139,11 +145,7 @@ def provenance(data: Any) -> dict[str, Any]:
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
-    absent = [name for name in (*_DIMS, column) if name not in table.columns]
-    if absent:
-        raise ValueError(
-            f"the table has no column {absent[0]!r}; it has {', '.join(map(str, table.columns))}"
-        )
+    require_columns(table, "table", others=(*_DIMS, column))
     if not pd.api.types.is_numeric_dtype(table[column].dtype):
         raise ValueError(f"column {column!r} is {table[column].dtype}, not a number")
     for dim in _DIMS:

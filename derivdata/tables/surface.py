@@ -14,6 +14,7 @@ from derivdata import times
 from derivdata.arguments import typed
 from derivdata.notices import warn_caller
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.required import require_columns, require_instants
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +24,7 @@ __all__ = ["one_per_place", "surface", "surface_history", "surface_of"]
 Array = np.ndarray[Any, Any]
 _DIMS = ("expiry", "strike", "side")
 _SIDES = pd.Index(["call", "put"], dtype="str")
+_KEYS = ("symbol", "exchange", "time", "expiry", "side")
 _VALUES = ("iv", "delta", "gamma", "vega", "theta", "open_interest")
 _CHAIN = ("symbol", "exchange", "time", *_DIMS, *_VALUES, "underlying_price")
 _HISTORY = ("symbol", "exchange", "time", *_DIMS, "iv", "open_interest", "underlying_price")
@@ -49,13 +51,15 @@ def surface(chain: pd.DataFrame) -> xr.Dataset:
     Raises
     ------
     ValueError
-        The chain holds more than one symbol, venue or instant.
+        The chain holds more than one symbol, venue or instant, lacks a column, or holds something else
+        in one than belongs there.
 
     Warns
     -----
     DataNotice
         Two instruments stand at one place; the one with the larger open interest was kept.
     """
+    _check(chain, "chain", _CHAIN)
     columns = {name: chain[name].array for name in _CHAIN}
     return surface_of(
         columns,
@@ -105,13 +109,14 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     Raises
     ------
     ValueError
-        There is more than one symbol or venue.
+        There is more than one symbol or venue; and as in `surface`.
 
     Warns
     -----
     DataNotice
         As in `surface`.
     """
+    _check(rows, "rows", _HISTORY)
     rows = one_per_place(rows, ("time", *_DIMS))
     columns = {name: rows[name].array for name in _HISTORY}
     about = {name: str(_only(columns, name, "")) for name in ("symbol", "exchange")}
@@ -145,6 +150,16 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
         "those with the larger open interest were kept"
     )
     return kept
+
+
+def _check(rows: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
+    numbers = [name for name in names if name not in _KEYS]
+    require_columns(rows, argument, numbers, others=[name for name in names if name in _KEYS])
+    require_instants(rows, argument, ("time", "expiry"))
+    if rows["strike"].isna().any():
+        raise ValueError(f"{argument} has a row without 'strike'")
+    if not rows["side"].isin(_SIDES).all():
+        raise ValueError(f"{argument} has a 'side' that is neither 'call' nor 'put'")
 
 
 class _Grid(NamedTuple):

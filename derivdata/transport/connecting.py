@@ -81,8 +81,7 @@ def connect(
     if replaying():
         raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
     given, api_key = (None if api_key is None else Secret(api_key)), None
-    if cache not in _CACHES:
-        raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
+    _check(source, attribution_url, cache=cache, offline=offline)
     source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
     if source is None:
         raise NotConnected
@@ -99,6 +98,19 @@ def connect(
         opened = _started(source, instant, attribution_url, cache=cache, offline=offline)
     _replace(opened)
     return opened
+
+
+def _check(source: str | None, attribution_url: str | None, *, cache: str, offline: bool) -> None:
+    """Refuse arguments of another kind by name; by hand, since `typed` would keep the key in a frame."""
+    for name, text in (("source", source), ("attribution_url", attribution_url)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} must be text, not {type(text).__name__}")
+        if text is not None and not text.isprintable():
+            raise ValueError(f"{name} holds characters that no address or path has: {text!r}")
+    if not isinstance(cache, str) or cache not in _CACHES:
+        raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
+    if not isinstance(offline, bool):
+        raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
 
 
 def disconnect() -> None:

@@ -34,7 +34,7 @@ class Secret:
     __slots__ = ("_text",)
 
     def __init__(self, text: str) -> None:
-        self._text = Masked(text.strip())
+        self._text = Masked(text.strip() if isinstance(text, str) else "")
 
     def check(self) -> None:
         """Refuse what cannot be a key.
@@ -42,11 +42,11 @@ class Secret:
         Raises
         ------
         ValueError
-            It is empty, or holds spaces, control characters or letters outside ASCII.
+            It is empty or no text, or holds spaces, control characters or letters outside ASCII.
         """
         if not self._text or any(not 33 <= ord(c) <= 126 for c in self._text):
             raise ValueError(
-                f"the API key is empty or holds characters that no key has (not shown): {_REMEDY}"
+                f"the API key is empty, no text, or holds characters that no key has (not shown): {_REMEDY}"
             )
 
     def reveal(self) -> Masked:

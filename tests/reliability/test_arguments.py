@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 import derivdata as dd
 from derivdata.errors import DataNotice, DerivdataError
 from derivdata.transport import connecting, served
+from derivdata.transport.connection import Connection
 from tests.reliability.calls import CALLS, FEW, HELD, LEFT_OUT, MAIN, function, public
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count
@@ -56,8 +57,8 @@ def test_every_public_function_is_called_or_left_out_with_a_reason() -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The sample, each request asked of it once; nothing is connected, so no socket is opened by a call."""
+def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
+    """The sample, most requests asked of it once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.chdir(tmp_path_factory.mktemp("here"))
@@ -65,9 +66,17 @@ def _answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(connecting, "_current", None)
         served.set_responder(functools.lru_cache(maxsize=1000)(connection.serve))
         signal.signal(signal.SIGALRM, _late)
-        yield
+        yield connection
         served.set_responder(None)
         connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _connected(_sample: Connection) -> Iterator[None]:
+    """The sample is not closed after a test, as connections are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connecting, "_current", _sample)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +92,13 @@ def _connected_as_before(name: str) -> Iterator[None]:
         yield
         return
     before = served.set_responder(None)
-    try:
-        yield
-    finally:
-        dd.disconnect()
-        served.set_responder(before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connecting, "_current", None)
+        try:
+            yield
+        finally:
+            dd.disconnect()
+            served.set_responder(before)
 
 
 class _Hangs(BaseException):
@@ -175,7 +186,7 @@ def test_a_wrong_argument_is_refused_by_name(name: str, tally: Counter[str]) -> 
     seen: set[str] = set()
 
     @settings(
-        max_examples=_draws(name),
+        max_examples=_draws(name) * 5 // 4,  # for some are the same
         derandomize=True,
         deadline=None,
         database=None,
@@ -207,7 +218,7 @@ def test_each_argument_refuses_each_wrong_value_by_name(name: str, tally: Counte
 
 
 def test_as_many_were_made_as_were_meant_to(tally: Counter[str], measured: Measured) -> None:
-    few = {name: n for name, n in tally.items() if n < 0.9 * _draws(name)}
+    few = {name: n for name, n in tally.items() if n < _draws(name)}
     assert few == {}
     measured(
         "arguments",

@@ -13,6 +13,11 @@ CALLS: Calls = {**fetchers.CALLS, **basics.CALLS, **panels.CALLS, **chains.CALLS
 LEFT_OUT = {
     "asof": "takes nothing",
     "cache_info": "takes nothing",
+    "oi.sparklines": "takes nothing",
+    "oi.exchanges": "takes nothing",
+    "funding.snapshot": "takes nothing",
+    "funding.metadata": "takes nothing",
+    "markets.exchanges": "takes nothing",
     "disconnect": "takes nothing",
     "liquidations.poll": "waits for ever",
     "serve": "serves for ever",
@@ -28,17 +33,6 @@ _NOT_YET = """
     analysis.oi.share_trend
     analysis.surface.pair_conditions
     plot.card
-    options.atm_history
-    options.surface_history
-    liquidations.events
-    cache_clear
-    connect
-    funding.metadata
-    funding.snapshot
-    hip4.outcome
-    markets.exchanges
-    oi.exchanges
-    oi.sparklines
     plot.cumulative_funding
     plot.funding_heatmap
     plot.funding_history
@@ -53,33 +47,6 @@ _NOT_YET = """
     plot.surface
     plot.term_structure
     plot.venue_difference
-    provenance
-    quality
-    raw
-    record
-    replay
-    rwa.market_hours
-    tables.contract
-    tables.depth
-    tables.panel
-    tables.provenance
-    tables.surface
-    tables.surface_history
-    units.apr_from_bps
-    units.apr_from_bps_8h
-    units.apy_from_bps_8h
-    units.apy_from_native
-    units.bps_8h_from_apr
-    units.bps_8h_from_apy
-    units.bps_8h_from_bps
-    units.bps_8h_from_native
-    units.bps_from_bps_8h
-    units.native_from_apy
-    units.native_from_bps_8h
-    volume.exchange_totals
-    volume.history
-    volume.oi_ratio
-    volume.top_symbols
 """.split()
 """Called validly, but not yet held to refusing every wrong argument by its name."""
 
@@ -108,7 +75,6 @@ FEW = set(
     analysis.liquidations.branching_ratio
     analysis.oi.hhi
     analysis.oi.migration
-    analysis.quality.quality
     analysis.smile.density_factor
     analysis.smile.fit
     analysis.smile.gj_repair
@@ -121,9 +87,6 @@ FEW = set(
     analysis.surface.total_variance
     analysis.variance.model_free
     analysis.variance.volatility_index
-    hip3.candles
-    orderbook.depth_history
-    panel
     """.split()
 )
 """Held to a few wrong arguments so far: among many there are some that they do not refuse by name."""
@@ -140,7 +103,7 @@ MAIN = set(
     liquidations.aggregates liquidations.events liquidations.history
     options.metrics options.snapshot options.surface options.surface_history
     orderbook.book orderbook.depth_history
-    markets.exchange_history markets.symbol_stats
+    markets.symbol_stats
     hip3.candles hip4.outcome
     units.apr_from_bps units.apr_from_bps_8h units.apy_from_bps_8h units.apy_from_native
     units.bps_8h_from_apr units.bps_8h_from_apy units.bps_8h_from_bps units.bps_8h_from_native

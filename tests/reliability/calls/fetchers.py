@@ -12,21 +12,16 @@ from tests.reliability.calls.made import (
 __all__ = ["CALLS"]
 
 CALLS: Calls = {
-    "funding.snapshot": dict,
-    "funding.metadata": dict,
     "funding.history": lambda: {"symbols": "BTC", **HISTORY},
     "funding.settlements": lambda: {"symbols": ["BTC"], **DAY, "exchanges": "binance"},
     "markets.symbols": lambda: {"exchanges": ["binance"]},
     "markets.price_movers": lambda: {"min_volume_usd": 1e6, "limit": 5, "exchanges": None},
     "markets.funding_leaders": lambda: {"exchanges": ["okx", "binance"]},
     "markets.price_buckets": lambda: {"exchanges": "binance"},
-    "markets.exchanges": dict,
     "markets.exchange_symbols": lambda: {"exchange": "binance"},
     "markets.exchange_history": lambda: {"exchange": "binance", **DAY},
     "markets.symbol_exchanges": lambda: {"symbol": "BTC"},
     "markets.symbol_stats": lambda: {"symbol": "BTC"},
-    "oi.exchanges": dict,
-    "oi.sparklines": dict,
     "oi.exchange_totals": lambda: HISTORY,
     "oi.history": lambda: {"symbols": "BTC", **HISTORY},
     "oi.top_symbols": lambda: {"exchange": "binance", **DAY, "limit": 3},

@@ -1,0 +1,44 @@
+"""What a frame must hold before anything is taken from it; misuse is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+__all__ = ["require_columns", "require_instants"]
+
+
+def require_columns(
+    frame: pd.DataFrame, argument: str, numbers: Sequence[str] = (), *, others: Sequence[str] = ()
+) -> None:
+    """Refuse a frame that lacks a column, has one twice, or holds something else where numbers belong.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument and the column.
+    """
+    for name in (*others, *numbers):
+        if name not in frame.columns:
+            raise ValueError(f"{argument} has no column {name!r}")
+        if frame.columns.get_loc(name).__class__ is not int:
+            raise ValueError(f"{argument} has the column {name!r} more than once")
+    for name in numbers:
+        if len(frame) and not pd.api.types.is_numeric_dtype(frame[name]):
+            raise ValueError(f"{argument} has no numbers in the column {name!r} but {frame[name].dtype}")
+
+
+def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
+    """Refuse a frame that holds something else than instants in one of its columns.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument and the column.
+    """
+    for name in names:
+        if frame[name].dtype.kind != "M":
+            raise ValueError(f"{argument} has no instants in the column {name!r} but {frame[name].dtype}")
+        if frame[name].isna().any():
+            raise ValueError(f"{argument} has a row without {name!r}")
