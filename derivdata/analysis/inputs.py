@@ -16,8 +16,10 @@ __all__ = [
     "require_beside",
     "require_columns",
     "require_draws",
+    "require_labels",
     "require_names",
     "require_numbers",
+    "require_same",
     "require_times",
     "require_together",
     "require_variables",
@@ -79,6 +81,38 @@ def require_names(frame: pd.DataFrame, names: Sequence[str], argument: str, of: 
     for name in names:
         if name not in frame.columns:
             raise ValueError(f"{argument}: {of} has no column {str(name)!r}")
+
+
+def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence[str]) -> None:
+    """Refuse data that does not have each of these labels once along a dim.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument and the label.
+    """
+    held = data[dim].to_numpy().tolist()
+    for label in labels:
+        if held.count(label) != 1:
+            raise ValueError(
+                f"{argument} has {held.count(label)} times {label!r} along {dim!r}: need it once"
+            )
+
+
+def require_same(parts: Mapping[str, xr.DataArray], data: xr.DataArray, of: str) -> None:
+    """Refuse arrays that hold no numbers, or have other labels or lengths than the data along a shared dim.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The message names the argument.
+    """
+    for name, part in parts.items():
+        require_numbers(part, name)
+        try:
+            xr.align(data, part, join="exact", copy=False)
+        except ValueError:
+            raise ValueError(f"{name} has other labels than {of}, or not as many along a dim") from None
 
 
 def require_variables(

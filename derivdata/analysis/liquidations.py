@@ -233,11 +233,15 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
 def _by(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
     _check(events, ("side", "value_usd"))
     require_names(events, by, "by", "events")
+    for name in by:
+        if events[name].isna().any():
+            raise ValueError(f"events lack {name!r} in some rows: by can not place them")
     return list(by)
 
 
 def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
-    require_columns(events, "events", ("value_usd",), others=("time", *columns))
+    numbers = [name for name in ("value_usd", "fill_price_usd") if name in ("value_usd", *events.columns)]
+    require_columns(events, "events", numbers, others=("time", *columns))
     if len(events) and getattr(events["time"].dtype, "tz", None) is None:
         raise ValueError("times of events have no zone: .dt.tz_localize('UTC') says which")
     if {"exchange", "order_id"} <= set(events.columns):

@@ -150,6 +150,9 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     A forward that is only spot (status ``FORWARD_IS_SPOT``) has no basis: it counts as missing.
     """
     require_variables(forward, "forward", ("forward", "forward_status", "year_fraction"), dims=("expiry",))
+    if not forward.sizes["expiry"]:
+        raise ValueError("forward has no expiries")
+    forward = forward.chunk(expiry=-1) if forward.chunks else forward
     if spot is not None:
         require_beside(spot, "spot", forward)
     known = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
@@ -167,6 +170,8 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
                 np.log(xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot),
                 input_core_dims=[["expiry"], ["expiry"], []],
                 output_core_dims=[["expiry"]],
+                dask="parallelized",
+                output_dtypes=[np.float64],
             ),
         }
     )

@@ -41,6 +41,7 @@ def by_label(
         Where the table has no row numbers are NaN, flags 0 and texts empty. Instants are naive UTC.
     """
     keys = keys_of(table)
+    table = table.dropna(subset=list(place))
     varying = [name for name in keys if table[name].nunique() > 1]
     codes, labels = {}, {}
     for name in (*varying, *place):
@@ -68,5 +69,6 @@ def _plain(column: Any) -> Any:
 def _scattered(column: Any, codes: list[npt.NDArray[np.intp]], shape: list[int]) -> npt.NDArray[Any]:
     values = _plain(column)
     grid = np.full(shape, _ABSENT[values.dtype.kind], dtype=values.dtype)
-    grid[tuple(codes)] = values if codes else values[0]
+    if len(values):
+        grid[tuple(codes)] = values if codes else values[0]
     return grid

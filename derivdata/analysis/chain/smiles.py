@@ -77,6 +77,8 @@ def smiles(
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
     require_columns(options, "options", _NUMBERS, others=("expiry", "side"))
+    if options["status"].dtype.kind not in "iu":
+        raise ValueError(f"options has no flags in the column 'status' but {options['status'].dtype}")
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     quotes, dropped = _fittable(options, table)
     place = ["expiry", "strike"] if side == "otm" else ["expiry", "strike", "side"]

@@ -96,6 +96,8 @@ def max_pain(
     ('expiry',)
     """
     curve = pain(chain, settle=settle, contract_size=contract_size, as_of=as_of)
+    if not curve.sizes["strike"]:
+        raise ValueError("chain has no options that say what and when they are")
     least = curve["pain"].min("strike")
     strike = curve["strike"].where(curve["pain"] <= least * (1.0 + _TIE))
     ends = {"lower": strike.min("strike"), "upper": strike.max("strike")}

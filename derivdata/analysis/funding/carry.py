@@ -13,6 +13,7 @@ from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverti
 from derivdata.analysis.funding.cumulative import rows_of
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.inputs import require_draws, require_labels
 from derivdata.analysis.panels import Floats, like, positive, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
@@ -111,6 +112,7 @@ def net_carry(
     )
     if not 0.0 < level < 1.0:
         raise ValueError(f"{level=} is a probability: 0.9")
+    require_draws(resamples, seed)
     cost, slipped = legs_cost(cost_bps), _slipped(depth_usd, size_usd, long, short)
     history = _history(panel, long, short, interval_hours, plan.period)
     figures = xr.apply_ufunc(
@@ -144,6 +146,8 @@ def _slipped(depth: xr.DataArray | None, size: float | None, long: str, short: s
     if depth is None:
         return xr.DataArray(0.0)
     require(depth, "exchange", "side", "depth_bps", name="depth_usd")
+    for dim, labels in (("exchange", (long, short)), ("side", ("bid", "ask"))):
+        require_labels(depth, "depth_usd", dim, labels)
     each = slippage_bps(depth, positive(size, "size_usd"))
     venue = {"long": long, "short": short}
     return sum(each.sel(exchange=venue[leg], side=side, drop=True) for leg, side in _TRADES)

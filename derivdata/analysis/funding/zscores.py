@@ -11,6 +11,7 @@ from derivdata.arguments import typed
 
 __all__ = ["zscore"]
 
+_MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK = 65_536  # elements worked on at once, so that all of its arrays stay in cache
 _WIDE, _WIDE_ROBUST = 10_240, 256
@@ -49,9 +50,10 @@ def zscore(
     """
     require(panel, "time")
     least = max(2, window // 2) if min_periods is None else min_periods
-    if window < 2 or lag < 0 or not 2 <= least <= window:
+    if not 2 <= window <= _MOST or lag < 0 or not 2 <= least <= window:
         raise ValueError(
-            f"{window=}, {lag=}, min_periods={least}: need 2 <= min_periods <= window and lag >= 0"
+            f"{window=}, {lag=}, min_periods={least}: need 2 <= min_periods <= window and lag >= 0, "
+            f"and no more than {_MOST:,} rows"
         )
     score = xr.apply_ufunc(
         _zscore,

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.oi.checks import wants
+from derivdata.analysis.oi.checks import has, wants
 from derivdata.arguments import typed
 
 
@@ -60,14 +60,15 @@ def migration(
     wants(oi, "exchange", "time")
     if method not in _METHODS:
         raise ValueError(f"method={method!r} is not one of {', '.join(_METHODS)}")
-    first, last = (_at(oi, when, name) for when, name in ((start, "start"), (end, "end")))
+    first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
     there = first.notnull() & last.notnull()
     first, last = first.where(there), last.where(there)
     change = last - first
     parts: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
-        p0, p1 = (_at(price, when, name) for when, name in ((start, "start"), (end, "end")))
+        has(price, "time", name="price")
+        p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
         first, last, scale = first / p0, last / p1, (p0 + p1) / 2
         parts["price"] = (first + last) / 2 * (p1 - p0)
     t0, t1 = first.sum("exchange"), last.sum("exchange")
@@ -75,12 +76,14 @@ def migration(
     return xr.Dataset(parts | {"change": change}).assign_attrs(units=oi.attrs["units"], method=method)
 
 
-def _at(data: xr.DataArray, when: Any, name: str) -> xr.DataArray:
+def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:
     instant = times.instant(when, name).tz_localize(None)
+    if "time" not in data.indexes:
+        raise ValueError(f"{of} has no labels along time")
     try:
         return data.sel(time=instant, drop=True)
-    except KeyError:
-        raise ValueError(f"{name}={when!r} is not an instant of the panel") from None
+    except (KeyError, TypeError):
+        raise ValueError(f"{name}={when!r} is not an instant of the panel {of}") from None
 
 
 def _base(x0: Any, x1: Any, t0: Any, t1: Any) -> dict[str, Any]:

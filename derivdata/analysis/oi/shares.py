@@ -137,9 +137,17 @@ def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """
+    for name, given in (("oi", oi), ("volume_24h", volume_24h)):
+        has(given, name=name)
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
-        raise ValueError(f"both must say units='USD' in attrs; they say {', '.join(sorted(units))}")
+        raise ValueError(
+            f"oi and volume_24h: both must say units='USD' in attrs; they say {', '.join(sorted(units))}"
+        )
+    try:
+        oi, volume_24h = xr.align(oi, volume_24h, join="inner", copy=False)
+    except (ValueError, TypeError):
+        raise ValueError("oi and volume_24h have labels of two kinds along a dim") from None
     ratio = oi / volume_24h.where(volume_24h > 0)
     return ratio.rename("oi_to_volume").assign_attrs(units="days")
 

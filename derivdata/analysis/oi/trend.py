@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
+from derivdata.analysis.inputs import require_times
 from derivdata.analysis.oi.checks import has
 from derivdata.arguments import typed
 
@@ -48,6 +49,10 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
     has(share, "time")
     if ci not in ("ar1", "iid"):
         raise ValueError(f"ci={ci!r} is not one of ar1, iid")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"{confidence=} is a probability: 0.95")
+    if "time" in share.coords:
+        require_times(share, "share")
     days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
     slope, low, high, phi, count = xr.apply_ufunc(
         _theil_sen,
@@ -73,6 +78,8 @@ def _theil_sen(y: Array, *, x: Array, inflate: bool, z: float) -> tuple[float, f
     if n < 3:
         return np.nan, np.nan, np.nan, np.nan, float(n)
     slopes = np.sort(_pair_slopes(x, y))
+    if not slopes.size:  # all at one instant
+        return np.nan, np.nan, np.nan, np.nan, float(n)
     slope = float(np.median(slopes))
     phi = _autocorrelation(y - slope * x) if inflate else 0.0
     _, ties = np.unique(y, return_counts=True)

@@ -106,7 +106,10 @@ def from_raw(
         Forward per slice, kept as a coordinate.
     """
     parts = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
-    *parameters, t, low, high = xr.broadcast(*parts)
+    try:
+        *parameters, t, low, high = xr.broadcast(*parts)
+    except ValueError:
+        raise ValueError("raw, year_fraction, k_min and k_max do not fit each other") from None
     known = xr.zeros_like(t, dtype=np.int8)
     variables = dict(zip(RAW, parameters, strict=True)) | {
         "method": known + np.int8(Method.SVI),

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis.inputs import require_same
 from derivdata.analysis.smile.contract import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.forms import Floats, Raw
 from derivdata.analysis.smile.ladder import Options, fit_slices
@@ -105,6 +106,8 @@ def fit(
     options = _options(method, weights, arbitrage, beta, axis, start)
     quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
+    named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
+    require_same(named, volatility, "iv")
     _refuse_percent(volatility)
     warm = _warm(start, k, volatility)
     names = [*RAW, *(SABR if options.method == Method.SABR else ()), *_FACTS]
@@ -158,14 +161,15 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
     else:
         others = [str(name) for name in iv.dims if name != dim]
         dims, slices = [dim], others if len(others) == 1 else []
-    given = np.ones(iv.sizes.get(dim, 0)) if isinstance(weights, str) else weights
-    quotes = [iv, *(_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))]
-    for part, name in zip(quotes, ("iv", "log_moneyness", "weights"), strict=True):
+    if dim not in iv.dims:
+        raise ValueError(f"iv has dims {iv.dims} and no {dim!r}; name the dim of the quotes with dim=")
+    given = np.ones(iv.sizes[dim]) if isinstance(weights, str) else weights
+    k, given = (_wrap(part, dims, name) for part, name in ((k, "log_moneyness"), (given, "weights")))
+    for part, name in ((k, "log_moneyness"), (given, "weights")):
         if dim not in part.dims:
             raise ValueError(
                 f"{name} has dims {part.dims} and no {dim!r}; name the dim of the quotes with dim="
             )
-    iv, k, given = quotes
     one = 1.0 if forward is None else forward
     return k, iv, given, _wrap(t, slices, "year_fraction"), _wrap(one, slices, "forward")
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import require_together
 from derivdata.arguments import Numbers, typed
 
 __all__ = [
@@ -93,7 +95,7 @@ def svi_raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
     >>> [round(float(part), 6) for part in wings]
     [0.017426, -0.175211, 0.699738, 1.316798, 0.011625]
     """
-    return JumpWings(*_convert(_jump_wings, (*raw, year_fraction)))
+    return JumpWings(*_convert(_jump_wings, _fitting("raw", raw, year_fraction)))
 
 
 @typed
@@ -113,12 +115,25 @@ def jump_wings_to_raw(wings: JumpWings, year_fraction: Numbers) -> Raw:
         Somewhere ``-p <= 2 psi <= c`` does not hold: no smile has these parameters. On lazy input the
         error comes when the result is computed.
     """
-    return Raw(*_convert(_raw_from_jump_wings, (*wings, year_fraction)))
+    return Raw(*_convert(_raw_from_jump_wings, _fitting("wings", wings, year_fraction)))
+
+
+def _fitting(of: str, fields: tuple[Any, ...], year_fraction: Any) -> tuple[Any, ...]:
+    parts = {f"{of}[{place}]": part for place, part in enumerate(fields)}
+    require_together(**parts, year_fraction=year_fraction)
+    return (*fields, year_fraction)
 
 
 def _convert(kernel: Callable[..., tuple[Floats, ...]], parameters: tuple[Any, ...]) -> Any:
+    parameters = tuple(part.to_numpy() if isinstance(part, pd.Series) else part for part in parameters)
+    labelled = any(isinstance(part, xr.DataArray) for part in parameters)
+
+    def whole(*blocks: Floats) -> tuple[Floats, ...]:
+        """A parameter that is handed on as it came has the dims of all the others too."""
+        return tuple(np.broadcast_arrays(*kernel(*blocks)))
+
     return xr.apply_ufunc(
-        kernel,
+        whole if labelled else kernel,
         *parameters,
         output_core_dims=[[]] * 5,
         dask="parallelized",

@@ -53,7 +53,7 @@ def density_factor(k: Numbers, w: Numbers, dw: Numbers, d2w: Numbers) -> Floats:
     ``g = (1 − k w'/(2w))² − (w'²/4)(1/w + 1/4) + w''/2``. A butterfly has negative value where ``g < 0``.
     NaN where ``w <= 0``, which is no variance.
     """
-    require_together(k=k, w=w, dw=dw, d2w=d2w)
+    require_together(k=k, w=np.asarray(w), dw=np.asarray(dw), d2w=np.asarray(d2w))
     w = np.where(np.asarray(w) > 0.0, w, np.nan)
     half = 0.5 * np.asarray(dw)
     return np.asarray(np.square(1.0 - k * half / w) - half * half * (1.0 / w + 0.25) + 0.5 * np.asarray(d2w))

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import together
 from derivdata.analysis.smile.curves import Curves, check_curves
 from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Index, Local, diagonal, minimise
@@ -63,6 +65,9 @@ def gj_repair(raw: Raw, year_fraction: Numbers) -> GjRepair:
     -----
     Gatheral and Jacquier (2014), section 5.1, call the result guaranteed without those conditions.
     """
+    *_, year_fraction = together(**raw._asdict(), year_fraction=year_fraction)
+    if isinstance(year_fraction, pd.Series):
+        year_fraction = year_fraction.to_numpy()
     v, psi, p, _, _ = svi_raw_to_jump_wings(raw, year_fraction)
     c = p + 2.0 * psi
     c = _where(c > 0.0, c)

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.surface.cut import slices_at, take
 from derivdata.analysis.surface.inputs import require_surface, with_units
 from derivdata.analysis.surface.parameters import NATURAL
@@ -92,6 +93,8 @@ def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
     Hendriks and Martini, proposition 3.1, as corrected by Pasquazzi (arXiv:2304.02106). A pair that is free
     by `s2` alone may cross when (θ, ψ, ρψ) are interpolated linearly in between.
     """
+    for name, part in (("earlier", earlier), ("later", later)):
+        require_variables(part, name, NATURAL)
     (t1, r1, p1), (t2, r2, p2) = ([part[name] for name in NATURAL] for part in (earlier, later))
     slack = 1e-12
     turn = r2 * p2 - r1 * p1

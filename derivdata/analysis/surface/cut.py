@@ -46,7 +46,7 @@ def at_maturity(
 ) -> Maturity:
     """Cut a surface at given times; parameters as in `derivdata.analysis.surface.total_variance`."""
     require_surface(surface)
-    t = bare(year_fraction, "maturity")
+    t = bare(year_fraction, "maturity", "year_fraction")
     chosen = _interpolation(surface, interpolation)
     _check(t, extrapolate)
     place = _bracket(surface, t, flat_beyond=extrapolate is not None)

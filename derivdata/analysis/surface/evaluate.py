@@ -89,7 +89,7 @@ def iv(
 
     Parameters, shapes and NaN are those of `total_variance`.
     """
-    t = bare(year_fraction, "maturity")
+    t = bare(year_fraction, "maturity", "year_fraction")
     w = total_variance(
         surface, log_moneyness, t, interpolation=interpolation, extrapolate=extrapolate, wings=wings
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_numbers, require_variables
+from derivdata.analysis.inputs import require_same, require_variables
 from derivdata.analysis.status import flag_attrs
 
 __all__ = ["bare", "labelled", "labelled_expiry", "require_lengths", "require_surface", "where", "with_units"]
@@ -41,9 +41,9 @@ def labelled(
         raise ValueError(f"year_fraction has dims {t.dims}; it needs expiry, and not {dim}")
     core = ("expiry", dim)
     k = _with_dims(_named(log_moneyness, core, "log_moneyness"), volatility, core)
-    _require_same({"log_moneyness": k, "year_fraction": t}, volatility)
+    require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
     weight = _with_dims(_named(_weight(weights, k, volatility, t), core, "weights"), volatility, core)
-    _require_same({"weights": weight}, volatility)
+    require_same({"weights": weight}, volatility, "iv")
     return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weight, dim)
 
 
@@ -108,32 +108,25 @@ def _with_dims(part: xr.DataArray, like: xr.DataArray, dims: tuple[str, ...]) ->
     return part.expand_dims({dim: like.sizes[dim] for dim in dims if dim not in part.dims})
 
 
-def _require_same(parts: Mapping[str, xr.DataArray], iv: xr.DataArray) -> None:
-    for name, part in parts.items():
-        require_numbers(part, name)
-        try:
-            xr.align(iv, part, join="exact", copy=False)
-        except ValueError:
-            raise ValueError(f"{name} has other labels than iv, or not as many along a dim") from None
-
-
 def _whole(part: xr.DataArray, dim: str) -> xr.DataArray:
     return part.chunk(dict.fromkeys({"expiry", dim} & set(part.dims), -1)) if part.chunks else part
 
 
-def bare(value: Any, name: str) -> xr.DataArray:
+def bare(value: Any, name: str, argument: str | None = None) -> xr.DataArray:
     """A DataArray as it is; a number; a 1-D array over a new dim `name`.
 
     Raises
     ------
     TypeError
-        A bare array has more dimensions.
+        A bare array has more dimensions; the message names the argument, which is `name` without another.
     """
     if isinstance(value, xr.DataArray):
         return value
     array = np.asarray(value, dtype=np.float64)
     if array.ndim > 1:
-        raise TypeError(f"{name} is a bare array of {array.ndim} dimensions; wrap it in a DataArray")
+        raise TypeError(
+            f"{argument or name} is a bare array of {array.ndim} dimensions; wrap it in a DataArray"
+        )
     return xr.DataArray(array, {name: array} if array.ndim else {}, [name][: array.ndim])
 
 

@@ -18,7 +18,7 @@ from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR
 
-__all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of"]
+__all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of", "require_points"]
 
 DeltaKind = Literal["forward", "pa", "spot"]
 AtTheMoney = Literal["forward", "dns"]
@@ -249,11 +249,24 @@ def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
     return status.astype(np.int32)
 
 
-def _parsed(point: str) -> tuple[str, int]:
+def require_points(points: Sequence[str], argument: str) -> None:
+    """Refuse names of points that do not exist.
+
+    Raises
+    ------
+    ValueError
+        The message names the argument.
+    """
+    for point in points:
+        _parsed(point, argument)
+
+
+def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
     match = _NAME.fullmatch(point)
     if point != "atm" and (match is None or int(match[2]) == 0):
         raise ValueError(
-            f"points has {point!r}, which is not atm, or rr, bf, call or put with a whole delta such as rr25"
+            f"{argument} has {point!r}, which is not atm, "
+            "or rr, bf, call or put with a whole delta such as rr25"
         )
     return ("atm", 0) if match is None else (match[1], int(match[2]))
 

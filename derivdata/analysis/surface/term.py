@@ -12,8 +12,14 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.calendar import previous
 from derivdata.analysis.surface.cut import Extrapolation, Interpolation, at_maturity
 from derivdata.analysis.surface.evaluate import variance_at
-from derivdata.analysis.surface.inputs import bare, where, with_units
-from derivdata.analysis.surface.points import AtTheMoney, DeltaKind, constant_maturity, points_of
+from derivdata.analysis.surface.inputs import bare, require_surface, where, with_units
+from derivdata.analysis.surface.points import (
+    AtTheMoney,
+    DeltaKind,
+    constant_maturity,
+    points_of,
+    require_points,
+)
 from derivdata.analysis.surface.solver import Floats
 from derivdata.arguments import Numbers, typed
 
@@ -52,7 +58,7 @@ def forward_variance(
     ValueError
         `start` is not before `end`; what `total_variance` raises.
     """
-    times = [_plain(each) for each in (start, end)]
+    times = [_plain(each, name) for each, name in ((start, "start"), (end, "end"))]
     if not bool((times[0] < times[1]).all()):
         raise ValueError("start is not before end: both are times to expiry in years")
     cuts = [at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate) for t in times]
@@ -93,6 +99,8 @@ def term_structure(
         dim ``expiry``: ``slope_90d_30d``, the point at 90 less at 30 days, and ``ratio_7d_30d``, at 7 over
         30 days, NaN where a tenor lies beyond the last expiry.
     """
+    require_surface(surface)
+    require_points([point], "point")
     usable = surface["method"] > 0
     t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
     cut = at_maturity(surface, t.rename(expiry="later"))
@@ -149,10 +157,10 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
     return last[0], last[1]
 
 
-def _plain(value: Any) -> xr.DataArray:
+def _plain(value: Any, argument: str) -> xr.DataArray:
     """A time without a coordinate of its own, so that two of them line up by position."""
     return (
         value
         if isinstance(value, xr.DataArray)
-        else bare(value, "maturity").drop_vars("maturity", errors="ignore")
+        else bare(value, "maturity", argument).drop_vars("maturity", errors="ignore")
     )

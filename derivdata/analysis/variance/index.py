@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.variance.strip import Floats
@@ -70,6 +71,9 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
         raise ValueError(
             f"the variances have no {', '.join(missing) or 'dim expiry'}: give model_free's result"
         )
+    require_variables(variance, "variance", ("total_variance", "year_fraction"))
+    if not variance.sizes["expiry"]:
+        raise ValueError("variance has no expiries")
     absent = xr.full_like(variance["total_variance"], np.nan)
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]

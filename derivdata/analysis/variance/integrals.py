@@ -54,7 +54,7 @@ def nodes(width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Boo
     u = middle[..., None] + half[..., None] * x
     scale = width[..., None, None]
     within = (middle > cuts[0][..., None]) & (middle < cuts[1][..., None])
-    shape = (*width.shape, -1)
+    shape = (*width.shape, NODES)
     inside = np.broadcast_to(within[..., None], u.shape)
     step = scale * np.cosh(u) * half[..., None] * weight
     return (scale * np.sinh(u)).reshape(shape), step.reshape(shape), inside.reshape(shape)

@@ -13,7 +13,7 @@ from derivdata.analysis.surface.inputs import with_units
 from derivdata.analysis.surface.pieces import in_pieces
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
 from derivdata.analysis.variance.quoted import strip
-from derivdata.arguments import typed
+from derivdata.arguments import Numbers, typed
 
 __all__ = ["VarianceMethod", "model_free"]
 
@@ -35,7 +35,7 @@ def model_free(
     source: xr.Dataset,
     *,
     method: VarianceMethod = "fukasawa",
-    k_range: tuple[Any, Any] | None = None,
+    k_range: tuple[Numbers, Numbers] | None = None,
     floor: float = 0.01,
     dim: str = "strike",
 ) -> xr.Dataset:
@@ -84,7 +84,7 @@ def model_free(
         raise ValueError(f"method={method!r} is not one of {', '.join(get_args(VarianceMethod))}")
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
-    _require(source, ("log_moneyness", "iv") if method == "strip" else ("k_min", "k_max", "status"))
+    _require(source, ("log_moneyness", "iv") if method == "strip" else ("k_min", "k_max", "method", "status"))
     if method == "strip":
         result = _of_quotes(source, k_range, floor, dim)
     else:

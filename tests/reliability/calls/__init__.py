@@ -27,11 +27,6 @@ LEFT_OUT = {
 """Public functions that are not called with wrong arguments, and why."""
 
 _NOT_YET = """
-    analysis.liquidations.bucket
-    analysis.liquidations.clusters
-    analysis.oi.oi_to_volume
-    analysis.oi.share_trend
-    analysis.surface.pair_conditions
     plot.card
     plot.cumulative_funding
     plot.funding_heatmap
@@ -50,45 +45,7 @@ _NOT_YET = """
 """.split()
 """Called validly, but not yet held to refusing every wrong argument by its name."""
 
-FEW = set(
-    """
-    analysis.align.align
-    analysis.align.settlement_sums
-    analysis.black76.greeks
-    analysis.black76.implied_vol
-    analysis.black76.price
-    analysis.chain.basis
-    analysis.chain.clean
-    analysis.chain.forwards
-    analysis.chain.smiles
-    analysis.chain.vendor_greeks
-    analysis.exposure.gamma_exposure
-    analysis.exposure.max_pain
-    analysis.exposure.open_interest
-    analysis.exposure.pain
-    analysis.exposure.put_call_ratio
-    analysis.exposure.zero_gamma
-    analysis.funding.infer_interval
-    analysis.funding.net_carry
-    analysis.funding.slippage_bps
-    analysis.funding.zscore
-    analysis.liquidations.branching_ratio
-    analysis.oi.hhi
-    analysis.oi.migration
-    analysis.smile.density_factor
-    analysis.smile.fit
-    analysis.smile.gj_repair
-    analysis.smile.sabr_iv
-    analysis.smile.svi_raw_to_jump_wings
-    analysis.surface.delta_moneyness
-    analysis.surface.forward_variance
-    analysis.surface.iv
-    analysis.surface.term_structure
-    analysis.surface.total_variance
-    analysis.variance.model_free
-    analysis.variance.volatility_index
-    """.split()
-)
+FEW: set[str] = set()
 """Held to a few wrong arguments so far: among many there are some that they do not refuse by name."""
 
 HELD = CALLS.keys() - set(_NOT_YET)
