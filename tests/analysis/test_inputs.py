@@ -147,3 +147,21 @@ def test_a_latency_beyond_the_panel_leaves_no_decisions() -> None:
     found = dd.analysis.funding.hit_rate(rates("sampled"), 8.0, latency_hours=1e30)
     assert found["decisions"].item() == 0
     assert np.isnan(found["hit_rate"].item())
+
+
+def test_parameters_and_times_of_two_lengths_are_refused_by_name() -> None:
+    raw = dd.analysis.smile.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
+    with pytest.raises(ValueError, match="year_fraction, k_min, k_max and forward"):
+        dd.analysis.smile.from_raw(raw, np.ones(2), forward=np.ones(3))
+    surface = dd.analysis.surface.from_essvi([0.02, 0.06], -0.3, 0.1, [0.1, 0.3])
+    with pytest.raises(ValueError, match="start and end"):
+        dd.analysis.surface.forward_variance(surface, [0.1, 0.2], [0.2, 0.25, 0.3])
+
+
+def test_jump_wings_of_one_slice_at_several_times_have_all_their_dims() -> None:
+    raw = dd.analysis.smile.Raw(0.02, 0.13, -0.3, 0.0, 0.4)
+    years = xr.DataArray([0.1, 0.5], dims="expiry")
+    wings = dd.analysis.smile.svi_raw_to_jump_wings(raw, years)
+    assert all(part.dims == ("expiry",) for part in wings)
+    one = dd.analysis.smile.svi_raw_to_jump_wings(raw, 0.5)
+    assert [part.values[1] for part in wings] == pytest.approx([float(part) for part in one])

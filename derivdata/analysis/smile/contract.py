@@ -108,8 +108,10 @@ def from_raw(
     parts = [xr.DataArray(x) for x in (*raw, year_fraction, k_min, k_max)]
     try:
         *parameters, t, low, high = xr.broadcast(*parts)
+        if forward is not None:
+            xr.broadcast(xr.DataArray(forward), t)
     except ValueError:
-        raise ValueError("raw, year_fraction, k_min and k_max do not fit each other") from None
+        raise ValueError("raw, year_fraction, k_min, k_max and forward do not fit each other") from None
     known = xr.zeros_like(t, dtype=np.int8)
     variables = dict(zip(RAW, parameters, strict=True)) | {
         "method": known + np.int8(Method.SVI),

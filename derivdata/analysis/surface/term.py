@@ -59,6 +59,8 @@ def forward_variance(
         `start` is not before `end`; what `total_variance` raises.
     """
     times = [_plain(each, name) for each, name in ((start, "start"), (end, "end"))]
+    if len({each.sizes["maturity"] for each in times if "maturity" in each.dims}) > 1:
+        raise ValueError("start and end are not equally long")
     if not bool((times[0] < times[1]).all()):
         raise ValueError("start is not before end: both are times to expiry in years")
     cuts = [at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate) for t in times]
