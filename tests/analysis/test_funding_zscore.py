@@ -118,6 +118,17 @@ def test_half_a_window_is_needed():
     assert np.isnan(scores.values).tolist() == [True, True, True, True, False, True, True, True, True]
 
 
+def test_many_values_are_scored_as_few_are_by_several_threads_too():
+    values = np.random.default_rng(8).normal(size=(7, 150_000))
+    values[:, ::9] = np.nan
+    panel = market(values[None])
+    whole = funding.zscore(panel, 48)
+    for venue in range(7):
+        alone = funding.zscore(panel.isel(exchange=[venue]), 48)
+        np.testing.assert_array_equal(whole.isel(exchange=[venue]), alone)
+    assert int(whole.notnull().sum()) > 900_000
+
+
 def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
     rng = np.random.default_rng(9)
     panel = market(rng.normal(size=(2, 3, 60)))

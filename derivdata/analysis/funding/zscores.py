@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
 import numpy as np
 import xarray as xr
 
@@ -15,6 +19,8 @@ _MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK = 65_536  # elements worked on at once, so that all of its arrays stay in cache
 _WIDE, _WIDE_ROBUST = 10_240, 256
+_WORKERS = min(4, os.cpu_count() or 1)  # threads: numpy lets others work while it adds
+_ALONE = 1_000_000  # elements for which workers do not pay
 
 
 @typed
@@ -69,11 +75,33 @@ def zscore(
     return xr.DataArray(scores.data, coords, scores.dims, "zscore", {"units": "1"})
 
 
+class _Windows(NamedTuple):
+    """What is scored against which windows."""
+
+    window: int
+    lag: int
+    least: int
+    robust: bool
+
+
 def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) -> Floats:
     if not values.size:
         return np.empty(values.shape)
     rows = np.ascontiguousarray(values.reshape(-1, values.shape[-1]), dtype=np.float64)
-    score = np.empty(rows.shape)
+    score, windows = np.empty(rows.shape), _Windows(window, lag, least, robust)
+    share = len(rows) if rows.size < _ALONE else -(-len(rows) // _WORKERS)
+    shares = [slice(start, start + share) for start in range(0, len(rows), share)]
+    if len(shares) == 1:
+        _score(rows, windows, score)
+    else:
+        with ThreadPoolExecutor(len(shares)) as pool:
+            list(pool.map(lambda some: _score(rows[some], windows, score[some]), shares))
+    return score.reshape(values.shape)
+
+
+def _score(rows: Floats, windows: _Windows, score: Floats) -> None:
+    """The scores of `rows` into `score`, block by block."""
+    window, lag, least, robust = windows
     wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
     tall = max(1, min(len(rows), _BLOCK // (wide + window)))
     room = Room.of(tall, wide + window - 1)
@@ -92,7 +120,6 @@ def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) 
                     spread[level] = np.nan
                 into = score[row : row + tall, start : start + wide]
                 np.divide(np.subtract(part, centre, out=into), spread, out=into)
-    return score.reshape(values.shape)
 
 
 def _rows(values: Floats, start: int, stop: int) -> Floats:
