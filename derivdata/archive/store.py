@@ -52,6 +52,8 @@ def open_archive(
 
     Raises
     ------
+    ValueError
+        `path` cannot be a path.
     ArchiveError
         No archive is there, the folder holds something else, the manifest is damaged, or the archive was
         written by a newer version.
@@ -64,7 +66,10 @@ def open_archive(
     >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
     0
     """
-    folder = Path(path).expanduser().resolve()
+    try:
+        folder = Path(path).expanduser().resolve()
+    except (ValueError, RuntimeError) as fault:
+        raise ValueError(f"path={os.fspath(path)!r} cannot name a folder: {fault}") from None
     if manifests.load(folder) is None and not create:
         raise ArchiveError(
             f"{folder}: no archive is there: make one with derivdata import or dd.open_archive"

@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _MOST_CANDLES = 500
+_MOST_PIECES = 10_000
 _CENTURY = pd.Timedelta(36_525, "D")
 """What one answer holds unless asked otherwise."""
 
@@ -146,5 +147,9 @@ def candles(
     length = times.lookback(interval, "interval")
     if length is not None and not length:
         raise ValueError(f"interval={interval!r} has no length")
-    spans = [window] if length is None else cut(window, length * min(query["limit"], _CENTURY // length + 1))
-    return opened_spans(api.HIP3_CANDLES, query, spans)
+    if length is None:
+        return opened_spans(api.HIP3_CANDLES, query, [window])
+    span = length * min(query["limit"], _CENTURY // length + 1)
+    if (window.end - window.start) // span > _MOST_PIECES:
+        raise ValueError(f"{limit=} and {interval=} cut the window into more than {_MOST_PIECES:,} pieces")
+    return opened_spans(api.HIP3_CANDLES, query, cut(window, span))

@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata import tables
 from derivdata.analysis import funding
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -26,6 +26,7 @@ from derivdata.plot.style import (
     row_size,
     utc_axis,
 )
+from derivdata.tables.required import require_columns
 from derivdata.units import apr_from_bps
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
 
 
-@typed
+@drawn
 def funding_spreads(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -102,7 +103,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     scale.yaxis.set_major_formatter("{x:g}")
 
 
-@typed
+@drawn
 def net_carry(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -147,7 +148,7 @@ def net_carry(
     return ax
 
 
-@typed
+@drawn
 def cumulative_funding(
     sampled: pd.DataFrame | xr.DataArray,
     settled: pd.DataFrame | None = None,
@@ -219,6 +220,8 @@ def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
 
 
 def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray:
+    numbers = ("rate_bps_8h", "interval_hours")
+    require_columns(settled, "settled", numbers, others=("symbol", "exchange", "time"))
     rows = settled[(settled["symbol"] == symbol) & (settled["exchange"] == exchange)]
     if rows.empty:
         raise ValueError(f"settled has no payments of {symbol} on {exchange}")
@@ -234,7 +237,10 @@ def _last(line: xr.DataArray) -> float:
 
 
 def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
-    return [carry] if isinstance(carry, xr.Dataset) else list(carry)
+    each = [carry] if isinstance(carry, xr.Dataset) else list(carry)
+    if not all(isinstance(one, xr.Dataset) for one in each):
+        raise TypeError("carry must be what net_carry gave, or a list of such")
+    return each
 
 
 def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.style import GREY, LONG, SEQUENTIAL, SHORT, axes, dress, footer, legend, number, utc_axis
+from derivdata.tables.required import require_columns, require_instants
 from derivdata.units import BPS
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["orderbook_depth"]
 
 
-@typed
+@drawn
 def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None = None) -> Axes:
     """Value bid and offered within a distance of the mid price, of one book or over time.
 
@@ -41,6 +42,8 @@ def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None =
     """
     if data.empty:
         raise ValueError("the table is empty: there is no book to draw")
+    require_columns(data, "data", others=("symbol", "exchange", "time"))
+    require_instants(data, "data", ["time"])
     of_one = data.groupby(["symbol", "exchange"], observed=True).ngroups == 1
     if not of_one:
         raise ValueError("the table holds several books: choose one symbol and one venue")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis import surface
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.fitted import fit_of
 from derivdata.plot.style import DIVERGING, NO_DATA, axes, colorbar, dress, footer, row_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 __all__ = ["venue_difference"]
@@ -22,7 +21,7 @@ __all__ = ["venue_difference"]
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 
 
-@typed
+@drawn
 def venue_difference(
     data: Any,
     *,
@@ -57,6 +56,8 @@ def venue_difference(
     ValueError
         There is one venue only, or not the reference; several symbols or instants.
     """
+    if not len(days) or not all(0 < day < np.inf for day in days):
+        raise ValueError(f"days={list(days)!r} must be times to expiry, one at least")
     fit = fit_of(data)
     gap = _differences(fit, reference, days)
     rows = [(str(v), float(d)) for v in gap["exchange"].values for d in gap["days"].values]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata import times
 from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
 
@@ -103,7 +104,7 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
     return smile.iv(fit, 0.0, extrapolate=True)
 
 
-def listed_expiry(listed: Any, asked: Any) -> pd.Timestamp:
+def listed_expiry(listed: Any, asked: Any, argument: str = "expiry") -> pd.Timestamp:
     """The expiry that is meant by an instant or by a day.
 
     Raises
@@ -112,8 +113,7 @@ def listed_expiry(listed: Any, asked: Any) -> pd.Timestamp:
         It is not listed, or several expire on that day.
     """
     held = pd.DatetimeIndex(np.atleast_1d(listed))
-    stamp = pd.Timestamp(asked)
-    naive = stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
+    naive = times.instant(asked, argument).tz_convert("UTC").tz_localize(None)
     same = held[held == naive] if naive in held else held[held.normalize() == naive]
     if len(same) != 1:
         raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, held))}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from derivdata import times
 from derivdata.analysis.liquidations import observed
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT, dress, footer, legend, strips, utc_axis
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 
 
-@typed
+@drawn
 def liquidations(
     events: pd.DataFrame,
     *,
@@ -80,8 +81,10 @@ def liquidations(
 def _span(events: pd.DataFrame, start: Any, end: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
     if events.empty and (start is None or end is None):
         raise ValueError("no events: give start and end of the span")
-    first = events["time"].min() if start is None else start
-    last = events["time"].max() if end is None else end
+    first = events["time"].min() if start is None else times.instant(start, "start")
+    last = events["time"].max() if end is None else times.instant(end, "end")
+    if last < first:
+        raise ValueError(f"start {first} is after end {last}")
     return _naive(first), _naive(last)
 
 

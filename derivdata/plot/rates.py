@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from derivdata.arguments import typed
+from derivdata import times
+from derivdata.plot.drawn import drawn
 from derivdata.plot.style import (
     DIVERGING,
     GREY,
@@ -34,7 +35,7 @@ _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _COLUMNS = 400
 
 
-@typed
+@drawn
 def funding_history(
     data: Any,
     *,
@@ -92,7 +93,7 @@ def funding_history(
     return ax
 
 
-@typed
+@drawn
 def funding_heatmap(
     data: Any,
     *,
@@ -129,6 +130,8 @@ def funding_heatmap(
         The symbol is not in the data.
     """
     rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
+    if limit is not None and not 0 < limit < np.inf:
+        raise ValueError(f"{limit=} is not a rate at which colours could end")
     cells = _columns(rates, step)
     order = rates.mean("time").to_series().dropna().sort_values().index
     ax = axes(ax, size=row_size(len(order), 0.16))
@@ -154,9 +157,13 @@ def funding_heatmap(
 def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:
     if venues is None:
         return list(dict.fromkeys([*means.index[:highlight], *means.index[len(means) - highlight :]]))
+    if not len(venues):
+        raise ValueError("venues must name at least one, or be None")
     absent = [v for v in venues if v not in means.index]
     if absent:
-        raise ValueError(f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)}")
+        raise ValueError(
+            f"venues: {absent[0]!r} has no rate here; there are {', '.join(means.index)} in data"
+        )
     return venues
 
 
@@ -168,6 +175,8 @@ def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
         usual = hours / max(len(frame) - 1, 1)
         fitting = [n for n, width in _STEPS.items() if hours <= _COLUMNS * width and width >= 0.99 * usual]
         step = fitting[0] if fitting else "1D"
+    elif not times.length(step, "step"):
+        raise ValueError(f"{step=} has no length")
     return frame.resample(step).mean()
 
 

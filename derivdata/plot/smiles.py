@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata.analysis import smile as analysis
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.fitted import days, is_fit, listed_expiry, name_of, quotes_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
 
@@ -23,7 +24,7 @@ __all__ = ["smile"]
 _POINTS = 161
 
 
-@typed
+@drawn
 def smile(
     quotes: Any,
     fit: xr.Dataset | None = None,
@@ -67,6 +68,10 @@ def smile(
     curve = None if fit is None else single(fit, "a figure of smiles")
     said = points if points is not None else curve
     assert said is not None
+    if curve is not None and not curve.indexes["expiry"].is_unique:
+        raise ValueError("fit has an expiry twice")
+    if isinstance(expiries, xr.Dataset):
+        raise TypeError("expiries must be instants, not a Dataset")
     chosen = _chosen(said, expiries, most)
     upper, lower = (axes(ax), None) if curve is None else strips(ax, 3.4, 1.2)
     for color, expiry in zip(_colors(len(chosen)), chosen, strict=True):
@@ -90,7 +95,7 @@ def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
         places = np.unique(np.linspace(0, len(held) - 1, min(most, len(held))).round().astype(int))
         return held[places]
     many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
-    return pd.DatetimeIndex([listed_expiry(held, one) for one in many])
+    return pd.DatetimeIndex([listed_expiry(held, one, "expiries") for one in many])
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import exposure
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.fitted import listed_expiry
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
@@ -22,7 +22,7 @@ Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
 
 
-@typed
+@drawn
 def open_interest_by_strike(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -55,6 +55,8 @@ def open_interest_by_strike(
     ValueError
         Several chains, an expiry that is not listed, or no open interest at all.
     """
+    if not 0 < contract_size < np.inf:
+        raise ValueError(f"{contract_size=} is no number of coins")
     held = _held(chain, expiry, contract_size)
     symbol = str(held["symbol"].item()) if "symbol" in held.coords else "coin"
     ax = axes(ax)

@@ -207,8 +207,18 @@ def stated(said: Sequence[dict[str, Any]]) -> tuple[str, str]:
 
 
 def panel_of(data: Any, column: str) -> Any:
-    """A panel from a panel or from a table."""
-    return data if hasattr(data, "dims") else tables.panel(data, column)
+    """A panel from a panel or from a table.
+
+    Raises
+    ------
+    TypeError
+        It is neither.
+    """
+    if isinstance(data, pd.DataFrame):
+        return tables.panel(data, column)
+    if type(data).__name__ != "DataArray":
+        raise TypeError(f"data must be a table or a panel of {column}, not {type(data).__name__}")
+    return data
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:

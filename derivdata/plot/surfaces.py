@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from derivdata.analysis import surface as analysis
-from derivdata.arguments import typed
+from derivdata.plot.drawn import drawn
 from derivdata.plot.fitted import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, axes, colorbar, day_axis, dress, footer
 
@@ -19,9 +19,10 @@ __all__ = ["surface"]
 
 Floats = np.ndarray[Any, Any]
 _ACROSS, _ALONG = 121, 120
+_FARTHEST = 20.0
 
 
-@typed
+@drawn
 def surface(
     data: Any,
     *,
@@ -58,6 +59,8 @@ def surface(
     """
     if kind not in ("heat", "3d"):
         raise ValueError(f"kind={kind!r} is not one of heat, 3d")
+    if not 0 < reach <= _FARTHEST:
+        raise ValueError(f"{reach=} is not a number of standard deviations up to {_FARTHEST:g}")
     fit = fitted(single(fit_of(data), "a figure of a surface"))
     if fit.sizes["expiry"] < 2:
         raise ValueError("a surface needs two expiries with a fit; for one there is dd.plot.smile")

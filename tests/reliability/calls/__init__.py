@@ -6,7 +6,7 @@ from tests.reliability.calls import basics, chains, fetchers, figures, panels
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.walk import function, public
 
-__all__ = ["CALLS", "FEW", "HELD", "LEFT_OUT", "MAIN", "function", "public"]
+__all__ = ["CALLS", "LEFT_OUT", "MAIN", "function", "public"]
 
 CALLS: Calls = {**fetchers.CALLS, **basics.CALLS, **panels.CALLS, **chains.CALLS, **figures.CALLS}
 
@@ -25,31 +25,6 @@ LEFT_OUT = {
     "report": "a quarter of a minute each",
 }
 """Public functions that are not called with wrong arguments, and why."""
-
-_NOT_YET = """
-    plot.card
-    plot.cumulative_funding
-    plot.funding_heatmap
-    plot.funding_history
-    plot.funding_spreads
-    plot.liquidations
-    plot.net_carry
-    plot.oi_share
-    plot.open_interest_by_strike
-    plot.orderbook_depth
-    plot.share_trend
-    plot.smile
-    plot.surface
-    plot.term_structure
-    plot.venue_difference
-""".split()
-"""Called validly, but not yet held to refusing every wrong argument by its name."""
-
-FEW: set[str] = set()
-"""Held to a few wrong arguments so far: among many there are some that they do not refuse by name."""
-
-HELD = CALLS.keys() - set(_NOT_YET)
-"""Functions that are called with wrong arguments."""
 
 MAIN = set(
     """
