@@ -9,6 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run, however long each takes; --hypothesis-profile=default draws others.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.load_profile("same")
 
 _connect = socket.socket.connect
 
