@@ -11,7 +11,10 @@ __all__ = ["Site", "is_url", "origin_of", "site"]
 
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
-_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
+_PATH = re.compile(
+    r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]"
+    r"|%(?!2[DE]|3[0-9]|4[1-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])[0-9A-F]{2})*"
+)  # codes of what needs none are sent plain
 
 
 @dataclass(frozen=True)

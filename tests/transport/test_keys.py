@@ -322,12 +322,24 @@ def test_a_site_is_spelled_as_requests_sends_it(url: str) -> None:
     "url",
     [
         "https://", "http:///v1", "https://a b.com", "https://h:x", "https://h:70000", "https://[::1", "https://-h",
-        "https://h/a b", "https://h/../b", "https://h/%7e", "https://bücher.example", "https://h\\evil.example",
+        "https://h/a b", "https://h/../b", "https://h/%7E", "https://h/%2f", "https://h/%2",
+        "https://bücher.example", "https://h\\evil.example",
     ],
 )  # fmt: skip
 def test_an_address_that_would_be_sent_otherwise_than_it_is_written_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         site(url)
+
+
+def test_an_address_may_hold_the_codes_that_are_sent_as_they_are_written() -> None:
+    for code in range(256):
+        url = f"https://h/%{code:02X}"
+        if requests.Request("GET", url).prepare().url == url:
+            assert site(url).base == url
+        else:
+            with pytest.raises(ValueError, match="not sent as they are written"):
+                site(url)
+    assert site("https://h/a%20b%2Fc").base == "https://h/a%20b%2Fc"
 
 
 def test_module_names_no_key() -> None:
