@@ -75,21 +75,24 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     """
     about, total, squares, spare, more = room.floats
     known = np.equal(values, values, out=room.known)
-    np.copyto(room.counts[0], known)
-    count = sliding(np.add, room.counts[0], window, tuple(room.counts[1:]))
     centre = _centre(values[:, :window], known[:, :window])
-    _centred(values, centre, known, about, spare)
+    np.subtract(values, centre, out=about)
+    if (known == known[:1]).all():
+        known = known[:1]
+        about[:, ~known[0]] = 0.0
+    else:
+        _blank(about, known, spare)
     sums = sliding(np.add, about, window, (total, spare, more))
     squares = sliding(np.add, np.square(about, out=about), window, (squares, spare, more))
-    number, mean = (part[:, : count.shape[-1]] for part in (spare, more))
-    np.copyto(number, count)
-    np.divide(sums, number, out=mean)
+    number = _counted(known, window, least, room)
+    mean = np.divide(sums, number, out=more[:, : sums.shape[-1]])
     left = np.subtract(squares, np.multiply(sums, mean, out=sums), out=sums)
     lost = left < np.multiply(squares, _CANCELLED, out=squares)
     np.divide(left, np.subtract(number, 1.0, out=number), out=left)
     deviation = np.sqrt(left, out=left)
     mean += centre
-    _correct(values, window, count < least, lost, mean, deviation)
+    if lost.any():
+        _retake(values, window, lost, mean, deviation)
     return mean, deviation
 
 
@@ -111,27 +114,22 @@ def _centre(lead: Floats, known: NDArray[np.bool_]) -> Floats:
     return np.asarray(total / np.maximum(known.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
 
 
-def _centred(values: Floats, centre: Floats, known: NDArray[np.bool_], out: Floats, scratch: Floats) -> None:
+def _blank(values: Floats, known: NDArray[np.bool_], scratch: Floats) -> None:
     # 0 where not known, as one AND over the bits: several times faster than a masked copy.
-    np.subtract(values, centre, out=out)
     keep = scratch.view(np.int64)
     np.copyto(keep, known)
-    np.bitwise_and(np.negative(keep, out=keep), out.view(np.int64), out=out.view(np.int64))
+    np.bitwise_and(np.negative(keep, out=keep), values.view(np.int64), out=values.view(np.int64))
 
 
-def _correct(
-    values: Floats,
-    window: int,
-    few: NDArray[np.bool_],
-    lost: NDArray[np.bool_],
-    mean: Floats,
-    deviation: Floats,
-) -> None:
-    if few.any():
-        mean[few] = deviation[few] = np.nan
-        lost &= ~few
-    if lost.any():
-        _retake(values, window, lost, mean, deviation)
+def _counted(known: NDArray[np.bool_], window: int, least: int, room: Room) -> Floats:
+    # NaN where too few, so that all that is divided by it is NaN.
+    counts = room.counts[:, : len(known)]
+    np.copyto(counts[0], known)
+    count = sliding(np.add, counts[0], window, tuple(counts[1:]))
+    number = room.floats[3, : len(known), : count.shape[-1]]
+    np.copyto(number, count)
+    number[count < least] = np.nan
+    return number
 
 
 def _retake(values: Floats, window: int, lost: NDArray[np.bool_], mean: Floats, deviation: Floats) -> None:
