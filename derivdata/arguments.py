@@ -90,7 +90,8 @@ def _said(fault: Exception, arguments: dict[str, Any]) -> str:
     if type(fault) is not ValueError or any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
         return ""
     shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
-    if len(shapes) < _PAIR or not any(type(arguments[name]) is np.ndarray for name in shapes):
+    bare = any(type(arguments[name]) is np.ndarray for name in shapes)
+    if len(shapes) < _PAIR or not (bare or "broadcast" in str(fault)):
         return ""
     listed = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
     return f"{listed} do not fit together: {fault}"

@@ -208,6 +208,8 @@ def test_so_are_a_labelled_array_and_one_without_labels() -> None:
         ValueError, match="left of shape \\(2, 3\\) and right of shape \\(2,\\) do not fit together"
     ):
         added(LABELLED, np.ones(2))
+    with pytest.raises(ValueError, match=r"left of shape \(2, 3\) and right of shape \(2,\) do not fit"):
+        added(LABELLED, pd.Series([1.0, 2.0]))
 
 
 def test_an_error_of_the_function_itself_that_names_an_argument_stays() -> None:

@@ -319,6 +319,13 @@ def test_candles_with_an_end_alone_are_refused() -> None:
         dd.hip3.candles("xyz:TSLA", end="2026-06-02")
 
 
+@pytest.mark.parametrize("limit", [0, -1, -(10**30)])
+def test_fewer_than_one_candle_a_request_are_refused(limit: int) -> None:
+    for start in (None, "2026-06-01"):
+        with pytest.raises(ValueError, match=f"limit must be at least 1, not {limit}"):
+            dd.hip3.candles("xyz:TSLA", start=start, end=start and "2026-06-02", limit=limit)
+
+
 def test_an_answer_that_says_it_failed_is_no_table() -> None:
     with pytest.raises(SchemaError, match="success is false: no such dex"):
         fetched("hip3", "by_dex", "1d", cassette="failed_by_dex")

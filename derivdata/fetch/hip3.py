@@ -136,9 +136,9 @@ def candles(
     Raises
     ------
     ValueError
-        `end` without `start`; `start` is not before `end`.
+        `end` without `start`; `start` is not before `end`; `limit` is below 1.
     """
-    query = {"coin": coin, "interval": interval, "limit": limit or _MOST_CANDLES}
+    query = {"coin": coin, "interval": interval, "limit": _MOST_CANDLES if limit is None else limit}
     if start is None:
         if end is not None:
             raise ValueError("end without start: give both, or a lookback such as '7d' as start")
@@ -149,7 +149,10 @@ def candles(
         raise ValueError(f"interval={interval!r} has no length")
     if length is None:
         return opened_spans(api.HIP3_CANDLES, query, [window])
-    span = length * min(query["limit"], _CENTURY // length + 1)
+    span = length * max(1, min(query["limit"], _CENTURY // length + 1))
     if (window.end - window.start) // span > _MOST_PIECES:
-        raise ValueError(f"{limit=} and {interval=} cut the window into more than {_MOST_PIECES:,} pieces")
+        raise ValueError(
+            f"{limit=} and {interval=} cut the window of {start=} and {end=} into more than "
+            f"{_MOST_PIECES:,} pieces"
+        )
     return opened_spans(api.HIP3_CANDLES, query, cut(window, span))

@@ -434,6 +434,10 @@ class TestKindsOfArray:
         assert greeks.attrs["delta"] == "pa"
         assert greeks["gamma"].dims == ("strike", "side", "expiry")
 
+    def test_no_greek_is_refused(self):
+        with pytest.raises(ValueError, match="which is empty: it takes of delta, gamma"):
+            black76.greeks(**self.surface(), which=[])
+
     def test_status_explains_itself(self):
         inputs = self.surface()
         del inputs["iv"]

@@ -136,6 +136,12 @@ def test_nothing_to_compare_is_not_ok():
     assert int(checked["compared"]) == 0
 
 
+def test_no_times_are_refused():
+    panel = market([[[1.0]]]).isel(time=slice(0, 0))
+    with pytest.raises(ValueError, match="panel has no times"):
+        funding.check_8h_normalisation(panel, _raw(panel, panel.values), 8.0)
+
+
 def test_a_snapshot_without_time_is_compared_as_it_is():
     panel = market([[[1.0]], [[2.0]]]).isel(time=0, drop=True)
     checked = funding.check_8h_normalisation(panel, _raw(panel, np.array([[1e-4], [9e-4]])), 8.0)

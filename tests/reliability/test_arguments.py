@@ -114,7 +114,8 @@ def _words(argument: str, valid: Any) -> list[str]:
         return [argument, *map(str, valid.columns)]
     if isinstance(valid, xr.DataArray | xr.Dataset):
         return [argument, *map(str, valid.dims), *map(str, getattr(valid, "variables", valid.coords))]
-    return [argument, argument.removesuffix("s"), *_WIRE.get(argument, ())]
+    single = re.sub("ies$", "y", argument) if argument.endswith("ies") else argument.removesuffix("s")
+    return [argument, single, *_WIRE.get(argument, ())]
 
 
 def _copied(value: Any) -> Any:

@@ -139,7 +139,7 @@ def greeks(
     Raises
     ------
     ValueError
-        An unknown greek, delta convention, premium or side; labels that differ.
+        No greek or an unknown one; an unknown delta convention, premium or side; labels that differ.
     """
     _check("which", which, sensitivities.GREEKS)
     _check("delta", [delta], sensitivities.DELTAS)
@@ -217,6 +217,8 @@ def _is_inverse(premium: str) -> bool:
 
 
 def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
+    if len(given) == 0:
+        raise ValueError(f"{name} is empty: it takes of {', '.join(known)}")
     strange = [each for each in given if each not in known]
     if strange:
         raise ValueError(f"{name}={strange[0]!r} is not one of {', '.join(known)}")

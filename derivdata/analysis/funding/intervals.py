@@ -105,9 +105,11 @@ def check_8h_normalisation(
     Raises
     ------
     TypeError, ValueError
-        A unit is another one or not stated; labels differ.
+        A unit is another one or not stated; labels differ; no times.
     """
     require_rate(panel)
+    if not panel.sizes.get("time", 1):
+        raise ValueError("panel has no times: nothing can be compared")
     require(raw, units=NATIVE_UNIT, name="raw")
     native = beside(panel, raw, units=NATIVE_UNIT, name="raw")
     interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
