@@ -326,6 +326,11 @@ def test_fewer_than_one_candle_a_request_are_refused(limit: int) -> None:
             dd.hip3.candles("xyz:TSLA", start=start, end=start and "2026-06-02", limit=limit)
 
 
+def test_candles_of_more_requests_than_anyone_means_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"limit=1 and interval='1m' cut the window of .* more than 10,000"):
+        dd.hip3.candles("xyz:TSLA", "2026-01-01", "2026-02-01", interval="1m", limit=1)
+
+
 def test_an_answer_that_says_it_failed_is_no_table() -> None:
     with pytest.raises(SchemaError, match="success is false: no such dex"):
         fetched("hip3", "by_dex", "1d", cassette="failed_by_dex")
