@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -180,6 +181,7 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
     return found
 
 
+@lru_cache(maxsize=1024)
 def iso(stamp: pd.Timestamp) -> str:
     """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
     return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"

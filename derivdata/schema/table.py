@@ -135,9 +135,11 @@ class Table:
         if len(set(sizes.values())) > 1:
             raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
         for name in self.key:
-            missing = int(np.sum(pd.isna(bare(found[name]))))
-            if missing:
-                raise SchemaError(f"{self.name}.{name} is part of the key and missing in {missing} rows")
+            missing = pd.isna(bare(found[name]))
+            if missing.any():
+                raise SchemaError(
+                    f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows"
+                )
         by = [*self.order, *(k for k in self.key if k not in self.order)]
         rank, tied = arrangement([found[name] for name in by])
         if rank is not None:
@@ -164,7 +166,7 @@ class Table:
 
 def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
     """A text column from the place of each row's word among `words`."""
-    return pd.Categorical.from_codes(codes, dtype=words_dtype(*words))
+    return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
 
 
 def repeated(value: Any, size: int) -> Any:
