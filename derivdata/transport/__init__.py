@@ -7,7 +7,7 @@ key, the turn at the endpoint, the deadlines and the checks; above it the error 
 from __future__ import annotations
 
 from derivdata.times import asof
-from derivdata.transport.answers import Answer, get, get_each, part, parts, provenance, raw, tabulate
+from derivdata.transport.answers import Answer, get, get_each, part, parts, raw
 from derivdata.transport.connecting import (
     Starter,
     at_disconnect,
@@ -20,6 +20,7 @@ from derivdata.transport.connecting import (
 from derivdata.transport.connection import Connection, Local
 from derivdata.transport.notices import notify
 from derivdata.transport.served import Observer, Responder, Served, replaying, set_observer, set_responder
+from derivdata.transport.tabulating import provenance, tabulate
 from derivdata.transport.upkeep import CacheInfo, cache_clear, cache_info
 
 __all__ = [
