@@ -170,6 +170,16 @@ def test_ranks_and_intervals_come_as_numbers_or_as_text() -> None:
     assert np.isnan(frame.loc["PEPE", "interval_hours"])
 
 
+@pytest.mark.parametrize("count", [1, 255, 256, 40_000, 70_000])
+def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
+    venues = [f"venue{i:05d}" for i in range(count)]
+    body = history() | {"series": {venue: [{"timestamp": STAMP, "y": i}] for i, venue in enumerate(venues)}}
+    with answering(always(body)):
+        frame = dd.funding.history("BTC", *DAY)
+    assert frame["exchange"].tolist() == venues
+    assert frame["rate_bps_8h"].tolist() == [*range(count)]
+
+
 def test_fields_that_are_no_symbol_of_the_answer_are_no_rows() -> None:
     body = {"symbols": ["BTC"], "timeseries": [{"timestamp": STAMP, "BTC": 1.0, "total": 3.0}]}
     with answering(always(body)):

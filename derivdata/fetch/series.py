@@ -55,10 +55,11 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     columns = {
         name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
     }
+    places = np.arange(len(parts), dtype=np.min_scalar_type(len(parts)))
     stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
     return columns | {
         "symbol": repeated(answer.body.symbol, sum(sizes)),
-        "exchange": coded(answer.body.series, np.repeat(np.arange(len(parts), dtype=np.int16), sizes)),
+        "exchange": coded(answer.body.series, np.repeat(places, sizes)),
         "timestamp": pd.DatetimeIndex(stamps.view("datetime64[us]"), tz="UTC"),
     }
 
