@@ -110,7 +110,7 @@ def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) ->
             fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, held):
-                if len(waiting) >= _WRITERS:  # slices of long runs weigh more than a month's rows
+                if len(waiting) >= _WRITERS:  # what waits is a month in thousands of slices
                     waiting[-_WRITERS].result()
                 waiting.append(pool.submit(parts.write, folder, partition, table, [chunk]))
         added = [part.result() for part in waiting]
