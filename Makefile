@@ -27,7 +27,7 @@ test: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-# Some fifteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
+# Some sixteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
 soak: $(VENV)/.dev
 	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability --durations=25
 
