@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from typing import Any
 
@@ -21,14 +20,9 @@ from vollib.black.implied_volatility import implied_volatility_of_undiscounted_o
 
 from derivdata.analysis import black76
 from derivdata.analysis.status import Status
-from tests.shared import shared_path
+from tests.shared import known
 
 EPS = 2.2e-16
-
-
-def rows(name: str) -> list[dict[str, str]]:
-    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def numbers(table: list[dict[str, str]], *names: str) -> list[np.ndarray[Any, Any]]:
@@ -57,7 +51,7 @@ def market(size: int, seed: int) -> tuple[np.ndarray[Any, Any], ...]:
 
 class TestReferences:
     def test_price_and_greeks_have_the_digits_of_the_reference(self):
-        table = rows("black76_reference_mp60")
+        table = known("black76_reference_mp60")
         forward, strike, years, iv = numbers(table, "F", "K", "T", "sigma")
         price = black76.price(forward, strike, years, iv, sides(table))
         np.testing.assert_allclose(price, *numbers(table, "price"), rtol=1e-12, atol=1e-308)
@@ -70,14 +64,14 @@ class TestReferences:
 
     @pytest.mark.parametrize(("delta", "column"), [("forward", "delta_fwd"), ("pa", "delta_pa_fwd")])
     def test_delta_has_the_digits_of_the_reference(self, delta: str, column: str):
-        table = rows("black76_reference_mp60")
+        table = known("black76_reference_mp60")
         got = black76.greeks(
             *numbers(table, "F", "K", "T", "sigma"), sides(table), which=["delta"], delta=delta
         )
         np.testing.assert_allclose(got["delta"], *numbers(table, column), rtol=1e-11, atol=1e-305)
 
     def test_implied_volatility_meets_its_contract(self):
-        table = [row for row in rows("black76_implied_vol_mp60") if row["status"] == "ok"]
+        table = [row for row in known("black76_implied_vol_mp60") if row["status"] == "ok"]
         price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
         got = black76.implied_vol(price, forward, strike, years, sides(table))
         sigma, condition = numbers(table, "sigma", "condition_number")
@@ -93,14 +87,14 @@ class TestReferences:
             "nan_input": Status.BAD_INPUT,
             "nonpositive_forward_or_strike": Status.BAD_INPUT,
         }
-        table = [row for row in rows("black76_implied_vol_mp60") if row["status"] != "ok"]
+        table = [row for row in known("black76_implied_vol_mp60") if row["status"] != "ok"]
         price, forward, strike, years = numbers(table, "price_undiscounted", "F", "K", "T")
         got = black76.implied_vol(price, forward, strike, years, sides(table))
         assert np.all(np.isnan(got.iv))
         assert got.status.tolist() == [names[row["status"]] for row in table]
 
     def test_published_values(self):
-        for row in rows("black76_published"):
+        for row in known("black76_published"):
             inputs = [float(row[name]) for name in ("F", "K", "T", "sigma")]
             got = self.published(row["quantity"], inputs, row["side"], float(row["r"]))
             assert got == pytest.approx(float(row["published"]), abs=float(row["tolerance"])), row
@@ -120,7 +114,7 @@ class TestReferences:
 
     def test_delta_conventions(self):
         conventions = {"forward": "forward", "premium_adjusted_forward": "pa"}
-        for row in rows("delta_conventions"):
+        for row in known("delta_conventions"):
             if row["convention"] not in conventions:
                 continue
             inputs = [float(row[name]) for name in ("forward", "strike")] + [1.0, float(row["stdev"])]

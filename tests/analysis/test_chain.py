@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from typing import Any
@@ -16,7 +15,7 @@ from derivdata.analysis import black76, chain
 from derivdata.analysis.status import Status
 from derivdata.tables.surface import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
-from tests.shared import shared_path
+from tests.shared import known
 
 NOW = pd.Timestamp("2026-01-02T00:00", tz="UTC").as_unit("us")
 MONTH = pd.Timestamp("2026-01-30T08:00", tz="UTC").as_unit("us")
@@ -36,8 +35,9 @@ REASONS = [
 
 
 def expected(quantity: str) -> float:
-    with shared_path("known_answers/term_structure_forward_expected.csv").open(encoding="utf-8") as file:
-        return float({row["quantity"]: row["expected"] for row in csv.DictReader(file)}[quantity])
+    return float(
+        {row["quantity"]: row["expected"] for row in known("term_structure_forward_expected")}[quantity]
+    )
 
 
 def options(*rows: dict[str, Any], **common: Any) -> pd.DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy.optimize import brentq
 from derivdata.analysis import black76, exposure
 from derivdata.tables.surface import surface
 from tests.analysis.deribit import chain_2026
-from tests.shared import shared_path
+from tests.shared import known
 
 NOW = pd.Timestamp("2026-01-02T08:00", tz="UTC").as_unit("us")
 MONTH = NOW + pd.Timedelta(365 / 10, "D")
@@ -22,8 +21,7 @@ YEARS = 0.1
 
 
 def expected(quantity: str) -> float:
-    with shared_path("known_answers/exposure_expected.csv").open(encoding="utf-8") as file:
-        return float({row["quantity"]: row["value"] for row in csv.DictReader(file)}[quantity])
+    return float({row["quantity"]: row["value"] for row in known("exposure_expected")}[quantity])
 
 
 def table(rows: list[dict[str, Any]], **common: Any) -> pd.DataFrame:
@@ -49,9 +47,6 @@ def volatility_of_gamma(strike: float, gamma: float) -> float:
 
 @pytest.fixture
 def toy() -> pd.DataFrame:
-    path = shared_path("known_answers/exposure_toy_chain.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        raw = list(csv.DictReader(file))
     rows = [
         {
             "strike": float(row["strike"]),
@@ -59,7 +54,7 @@ def toy() -> pd.DataFrame:
             "open_interest": float(row["open_interest"]),
             "iv": volatility_of_gamma(float(row["strike"]), float(row["gamma"])),
         }
-        for row in raw
+        for row in known("exposure_toy_chain")
     ]
     return table(rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from typing import Any
 
@@ -13,16 +12,11 @@ import xarray as xr
 from derivdata import units
 from derivdata.analysis import funding
 from tests.analysis.funding_made import dollars, market, series
-from tests.shared import shared_path
+from tests.shared import known
 
 HOURLY = [0.0000125] * 8
 MIXED_NATIVE = np.array([0.0001, 0.00005, -0.00002, 0.00004])
 MIXED_HOURS = np.array([8.0, 4.0, 4.0, 4.0])
-
-
-def _rows(file: str) -> list[dict[str, str]]:
-    with shared_path(f"known_answers/{file}").open(encoding="utf-8", newline="") as lines:
-        return list(csv.DictReader(lines))
 
 
 def _hourly(*, compound: bool) -> float:
@@ -111,12 +105,12 @@ FIGURES: dict[tuple[str, str], Callable[[], Any]] = {
 
 
 def test_every_row_of_the_file_has_its_figure():
-    assert {(row["quantity"], row["inputs"]) for row in _rows("funding_expected.csv")} == set(FIGURES)
+    assert {(row["quantity"], row["inputs"]) for row in known("funding_expected")} == set(FIGURES)
 
 
 @pytest.mark.parametrize("key", FIGURES, ids=[f"{quantity}: {inputs}" for quantity, inputs in FIGURES])
 def test_funding_figure(key):
-    row = next(r for r in _rows("funding_expected.csv") if (r["quantity"], r["inputs"]) == key)
+    row = next(r for r in known("funding_expected") if (r["quantity"], r["inputs"]) == key)
     exact = row["tolerance"] in ("exact", "")
     expected = float(row["expected"])
     # "exact" is arithmetic: a double may miss the decimal by its own rounding.
@@ -133,7 +127,7 @@ def test_the_sum_of_normalised_settlements_is_not_what_was_paid():
 
 
 def test_published_pairs():
-    rates = _rows("funding_pair_panel.csv")
+    rates = known("funding_pair_panel")
     panel = xr.DataArray(
         [[float(row[venue] or "nan") for venue in "abc"] for row in rates],
         dims=("time", "exchange"),
@@ -144,7 +138,7 @@ def test_published_pairs():
         attrs={"units": "bps/8h", "kind": "settled"},
     )
     best = funding.best_pair(panel)
-    for place, row in enumerate(_rows("funding_pair_expected.csv")):
+    for place, row in enumerate(known("funding_pair_expected")):
         at = best.isel(time=place)
         assert (str(at["long"].values), str(at["short"].values)) == (row["long"], row["short"])
         assert float(at["spread_bps_8h"]) == pytest.approx(float(row["spread_bps_8h"]), abs=2e-16)
@@ -152,7 +146,7 @@ def test_published_pairs():
 
 
 def _lh(method: str) -> xr.Dataset:
-    values = [float(row["value"]) for row in _rows("ar1_lh_series.csv")]
+    values = [float(row["value"]) for row in known("ar1_lh_series")]
     return funding.half_life(series(values), method=method, level=None)
 
 
@@ -182,7 +176,7 @@ AUTOREGRESSION: dict[str, Callable[[xr.Dataset, xr.Dataset], Any]] = {
 def test_autoregression_of_the_lh_series():
     """R's ``lh`` with ``ar.ols`` and ``arima(lh, order = c(1, 0, 0))``."""
     ols, ml = _lh("ols"), _lh("ml")
-    rows = _rows("ar1_expected.csv")
+    rows = known("ar1_expected")
     assert {row["quantity"] for row in rows} == set(AUTOREGRESSION)
     for row in rows:
         found = float(AUTOREGRESSION[row["quantity"]](ols, ml))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-
 import numpy as np
 import pytest
 import QuantLib as ql
@@ -12,12 +10,7 @@ import xarray as xr
 from derivdata.analysis import black76, smile, surface
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
-from tests.shared import shared_path
-
-
-def known(name):
-    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.shared import known, known_cases
 
 
 def flat(vols, years):
@@ -140,7 +133,7 @@ def test_a_cut_asks_for_what_can_be_given(three):
         surface.iv(three, 0.0, [[0.1]])
 
 
-@pytest.mark.parametrize("row", known("essvi_calendar_pairs"), ids=lambda r: r["case"])
+@pytest.mark.parametrize("row", known_cases("essvi_calendar_pairs", "case"))
 def test_pairs_of_the_known_answers(row):
     names = ("theta", "rho", "psi")
     made = surface.from_essvi(*([float(row[f"{name}{i}"]) for i in (1, 2)] for name in names), [0.1, 0.2])
@@ -205,7 +198,7 @@ def test_delta_neutral_straddles_of_the_known_answers(crypto):
         assert float(found[f"dns_{delta}"][0]) == pytest.approx(rows[name], abs=1e-10)
 
 
-@pytest.mark.parametrize("row", [r for r in known("delta_conventions") if r["stdev"]], ids=str)
+@pytest.mark.parametrize("row", known_cases("delta_conventions", "stdev"))
 def test_strikes_of_published_deltas(row):
     """QuantLib's values, from an independent implementation in R; the tolerance is one of delta."""
     made = surface.from_essvi([float(row["stdev"]) ** 2], [0.0], [0.0], [1.0])
@@ -298,7 +291,7 @@ def test_term_structure_has_a_hole_where_an_expiry_has_no_slice():
     assert float(found["forward_variance"][2]) == pytest.approx((0.81 * 0.2 - 0.64 * 0.05) / 0.15)
 
 
-@pytest.mark.parametrize("row", known("ssvi_conditions"), ids=lambda r: r["case"])
+@pytest.mark.parametrize("row", known_cases("ssvi_conditions", "case"))
 def test_families_of_the_known_answers(row):
     theta, rho, phi = (float(row[name]) for name in ("theta", "rho", "phi"))
     kind, *settings = row["case"].split()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import math
@@ -16,12 +15,7 @@ from scipy import integrate
 from derivdata.analysis import black76, smile, surface, variance
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
-from tests.shared import shared_path
-
-
-def known(name):
-    with shared_path(f"known_answers/{name}.csv").open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+from tests.shared import known, shared_path
 
 
 def slice_of(case, years=1.0, **ends):
