@@ -10,9 +10,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-TYPE_CHECKING = (
-    False  # what typing.TYPE_CHECKING is, without typing: it takes longer to load than all else here
-)
+# typing.TYPE_CHECKING without typing, which takes longer to load than all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 

@@ -26,6 +26,7 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 
 _NUMERIC = ("i", "u", "f")
 _PAIR = 2
+_MISFIT = re.compile(r"broadcast|shape|dimension|conflicting sizes")  # in the words of numpy and xarray
 _WHOLE = 2**53  # above, a float holds a whole number only about
 
 
@@ -90,8 +91,7 @@ def _said(fault: Exception, arguments: dict[str, Any]) -> str:
     if type(fault) is not ValueError or any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
         return ""
     shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
-    bare = any(type(arguments[name]) is np.ndarray for name in shapes)
-    if len(shapes) < _PAIR or not (bare or "broadcast" in str(fault)):
+    if len(shapes) < _PAIR or not _MISFIT.search(str(fault)):
         return ""
     listed = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
     return f"{listed} do not fit together: {fault}"

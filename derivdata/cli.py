@@ -1,6 +1,6 @@
 """Command line: report, serve, import, bundle.
 
-Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage.
+Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -27,12 +27,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments.run(arguments)
     except (DerivdataError, OSError, ValueError) as problem:
-        print(f"derivdata {arguments.command}: {problem}", file=sys.stderr)
+        print(f"derivdata {arguments.command}: {_line(str(problem))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _say(result: Any) -> None:
+    """Print a result, whatever the terminal can show."""
+    text = "\n".join(map(_line, str(result).split("\n")))
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def _line(text: str) -> str:
+    """Text as one line that a terminal only shows: what it would obey stands as an escape."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -167,7 +179,7 @@ def _report(arguments: argparse.Namespace) -> None:
         chosen = _source(arguments, given, stack)
         replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
         kept = arguments.bundle or replayed
-        print(report(chosen.pop("symbols"), out=arguments.out, bundle=kept, **chosen))
+        _say(report(chosen.pop("symbols"), out=arguments.out, bundle=kept, **chosen))
 
 
 def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
@@ -188,9 +200,9 @@ def _bundle(arguments: argparse.Namespace) -> None:
     from derivdata import bundle
 
     if arguments.action == "info":
-        print(bundle.info(arguments.file))
+        _say(bundle.info(arguments.file))
     else:
-        print(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
+        _say(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
 
 
 def _serve(arguments: argparse.Namespace) -> None:
@@ -218,7 +230,7 @@ def _import(arguments: argparse.Namespace) -> None:
         tz=arguments.tz,
         unit=arguments.unit,
     )
-    print(result)
+    _say(result)
 
 
 def _pair(text: str) -> tuple[str, str]:

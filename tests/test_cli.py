@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -62,6 +63,32 @@ def test_a_failed_job_is_1_with_one_clear_line(
     assert message in said
     assert len(said.strip().splitlines()) == 1
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("path", ["no\nsuch\rfile", "\x1b[31mred", "an\udcffother", "na\u2028me"])
+def test_what_a_terminal_would_obey_stands_as_an_escape(
+    path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", "verify", path]) == 1
+    said = capsys.readouterr().err.removesuffix("\n")
+    assert said.isprintable()
+    assert f"derivdata bundle: {ascii(path)[1:-1]}: not a bundle" in said
+
+
+def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path) -> None:
+    kept = tmp_path / "märz.ddz"
+    dd.connect("sample")
+    with dd.record(kept):
+        dd.funding.metadata()
+    told = subprocess.run(
+        [sys.executable, "-m", "derivdata", "bundle", "verify", str(kept)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert told.stdout.endswith("m\\xe4rz.ddz: 1 answers, every hash right\n")
 
 
 def test_a_port_in_use_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

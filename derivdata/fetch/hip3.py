@@ -32,9 +32,10 @@ __all__ = [
 ]
 
 _MOST_CANDLES = 500
+"""What one answer holds unless asked otherwise."""
+
 _MOST_PIECES = 10_000
 _CENTURY = pd.Timedelta(36_525, "D")
-"""What one answer holds unless asked otherwise."""
 
 
 @typed

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata import tables
 
@@ -216,7 +217,7 @@ def panel_of(data: Any, column: str) -> Any:
     """
     if isinstance(data, pd.DataFrame):
         return tables.panel(data, column)
-    if type(data).__name__ != "DataArray":
+    if not isinstance(data, xr.DataArray):
         raise TypeError(f"data must be a table or a panel of {column}, not {type(data).__name__}")
     return data
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -96,6 +97,20 @@ def test_the_robust_score_by_hand():
     scores = funding.zscore(series([1.0, 2.0, 3.0, 4.0, 100.0, 6.0]), 5, robust=True, min_periods=5)
     assert float(scores[-1]) == pytest.approx(3.0 / 1.482602218505602)
     assert np.isnan(scores[:-1]).all()
+
+
+def test_robust_scores_hold_the_windows_of_a_few_rows_at_once():
+    """All of them together would be 0.4 GB."""
+    panel = market(np.random.default_rng(3).normal(0.0, 1.0, (1, 600, 512)))
+    tracemalloc.start()
+    scores = funding.zscore(panel, 168, robust=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 2**20
+    values = panel.values[0, 599]
+    past = values[500 - 168 : 500]
+    spread = 1.482602218505602 * np.median(np.abs(past - np.median(past)))
+    assert float(scores[0, 599, 500]) == pytest.approx((values[500] - np.median(past)) / spread)
 
 
 def test_robust_scores_leave_missing_values_out():

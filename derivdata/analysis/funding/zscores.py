@@ -18,6 +18,7 @@ __all__ = ["zscore"]
 _MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK = 131_072  # elements worked on at once: all of its arrays stay in cache, and threads seldom meet
+_BLOCK_ROBUST = 1_048_576  # values of all windows that are sorted at once
 _WIDE, _WIDE_ROBUST = 10_240, 256
 _WORKERS = min(4, os.cpu_count() or 1)  # threads: numpy lets others work while it adds
 _ALONE = 1_000_000  # elements for which workers do not pay
@@ -103,7 +104,8 @@ def _score(rows: Floats, windows: _Windows, score: Floats) -> None:
     """The scores of `rows` into `score`, block by block."""
     window, lag, least, robust = windows
     wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
-    tall = max(1, min(len(rows), _BLOCK // (wide + window)))
+    at_once = _BLOCK_ROBUST // (wide * window) if robust else _BLOCK // (wide + window)
+    tall = max(1, min(len(rows), at_once))
     room = Room.of(tall, wide + window - 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         for row in range(0, len(rows), tall):
