@@ -1,4 +1,4 @@
-"""Where the optional recorded data and published numbers lie: beside the project, or nowhere."""
+"""Published numbers, kept in `tests/data`, and recorded market data, beside the project or nowhere."""
 
 from __future__ import annotations
 
@@ -8,31 +8,29 @@ from typing import Any
 
 import pytest
 
-_ROOT = Path(__file__).resolve().parents[2] / "shared"
-_KNOWN = "known_answers/{}.csv"
+_RECORDED = Path(__file__).resolve().parents[2] / "shared"
+_PUBLISHED = Path(__file__).resolve().parent / "data" / "known_answers"
 
 
 def shared_path(relative: str) -> Path:
-    """The path of a recorded file, or a skip that says what is absent."""
-    path = _ROOT / relative
+    """Return the path of a recorded file, or skip the test with the name of what is absent."""
+    path = _RECORDED / relative
     if not path.exists():
-        pytest.skip(_absent(relative))
+        pytest.skip(f"recorded data is absent: shared/{relative}")
     return path
 
 
+def known_path(name: str) -> Path:
+    """Return the path of a table of published numbers."""
+    return _PUBLISHED / f"{name}.csv"
+
+
 def known(name: str) -> list[dict[str, str]]:
-    """Rows of published numbers, or a skip that says what is absent."""
-    with shared_path(_KNOWN.format(name)).open(encoding="utf-8", newline="") as file:
+    """Return the rows of a table of published numbers."""
+    with known_path(name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
 def known_cases(name: str, column: str) -> list[Any]:
-    """A case for each row that has something in a column, which names it; one skipped if all are absent."""
-    relative = _KNOWN.format(name)
-    if not (_ROOT / relative).exists():
-        return [pytest.param({}, id="absent", marks=pytest.mark.skip(reason=_absent(relative)))]
+    """Return a case for each published row that has a value in a column, which names the case."""
     return [pytest.param(row, id=row[column]) for row in known(name) if row[column]]
-
-
-def _absent(relative: str) -> str:
-    return f"recorded data is absent: shared/{relative}"

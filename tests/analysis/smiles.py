@@ -8,26 +8,26 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import smile
-from tests.shared import shared_path
+from tests.shared import known_path
 
 
 def published(name: str, family: str) -> dict[str, float]:
     """Parameters or figures of one set of ``svi_parameters.csv``."""
-    table = pd.read_csv(shared_path("known_answers/svi_parameters.csv"))
+    table = pd.read_csv(known_path("svi_parameters"))
     rows = table[(table["set"] == name) & (table["family"] == family)]
     return dict(zip(rows["name"], rows["value"], strict=True))
 
 
 def raw_sets() -> dict[str, smile.Raw]:
     """Every raw set of ``svi_parameters.csv``."""
-    table = pd.read_csv(shared_path("known_answers/svi_parameters.csv"))
+    table = pd.read_csv(known_path("svi_parameters"))
     names = table.loc[table["family"] == "raw", "set"].unique()
     return {name: smile.Raw(**published(name, "raw")) for name in names}
 
 
 def points(name: str) -> pd.DataFrame:
     """Columns k, w, dw, d2w, g of one set of ``svi_points.csv``."""
-    table = pd.read_csv(shared_path("known_answers/svi_points.csv"))
+    table = pd.read_csv(known_path("svi_points"))
     return table[table["set"] == name]
 
 

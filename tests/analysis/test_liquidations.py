@@ -8,17 +8,17 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import liquidations
-from tests.shared import shared_path
+from tests.shared import known_path, shared_path
 
 
 @pytest.fixture
 def events() -> pd.DataFrame:
-    frame = pd.read_csv(shared_path("known_answers/liquidation_events.csv"), parse_dates=["time"])
+    frame = pd.read_csv(known_path("liquidation_events"), parse_dates=["time"])
     return frame.rename(columns={"usd_value": "value_usd"})
 
 
 def known(name: str) -> str:
-    frame = pd.read_csv(shared_path("known_answers/liquidation_expected.csv")).set_index("quantity")
+    frame = pd.read_csv(known_path("liquidation_expected")).set_index("quantity")
     return str(frame.loc[name, "expected"])
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from derivdata import tables
 from derivdata.analysis import oi
-from tests.shared import shared_path
+from tests.shared import known_path, shared_path
 
 HOURS = pd.date_range("2026-01-01", periods=48, freq="h").as_unit("us")
 
@@ -28,7 +28,7 @@ def panel(values: object, venues: str = "abc", times: pd.DatetimeIndex = HOURS) 
 
 
 def expected(name: str) -> pd.Series:
-    frame = pd.read_csv(shared_path("known_answers/concentration_migration_expected.csv"))
+    frame = pd.read_csv(known_path("concentration_migration_expected"))
     return frame[frame["quantity"] == name].reset_index(drop=True)["expected"]
 
 
@@ -171,8 +171,8 @@ def test_lmdi_falls_back_where_an_end_is_zero() -> None:
 
 
 def test_theil_sen_is_sens_example() -> None:
-    points = pd.read_csv(shared_path("known_answers/theil_sen.csv"))
-    known = pd.read_csv(shared_path("known_answers/theil_sen_expected.csv")).set_index("quantity")
+    points = pd.read_csv(known_path("theil_sen"))
+    known = pd.read_csv(known_path("theil_sen_expected")).set_index("quantity")
     days = pd.DatetimeIndex(
         pd.Timestamp("2026-01-01") + pd.to_timedelta(points["x"].to_numpy(), unit="D")
     ).as_unit("us")

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 from derivdata.analysis import smile
 from derivdata.analysis.smile.certificate import certified
 from tests.analysis.smiles import points, published, raw_sets
-from tests.shared import shared_path
+from tests.shared import known_path
 
 WITH_POINTS = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "crypto30d")
 WITH_G = ("vogt", "vogt_guaranteed", "vogt_optimal", "raw_free", "market_like", "market_like_gj_repair")
@@ -90,7 +90,7 @@ def test_too_steep_a_wing_and_too_low_a_vertex_fail():
 
 
 def test_ssvi_conditions_and_limits():
-    table = pd.read_csv(shared_path("known_answers/ssvi_conditions.csv"))
+    table = pd.read_csv(known_path("ssvi_conditions"))
     theta, rho, phi = (table[name].to_numpy() for name in ("theta", "rho", "phi"))
     found = smile.ssvi_conditions(theta, rho, phi)
     np.testing.assert_allclose(found.slope, table["theta_phi_1prho"], rtol=1e-12)

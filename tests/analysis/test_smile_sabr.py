@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
-from tests.shared import shared_path
+from tests.shared import known_path
 
 SETS = [
     smile.Sabr(0.6, 1.0, -0.3, 1.2),
@@ -23,7 +23,7 @@ SETS = [
 
 def test_published_volatilities():
     """QuantLib's test of the expansion of Hagan et al. 2002, to 1e-12."""
-    table = pd.read_csv(shared_path("known_answers/sabr_hagan2002.csv"))
+    table = pd.read_csv(known_path("sabr_hagan2002"))
     k = np.log(table["strike"] / table["forward"]).to_numpy()
     sabr = smile.Sabr(*(table[name].to_numpy() for name in ("alpha", "beta", "rho", "nu")))
     got = smile.sabr_iv(k, sabr, table["T"].to_numpy(), forward=table["forward"].to_numpy())

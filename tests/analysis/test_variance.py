@@ -15,7 +15,7 @@ from scipy import integrate
 from derivdata.analysis import black76, smile, surface, variance
 from derivdata.analysis.status import Status
 from tests.analysis import mingone
-from tests.shared import known, shared_path
+from tests.shared import known, known_path, shared_path
 
 
 def slice_of(case, years=1.0, **ends):
@@ -40,7 +40,7 @@ def listed(frame, columns):
 @pytest.fixture
 def vix_2009():
     """Both terms of the white paper's appendix, over dim expiry."""
-    quotes = pd.read_csv(shared_path("known_answers/vix_2009_quotes.csv"))
+    quotes = pd.read_csv(known_path("vix_2009_quotes"))
     terms = [quotes[quotes["term"] == term] for term in ("near", "next")]
     bid, ask = (
         xr.concat([listed(t, (f"call_{kind}", f"put_{kind}")) for t in terms], "expiry", join="outer")
@@ -233,15 +233,13 @@ CASES = ("flat_w0.04", "vogt_guaranteed", "crypto30d", "raw_free")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("method", ["smile", "fukasawa"])
 def test_integrals_of_the_known_answers(case, method):
-    """The row `raw_free, full line` is the integral over |k| ≤ 40: its wings hold another 1.03e-7."""
     rows = {r["quantity"]: float(r["value"]) for r in known("varswap_expected") if r["case"] == case}
     found = variance.model_free(slice_of(case, k_min=-1.0, k_max=1.0), method=method)
     assert float(found["inside"]) == pytest.approx(rows["total_variance_k_in[-1,1]"], abs=1e-10)
-    whole = 0.5751153107152352 if case == "raw_free" else rows["total_variance_full_line"]
-    assert float(found["total_variance"]) == pytest.approx(whole, abs=1e-12)
+    assert float(found["total_variance"]) == pytest.approx(rows["total_variance_full_line"], abs=1e-12)
     if case == "raw_free":
         cut = variance.model_free(slice_of(case), method=method, k_range=(-40.0, 40.0))
-        assert float(cut["inside"]) == pytest.approx(rows["total_variance_full_line"], abs=1e-10)
+        assert float(cut["inside"]) == pytest.approx(rows["total_variance_k_in[-40,40]"], abs=1e-10)
 
 
 def test_volatility_of_the_known_answers():
