@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from derivdata.analysis import smile
-from derivdata.analysis.smile.certificate import certified
+from derivdata.analysis.smile.butterfly_certificate import certified
 from tests.analysis.smiles import points, published, raw_sets
 from tests.shared import known_path
 

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from derivdata.analysis.smile.contract import Method, from_raw, raw_parameters
 from derivdata.analysis.smile.evaluate import butterfly_check, durrleman, extrapolated, iv, total_variance
+from derivdata.analysis.smile.fit_dataset import Method, from_raw, raw_parameters
 from derivdata.analysis.smile.fitting import fit
-from derivdata.analysis.smile.forms import (
+from derivdata.analysis.smile.parameters import (
     JumpWings,
     Natural,
     Raw,
@@ -17,10 +17,10 @@ from derivdata.analysis.smile.forms import (
     svi_raw_to_jump_wings,
     svi_raw_to_natural,
 )
-from derivdata.analysis.smile.raw import density_factor, raw_total_variance
 from derivdata.analysis.smile.repair import GjRepair, gj_repair
 from derivdata.analysis.smile.sabr import Sabr, sabr_iv
-from derivdata.analysis.smile.ssvi import SsviConditions, ssvi_conditions, ssvi_to_raw
+from derivdata.analysis.smile.ssvi_slice import SsviConditions, ssvi_conditions, ssvi_to_raw
+from derivdata.analysis.smile.svi_curve import density_factor, raw_total_variance
 
 __all__ = [
     "GjRepair",

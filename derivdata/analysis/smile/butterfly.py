@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.raw import density_factor, raw_total_variance
+from derivdata.analysis.smile.parameters import Floats, Raw
+from derivdata.analysis.smile.svi_curve import density_factor, raw_total_variance
 
 __all__ = ["TOLERANCE", "Butterfly", "check_raw", "lowest"]
 

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from derivdata.analysis.smile.butterfly import Butterfly, check_raw, lowest
-from derivdata.analysis.smile.contract import Method
-from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.fit_dataset import Method
+from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.pchip import delta_jet, pchip_jet
-from derivdata.analysis.smile.raw import density_factor, raw_total_variance
 from derivdata.analysis.smile.sabr import Sabr, sabr_jet
+from derivdata.analysis.smile.svi_curve import density_factor, raw_total_variance
 
 __all__ = ["Curves", "check_curves", "curve_values"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.forms import Floats
+from derivdata.analysis.smile.parameters import Floats
 
 __all__ = ["Index", "Local", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
 

@@ -10,11 +10,11 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile.butterfly import Butterfly
-from derivdata.analysis.smile.contract import NODES, RAW, SABR
 from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
-from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.raw import density_factor
+from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR
+from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.sabr import Sabr
+from derivdata.analysis.smile.svi_curve import density_factor
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]

@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_same
-from derivdata.analysis.smile.contract import NODES, RAW, SABR, Method, assemble
-from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.ladder import Options, fit_slices
+from derivdata.analysis.smile.fallback import Options, fit_slices
+from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
+from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import prepare
 from derivdata.arguments import Numbers, typed
 
@@ -86,7 +86,7 @@ def fit(
 
     Returns
     -------
-    Dataset over the slices' dims, as `derivdata.analysis.smile.contract` has it
+    Dataset over the slices' dims, as `derivdata.analysis.smile.fit_dataset` has it
         NaN and a reason in ``status`` where a slice cannot be fitted. Lazy if the input is; `dim` is then
         made one chunk.
 

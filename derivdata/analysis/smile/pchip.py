@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from derivdata.analysis.smile.forms import Floats
-from derivdata.analysis.smile.quotes import Quotes
+from derivdata.analysis.smile.parameters import Floats
+from derivdata.analysis.smile.quotes import SmileQuotes
 
 __all__ = ["delta_jet", "nodes", "pchip_jet"]
 
@@ -27,10 +27,10 @@ _STEPS = 60
 Jet = tuple[Floats, Floats, Floats]
 
 
-def nodes(quotes: Quotes, *, by_delta: bool) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+def nodes(quotes: SmileQuotes, *, by_delta: bool) -> tuple[Floats, Floats, NDArray[np.bool_]]:
     """Nodes k and w in ascending k, and whether a slice lost quotes for a delta that does not fall with k.
 
-    Quotes at one strike give one node, the mean of their total variances.
+    SmileQuotes at one strike give one node, the mean of their total variances.
     """
     count = quotes.k.shape[1]
     if not count:

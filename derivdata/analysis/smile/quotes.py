@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.forms import Floats
+from derivdata.analysis.smile.parameters import Floats
 
-__all__ = ["Quotes", "Scaling", "prepare", "scaled_quotes"]
+__all__ = ["Scaling", "SmileQuotes", "prepare", "scaled_quotes"]
 
 
-class Quotes(NamedTuple):
+class SmileQuotes(NamedTuple):
     """Quotes of shape ``(slices, strikes)``; those that do not count have weight 0 and harmless values.
 
     `weight` multiplies squared residuals of total variance. `distinct` counts different strikes.
@@ -28,10 +28,10 @@ class Quotes(NamedTuple):
     k_min: Floats
     k_max: Floats
 
-    def rows(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Quotes:
+    def rows(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> SmileQuotes:
         """These slices only."""
         parts: list[Any] = [part[index] for part in self]
-        return Quotes(*parts)
+        return SmileQuotes(*parts)
 
 
 class Scaling(NamedTuple):
@@ -42,7 +42,7 @@ class Scaling(NamedTuple):
     height: Floats
 
 
-def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) -> Quotes:
+def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) -> SmileQuotes:
     """Quotes from bare arrays; NaN, non-positive volatility, weight or time drop a quote.
 
     Parameters
@@ -65,10 +65,10 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) 
     high = np.where(used, k, -np.inf).max(axis=1, initial=-np.inf)
     empty = ~used.any(axis=1)
     low[empty], high[empty] = np.nan, np.nan
-    return Quotes(k, iv, w, weight, used, t, _distinct(k, used), low, high)
+    return SmileQuotes(k, iv, w, weight, used, t, _distinct(k, used), low, high)
 
 
-def scaled_quotes(quotes: Quotes) -> tuple[Quotes, Scaling]:
+def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
     """The quotes with k in [−1, 1], w and the weights of mean 1, and the way back."""
     half = (quotes.k_max - quotes.k_min) / 2.0
     centre = (quotes.k_max + quotes.k_min) / 2.0

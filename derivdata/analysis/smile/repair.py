@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import together
 from derivdata.analysis.smile.curves import Curves, check_curves
-from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Index, Local, diagonal, minimise
-from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw, jet
-from derivdata.analysis.smile.forms import (
+from derivdata.analysis.smile.least_squares_dense import DenseProblem
+from derivdata.analysis.smile.parameters import (
     Floats,
     JumpWings,
     Raw,
     jump_wings_to_raw,
     svi_raw_to_jump_wings,
 )
-from derivdata.analysis.smile.quotes import Quotes
-from derivdata.analysis.smile.ssvi import fit_ssvi
+from derivdata.analysis.smile.positive_svi import floor_curve, floor_from_raw, floor_to_raw, jet
+from derivdata.analysis.smile.quotes import SmileQuotes
+from derivdata.analysis.smile.ssvi_slice import fit_ssvi
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["GjRepair", "gj_repair", "penalty_repair"]
@@ -77,7 +77,7 @@ def gj_repair(raw: Raw, year_fraction: Numbers) -> GjRepair:
     return GjRepair(jump_wings_to_raw(wings, year_fraction), guaranteed)
 
 
-def penalty_repair(quotes: Quotes, curves: Curves) -> tuple[Raw, NDArray[np.bool_], NDArray[np.int64]]:
+def penalty_repair(quotes: SmileQuotes, curves: Curves) -> tuple[Raw, NDArray[np.bool_], NDArray[np.int64]]:
     """Refits with a penalty on ``g < 0.001``, ten times heavier each round until no butterfly is left.
 
     The search begins at the slices themselves, and where that fails at the best SSVI slices, which are
@@ -93,7 +93,7 @@ def penalty_repair(quotes: Quotes, curves: Curves) -> tuple[Raw, NDArray[np.bool
     return floor_to_raw(x), free, nfev
 
 
-def _rounds(quotes: Quotes, curves: Curves) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
+def _rounds(quotes: SmileQuotes, curves: Curves) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]:
     x = floor_from_raw(curves.raw)
     free, nfev = np.zeros(x.shape[1], dtype=bool), np.zeros(x.shape[1], dtype=np.int64)
     problem = _problem(quotes, curves.raw)
@@ -140,7 +140,7 @@ class _Penalised(NamedTuple):
         return Local(x, fit.loss + np.vecdot(lack, lack), fit.nothing, gram, grad, scale)
 
 
-def _problem(quotes: Quotes, raw: Raw) -> _Penalised:
+def _problem(quotes: SmileQuotes, raw: Raw) -> _Penalised:
     span = quotes.k_max - quotes.k_min
     one = np.ones_like(span)
     sigma = np.log(raw.sigma)

@@ -11,10 +11,10 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_together
-from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
-from derivdata.analysis.smile.forms import Floats
-from derivdata.analysis.smile.quotes import Quotes
+from derivdata.analysis.smile.least_squares_dense import DenseProblem
+from derivdata.analysis.smile.parameters import Floats
+from derivdata.analysis.smile.quotes import SmileQuotes
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["Sabr", "fit_sabr", "sabr_iv", "sabr_jet"]
@@ -65,7 +65,7 @@ def sabr_jet(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats,
     return w, 2.0 * w * first, 2.0 * w * (second + 2.0 * first * first)
 
 
-def fit_sabr(quotes: Quotes, *, beta: float, forward: Floats, uniform: bool) -> tuple[Sabr, Minimum]:
+def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats, uniform: bool) -> tuple[Sabr, Minimum]:
     """The best SABR smiles with this `beta`, of two starts each."""
     found = [_from(quotes, beta, forward, uniform, *start) for start in _STARTS]
     best = found[0]
@@ -79,7 +79,7 @@ def fit_sabr(quotes: Quotes, *, beta: float, forward: Floats, uniform: bool) -> 
     return Sabr(np.exp(log_alpha), np.full_like(rho, beta), rho, np.exp(log_nu)), best
 
 
-def _from(quotes: Quotes, beta: float, forward: Floats, uniform: bool, rho: float, nu: float) -> Minimum:
+def _from(quotes: SmileQuotes, beta: float, forward: Floats, uniform: bool, rho: float, nu: float) -> Minimum:
     count = len(quotes.k)
     order = np.where(quotes.used, np.abs(quotes.k), np.inf).argmin(axis=1)
     level = np.log(quotes.iv[np.arange(count), order]) + (1.0 - beta) * np.log(forward)

@@ -14,12 +14,12 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Index, Local, Minimum, gain, minimise, times
-from derivdata.analysis.smile.floor import floor_curve, floor_from_raw, floor_to_raw
-from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.moments import Scaled, best_linear, linear_loss, moments
-from derivdata.analysis.smile.quotes import Quotes, Scaling, scaled_quotes
+from derivdata.analysis.smile.least_squares_dense import DenseProblem
+from derivdata.analysis.smile.parameters import Floats, Raw
+from derivdata.analysis.smile.positive_svi import floor_curve, floor_from_raw, floor_to_raw
+from derivdata.analysis.smile.quotes import Scaling, SmileQuotes, scaled_quotes
+from derivdata.analysis.smile.svi_moments import Scaled, best_linear, linear_loss, moments
 
 __all__ = ["BOX", "SviProblem", "fit_svi"]
 
@@ -84,7 +84,7 @@ def _projected(gram: Floats) -> Floats:
     return np.concatenate([linear, np.maximum(own - used, 1e-12 * own) + 1e-300])
 
 
-def fit_svi(quotes: Quotes, start: Raw) -> tuple[Raw, Minimum]:
+def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
     """The best raw SVI slices inside Lee's bound with no negative variance.
 
     Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search

@@ -7,14 +7,14 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 
 from __future__ import annotations
 
-from derivdata.analysis.surface.calendar import calendar_check, pair_conditions
-from derivdata.analysis.surface.chains import from_chain
-from derivdata.analysis.surface.evaluate import iv, total_variance
-from derivdata.analysis.surface.fit import fit
-from derivdata.analysis.surface.parameters import from_essvi
+from derivdata.analysis.surface.calendar_arbitrage import calendar_check, pair_conditions
+from derivdata.analysis.surface.chain_surface import from_chain
+from derivdata.analysis.surface.essvi_parameters import from_essvi
+from derivdata.analysis.surface.fitting import fit
+from derivdata.analysis.surface.interpolation import iv, total_variance
 from derivdata.analysis.surface.points import constant_maturity, delta_moneyness
-from derivdata.analysis.surface.ssvi import heston_phi, power_phi
-from derivdata.analysis.surface.term import forward_variance, term_structure
+from derivdata.analysis.surface.ssvi_families import heston_phi, power_phi
+from derivdata.analysis.surface.term_structures import forward_variance, term_structure
 
 __all__ = [
     "calendar_check",

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.surface.solver import Box, Floats, Quotes, Solution, minimise
+from derivdata.analysis.surface.solver import Box, Floats, Solution, SurfaceQuotes, minimise
 
-__all__ = ["Slices", "fit_global", "fit_sequential", "linear_start", "natural", "slopes"]
+__all__ = ["SsviSlices", "fit_global", "fit_sequential", "linear_start", "natural", "slopes"]
 
 LEAST = 1e-9
 """Smallest increment: keeps every inequality strict."""
@@ -34,7 +34,7 @@ _ROOM = 1e-2
 _ANCHOR = 1e3
 
 
-class Slices(NamedTuple):
+class SsviSlices(NamedTuple):
     """Natural parameters of SSVI slices, arrays of one shape."""
 
     theta: Floats
@@ -42,21 +42,21 @@ class Slices(NamedTuple):
     psi: Floats
 
 
-def slopes(slices: Slices) -> Floats:
+def slopes(slices: SsviSlices) -> Floats:
     """``(theta, right, left)`` along a new last axis."""
     tilt = slices.rho * slices.psi
     return np.stack([slices.theta, (slices.psi + tilt) / 2.0, (slices.psi - tilt) / 2.0], axis=-1)
 
 
-def natural(parts: Floats) -> Slices:
+def natural(parts: Floats) -> SsviSlices:
     """Natural parameters of ``(theta, right, left)``; a flat slice has correlation 0."""
     theta, right, left = np.moveaxis(parts, -1, 0)
     psi = right + left
     rho = np.divide(right - left, psi, out=np.zeros_like(psi), where=psi != 0.0)
-    return Slices(theta, rho, psi)
+    return SsviSlices(theta, rho, psi)
 
 
-def linear_start(quotes: Quotes) -> Floats:
+def linear_start(quotes: SurfaceQuotes) -> Floats:
     """Slice parameters by one linear least squares each, exact for exact data: ``(..., 3)``.
 
     An SSVI slice satisfies ``w = θ + ρψ k + ψ²(1 − ρ²)/4 k²/w``, which is linear in its parameters.
@@ -73,12 +73,12 @@ def linear_start(quotes: Quotes) -> Floats:
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
 
 
-def fit_global(quotes: Quotes, guess: Floats) -> tuple[Floats, Solution]:
+def fit_global(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Solution]:
     """All expiries of every surface at once: slices ``(surfaces, expiries, 3)`` and how the search ended."""
     return _fit(quotes, guess, np.zeros((len(guess), 3)), damping=1e-3)
 
 
-def fit_sequential(quotes: Quotes, guess: Floats) -> tuple[Floats, Solution]:
+def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Solution]:
     """One expiry after the other, each through its quote nearest the money (Corbetta et al., 2019).
 
     The earlier expiries stay as they are, so a bad late one cannot move them. The anchor is missed only
@@ -90,7 +90,9 @@ def fit_sequential(quotes: Quotes, guess: Floats) -> tuple[Floats, Solution]:
     base, parts, ends = np.zeros((len(guess), 3)), [], []
     for i in range(guess.shape[1]):
         one = np.s_[:, i : i + 1]
-        slices, found = _fit(Quotes(quotes.k[one], quotes.w[one], scale[one]), guess[one], base, damping=1e-9)
+        slices, found = _fit(
+            SurfaceQuotes(quotes.k[one], quotes.w[one], scale[one]), guess[one], base, damping=1e-9
+        )
         base = np.column_stack([base[:, :2] + found.x[:, :2], _coordinates(slices)[:, 0, 2]])
         parts.append(slices)
         ends.append(found)
@@ -99,7 +101,7 @@ def fit_sequential(quotes: Quotes, guess: Floats) -> tuple[Floats, Solution]:
     return np.concatenate(parts, axis=1), joined
 
 
-def _fit(quotes: Quotes, guess: Floats, base: Floats, *, damping: float) -> tuple[Floats, Solution]:
+def _fit(quotes: SurfaceQuotes, guess: Floats, base: Floats, *, damping: float) -> tuple[Floats, Solution]:
     """Fit the increments from `base`, the coordinates of the expiry before the first, 0 if there is none."""
     box = Box(np.array(LEAST), np.array(np.inf))
     found = minimise(

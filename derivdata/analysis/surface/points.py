@@ -11,10 +11,10 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity, take
-from derivdata.analysis.surface.evaluate import variance_at, volatility
-from derivdata.analysis.surface.inputs import bare, require_surface, where, with_units
-from derivdata.analysis.surface.pieces import in_pieces
+from derivdata.analysis.surface.chunks import in_chunks
+from derivdata.analysis.surface.interpolation import variance_at, volatility
+from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
+from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR
 
@@ -98,7 +98,7 @@ def constant_maturity(
         return points_of(cut, points, delta=delta, atm=atm, rate=rate)
 
     require_surface(surface)
-    found = in_pieces(at_tenors, surface, most=_SLICES, whole=("expiry",))
+    found = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
     return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
-__all__ = ["Box", "Floats", "Model", "Quotes", "Rows", "Solution", "minimise"]
+__all__ = ["Box", "Floats", "Model", "Rows", "Solution", "SurfaceQuotes", "minimise"]
 
 Model = Callable[[Floats, Rows], tuple[Floats, Floats]]
 """From parameters ``(surfaces, parameters)`` of the rows named to slices ``(surfaces, expiries, 3)``, each
@@ -28,7 +28,7 @@ _STUCK = 1e12
 _PINNING = 4
 
 
-class Quotes(NamedTuple):
+class SurfaceQuotes(NamedTuple):
     """Log-moneyness, total variance and residual scale, each ``(surfaces, expiries, strikes)``.
 
     A place without a quote has scale 0 and harmless finite numbers.
@@ -38,9 +38,9 @@ class Quotes(NamedTuple):
     w: Floats
     scale: Floats
 
-    def rows(self, rows: Rows | slice) -> Quotes:
+    def rows(self, rows: Rows | slice) -> SurfaceQuotes:
         """The quotes of some surfaces."""
-        return Quotes(self.k[rows], self.w[rows], self.scale[rows])
+        return SurfaceQuotes(self.k[rows], self.w[rows], self.scale[rows])
 
 
 class Box(NamedTuple):
@@ -70,7 +70,9 @@ class _Local(NamedTuple):
         return _Local(*(_pick(rows, new, old) for old, new in zip(self, by, strict=True)))
 
 
-def minimise(model: Model, start: Floats, box: Box, quotes: Quotes, *, damping: float = 1e-3) -> Solution:
+def minimise(
+    model: Model, start: Floats, box: Box, quotes: SurfaceQuotes, *, damping: float = 1e-3
+) -> Solution:
     """Parameters in the box that bring the model's total variance closest to the quotes.
 
     Parameters
@@ -112,7 +114,7 @@ def minimise(model: Model, start: Floats, box: Box, quotes: Quotes, *, damping: 
     return Solution(x, cost, nfev, converged)
 
 
-def _linearise(model: Model, x: Floats, rows: Rows, quotes: Quotes) -> _Local:
+def _linearise(model: Model, x: Floats, rows: Rows, quotes: SurfaceQuotes) -> _Local:
     slices, jacobian = model(x, rows)
     residual = _residuals(slices, quotes)
     normal = residual @ residual.swapaxes(-1, -2)
@@ -123,7 +125,7 @@ def _linearise(model: Model, x: Floats, rows: Rows, quotes: Quotes) -> _Local:
     return _Local(normal[..., 3, 3].sum(axis=1), (pulls @ flat)[:, 0], flat.swapaxes(-1, -2) @ curved)
 
 
-def _residuals(slices: Floats, quotes: Quotes) -> Floats:
+def _residuals(slices: Floats, quotes: SurfaceQuotes) -> Floats:
     """Derivatives in (theta, right, left) and, last, the residual: ``(surfaces, expiries, 4, strikes)``.
 
     ``w = (θ + (R − L) k + D)/2`` with ``D² = θ² + 2 (R − L) k θ + (R + L)² k²``.

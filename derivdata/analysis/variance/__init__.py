@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from derivdata.analysis.variance.index import volatility_index
-from derivdata.analysis.variance.listed import cboe, replication
-from derivdata.analysis.variance.model_free import model_free
+from derivdata.analysis.variance.integration import model_free
+from derivdata.analysis.variance.listed_options import cboe, replication
 
 __all__ = ["cboe", "model_free", "replication", "volatility_index"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.inputs import with_units
+from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.strip import Floats
 from derivdata.arguments import typed
 from derivdata.units import HOURS_PER_YEAR

@@ -9,10 +9,10 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.calendar import previous
-from derivdata.analysis.surface.cut import Extrapolation, Interpolation, at_maturity
-from derivdata.analysis.surface.evaluate import variance_at
-from derivdata.analysis.surface.inputs import bare, require_surface, where, with_units
+from derivdata.analysis.surface.calendar_arbitrage import previous
+from derivdata.analysis.surface.interpolation import variance_at
+from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
+from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity
 from derivdata.analysis.surface.points import (
     AtTheMoney,
     DeltaKind,

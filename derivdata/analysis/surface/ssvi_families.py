@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.analysis.inputs import together
-from derivdata.analysis.surface.solver import Box, Floats, Quotes, Rows, Solution, minimise
+from derivdata.analysis.surface.solver import Box, Floats, Rows, Solution, SurfaceQuotes, minimise
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["FAMILIES", "Family", "at_the_money", "fit_family", "heston_phi", "isotonic", "power_phi"]
@@ -54,7 +54,7 @@ def heston_phi(theta: Numbers, lam: Numbers) -> Floats:
     return np.divide(_heston(x)[0], x, out=np.full_like(x, 0.5), where=x != 0.0)
 
 
-def at_the_money(quotes: Quotes, otherwise: Floats) -> Floats:
+def at_the_money(quotes: SurfaceQuotes, otherwise: Floats) -> Floats:
     """Total variance at k = 0 between the two quotes around it, `otherwise` where there is none on a side."""
     here = quotes.scale > 0.0
     below = np.where(here & (quotes.k <= 0.0), quotes.k, -np.inf)
@@ -85,7 +85,9 @@ def isotonic(values: Floats) -> Floats:
     return np.asarray(upto.max(axis=-2))
 
 
-def fit_family(family: Family, quotes: Quotes, guess: Floats, theta: Floats) -> tuple[Floats, Solution]:
+def fit_family(
+    family: Family, quotes: SurfaceQuotes, guess: Floats, theta: Floats
+) -> tuple[Floats, Solution]:
     """Slices ``(surfaces, expiries, 3)`` of one family through the total variances θ at the money."""
 
     def model(x: Floats, rows: Rows) -> tuple[Floats, Floats]:

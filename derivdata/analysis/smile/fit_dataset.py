@@ -30,7 +30,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.smile.forms import Raw
+from derivdata.analysis.smile.parameters import Raw
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 

@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.inputs import with_units
+from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
 from derivdata.arguments import Numbers, typed
 

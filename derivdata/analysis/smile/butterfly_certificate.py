@@ -13,7 +13,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.parameters import Floats, Raw
 
 __all__ = ["certified"]
 

@@ -9,10 +9,10 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.inputs import require_variables
-from derivdata.analysis.surface.cut import slices_at, take
-from derivdata.analysis.surface.inputs import require_surface, with_units
-from derivdata.analysis.surface.parameters import NATURAL
-from derivdata.analysis.surface.pieces import in_pieces
+from derivdata.analysis.surface.chunks import in_chunks
+from derivdata.analysis.surface.essvi_parameters import NATURAL
+from derivdata.analysis.surface.labelling import require_surface, with_units
+from derivdata.analysis.surface.maturity import slices_at, take
 from derivdata.analysis.surface.solver import Floats
 from derivdata.arguments import typed
 
@@ -51,7 +51,7 @@ def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset
 
     require_surface(surface)
     bare = surface.drop_vars([name for name in surface.coords if name != "year_fraction"])
-    checked = in_pieces(check, bare, most=_SLICES, whole=("expiry",))
+    checked = in_chunks(check, bare, most=_SLICES, whole=("expiry",))
     return checked.assign_coords({name: surface.coords[name] for name in surface.coords})
 
 

@@ -10,8 +10,8 @@ import xarray as xr
 from derivdata.analysis import smile
 from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
-from derivdata.analysis.surface.cut import Extrapolation, Interpolation, Maturity, at_maturity
-from derivdata.analysis.surface.inputs import bare
+from derivdata.analysis.surface.labelling import bare
+from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
 from derivdata.analysis.surface.solver import Floats
 from derivdata.arguments import Numbers, typed
 

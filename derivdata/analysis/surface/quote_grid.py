@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.solver import Floats, Quotes, Rows
+from derivdata.analysis.surface.solver import Floats, Rows, SurfaceQuotes
 
-__all__ = ["MINIMUM", "Board", "batches", "board"]
+__all__ = ["MINIMUM", "QuoteGrid", "arrange", "batches"]
 
 MINIMUM = 3
 """Distinct strikes that an expiry needs to have a slice of its own."""
@@ -20,7 +20,7 @@ _BATCH = 64
 _PERCENT = 5.0
 
 
-class Board(NamedTuple):
+class QuoteGrid(NamedTuple):
     """Quotes of many surfaces, expiries in order of time with the usable ones first.
 
     ``k``, ``iv``, ``weight`` are ``(surfaces, expiries, strikes)`` with NaN (weight 0) where there is no
@@ -38,7 +38,7 @@ class Board(NamedTuple):
     order: NDArray[np.intp]
 
 
-def board(k: Floats, iv: Floats, t: Floats, weight: Floats) -> Board:
+def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats) -> QuoteGrid:
     """Order the quotes of surfaces given as ``(surfaces, expiries, strikes)``; t is ``(surfaces, expiries)``.
 
     Raises
@@ -64,10 +64,10 @@ def board(k: Floats, iv: Floats, t: Floats, weight: Floats) -> Board:
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
     k, iv, weight = (np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight))
     t, n, status = (np.take_along_axis(part, order, 1) for part in (t, n, status))
-    return Board(k, iv, weight, t, n, status, (status == 0).sum(axis=1), order)
+    return QuoteGrid(k, iv, weight, t, n, status, (status == 0).sum(axis=1), order)
 
 
-def batches(ordered: Board) -> Iterator[tuple[Rows, int, Quotes]]:
+def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
     """Surfaces of equally many usable expiries, a few at a time: rows, that number, quotes."""
     for count in np.unique(ordered.usable[ordered.usable > 0]):
         alike = np.flatnonzero(ordered.usable == count)
@@ -76,7 +76,7 @@ def batches(ordered: Board) -> Iterator[tuple[Rows, int, Quotes]]:
             yield rows, int(count), _quotes(ordered, rows, int(count))
 
 
-def _quotes(ordered: Board, rows: Rows, count: int) -> Quotes:
+def _quotes(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
     """Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight."""
     k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
     strikes = max(int((weight > 0.0).any(axis=(0, 1)).sum()), 1)
@@ -85,7 +85,7 @@ def _quotes(ordered: Board, rows: Rows, count: int) -> Quotes:
     here = weight > 0.0
     w = np.where(here, iv * iv * t, 1.0)
     scale = np.where(here, np.sqrt(weight / (4.0 * w * t)), 0.0)
-    return Quotes(np.where(here, k, 0.0), w, scale)
+    return SurfaceQuotes(np.where(here, k, 0.0), w, scale)
 
 
 def _packed(live: NDArray[np.bool_], k: Floats, iv: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from derivdata.analysis.smile.descent import Index, gain
-from derivdata.analysis.smile.forms import Floats
+from derivdata.analysis.smile.parameters import Floats
 
 __all__ = ["Moments", "Scaled", "best_linear", "linear_loss", "moments"]
 

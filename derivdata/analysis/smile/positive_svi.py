@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.parameters import Floats, Raw
 
 __all__ = ["floor_curve", "floor_from_raw", "floor_to_raw", "jet"]
 

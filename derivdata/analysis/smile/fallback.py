@@ -1,4 +1,4 @@
-"""Slices fitted as arrays: the rung each one can carry, the fit, the check, the repair, the status.
+"""FittedSlices fitted as arrays: the rung each one can carry, the fit, the check, the repair, the status.
 
 The rungs are svi (5 different strikes) → ssvi (3) → a line between two quotes → flat (1), and sabr (3) or
 pchip (2) → the same line → flat. The line, constant beyond its lower end as the rules of extrapolation want
@@ -12,20 +12,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.certificate import certified
-from derivdata.analysis.smile.contract import Method
+from derivdata.analysis.smile.butterfly_certificate import certified
 from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
 from derivdata.analysis.smile.descent import Minimum
-from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.fit_dataset import Method
+from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.pchip import nodes
-from derivdata.analysis.smile.quotes import Quotes
+from derivdata.analysis.smile.quotes import SmileQuotes
 from derivdata.analysis.smile.repair import gj_repair, penalty_repair
 from derivdata.analysis.smile.sabr import Sabr, fit_sabr
-from derivdata.analysis.smile.ssvi import fit_ssvi
+from derivdata.analysis.smile.ssvi_slice import fit_ssvi
 from derivdata.analysis.smile.svi import fit_svi
 from derivdata.analysis.status import Status
 
-__all__ = ["Options", "Slices", "fit_slices"]
+__all__ = ["FittedSlices", "Options", "fit_slices"]
 
 NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.SABR: 3, Method.PCHIP: 2, Method.FLAT: 1, Method.NONE: 0}
 _LADDERS = {
@@ -48,7 +48,7 @@ class Options(NamedTuple):
     by_delta: bool
 
 
-class Slices(NamedTuple):
+class FittedSlices(NamedTuple):
     """Fitted slices; `notes` are status bits that the fit itself gave."""
 
     curves: Curves
@@ -58,7 +58,7 @@ class Slices(NamedTuple):
     rmse_vol: Floats
 
 
-def fit_slices(quotes: Quotes, forward: Floats, start: Raw, options: Options) -> Slices:
+def fit_slices(quotes: SmileQuotes, forward: Floats, start: Raw, options: Options) -> FittedSlices:
     """Fit every slice by the best rung of its ladder that its strikes can carry."""
     found = _empty(quotes, forward, options)
     rungs = found.curves.method
@@ -77,7 +77,7 @@ def fit_slices(quotes: Quotes, forward: Floats, start: Raw, options: Options) ->
     return found
 
 
-def _empty(quotes: Quotes, forward: Floats, options: Options) -> Slices:
+def _empty(quotes: SmileQuotes, forward: Floats, options: Options) -> FittedSlices:
     count = len(quotes.k)
 
     def unknown() -> Floats:
@@ -101,11 +101,16 @@ def _empty(quotes: Quotes, forward: Floats, options: Options) -> Slices:
         options.by_delta,
     )
     whole = np.zeros((2, count), dtype=np.int32)
-    return Slices(curves, np.zeros(count, dtype=bool), whole[0], whole[1], unknown())
+    return FittedSlices(curves, np.zeros(count, dtype=bool), whole[0], whole[1], unknown())
 
 
 def _fit_rung(
-    found: Slices, quotes: Quotes, start: Raw, rows: NDArray[np.int64], rung: Method, options: Options
+    found: FittedSlices,
+    quotes: SmileQuotes,
+    start: Raw,
+    rows: NDArray[np.int64],
+    rung: Method,
+    options: Options,
 ) -> None:
     part, curves = quotes.rows(rows), found.curves
     if rung == Method.SVI:
@@ -133,7 +138,7 @@ def _drop_failures(curves: Curves, rows: NDArray[np.int64]) -> None:
         values[failed] = np.nan
 
 
-def _line(quotes: Quotes) -> Raw:
+def _line(quotes: SmileQuotes) -> Raw:
     """Through two quotes and constant beyond the lower one, or flat through one."""
     k, w, _ = nodes(quotes, by_delta=False)
     k0, w0 = k[:, 0], w[:, 0]
@@ -145,7 +150,7 @@ def _line(quotes: Quotes) -> Raw:
     return Raw(np.where(slope < 0.0, w1, w0), b, np.sign(slope), vertex, np.zeros_like(b))
 
 
-def _put(found: Slices, rows: NDArray[np.int64], raw: Raw, ended: Minimum) -> None:
+def _put(found: FittedSlices, rows: NDArray[np.int64], raw: Raw, ended: Minimum) -> None:
     _store(found.curves.raw, rows, raw)
     _count(found, rows, ended)
 
@@ -155,12 +160,12 @@ def _store(target: Raw | Sabr, rows: NDArray[np.int64], values: Raw | Sabr) -> N
         part[rows] = value
 
 
-def _count(found: Slices, rows: NDArray[np.int64], ended: Minimum) -> None:
+def _count(found: FittedSlices, rows: NDArray[np.int64], ended: Minimum) -> None:
     found.nfev[rows] += ended.nfev.astype(np.int32)
     found.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
 
 
-def _settle(found: Slices, quotes: Quotes, options: Options) -> None:
+def _settle(found: FittedSlices, quotes: SmileQuotes, options: Options) -> None:
     """Check every slice, repair what was asked to be, and note what is left."""
     curves = found.curves
     suspect = np.flatnonzero((curves.method != Method.NONE) & ~certified(curves.raw))
@@ -172,7 +177,7 @@ def _settle(found: Slices, quotes: Quotes, options: Options) -> None:
     found.notes[guilty[~found.repaired[guilty]]] |= Status.BUTTERFLY
 
 
-def _replace_by_ssvi(found: Slices, quotes: Quotes, rows: NDArray[np.int64]) -> None:
+def _replace_by_ssvi(found: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64]) -> None:
     if not rows.size:
         return
     found.notes[rows] &= ~np.int32(Status.NOT_CONVERGED)
@@ -182,7 +187,7 @@ def _replace_by_ssvi(found: Slices, quotes: Quotes, rows: NDArray[np.int64]) -> 
     found.repaired[rows] = check_curves(found.curves.rows(rows)).ok
 
 
-def _mend(found: Slices, quotes: Quotes, rows: NDArray[np.int64], arbitrage: str) -> None:
+def _mend(found: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64], arbitrage: str) -> None:
     if not rows.size:
         return
     part, old = quotes.rows(rows), found.curves.rows(rows)
@@ -196,13 +201,13 @@ def _mend(found: Slices, quotes: Quotes, rows: NDArray[np.int64], arbitrage: str
     found.repaired[rows] = sure
 
 
-def _note_time(found: Slices, quotes: Quotes) -> None:
+def _note_time(found: FittedSlices, quotes: SmileQuotes) -> None:
     """A slice without time has no quotes either; its reason is the time."""
     unknown, over = ~np.isfinite(quotes.t), quotes.t <= 0.0
     found.notes[unknown], found.notes[over] = Status.BAD_INPUT, Status.EXPIRED
 
 
-def _rmse(curves: Curves, quotes: Quotes) -> Floats:
+def _rmse(curves: Curves, quotes: SmileQuotes) -> Floats:
     freedom = np.array([_FREEDOM.get(each, np.inf) for each in Method])
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(curve_values(curves.standing(), quotes.k) / quotes.t[:, None]) - quotes.iv

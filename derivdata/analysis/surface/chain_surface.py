@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
-from derivdata.analysis.surface.fit import SurfaceMethod, fit
+from derivdata.analysis.surface.fitting import SurfaceMethod, fit
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["from_chain"]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.analysis.inputs import together
-from derivdata.analysis.smile.dense import DenseProblem
 from derivdata.analysis.smile.descent import Minimum, minimise
-from derivdata.analysis.smile.forms import Floats, Raw
-from derivdata.analysis.smile.quotes import Quotes
+from derivdata.analysis.smile.least_squares_dense import DenseProblem
+from derivdata.analysis.smile.parameters import Floats, Raw
+from derivdata.analysis.smile.quotes import SmileQuotes
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["SsviConditions", "fit_ssvi", "ssvi_conditions", "ssvi_to_raw"]
@@ -54,7 +54,7 @@ def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
     return Raw(theta * rest / 2.0, theta * phi / 2.0, rho, -rho / phi, rest**0.5 / phi)
 
 
-def fit_ssvi(quotes: Quotes) -> tuple[Raw, Minimum]:
+def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
     """The best butterfly-free SSVI slices, from one start on either side of no skew."""
     found = [_from(quotes, rho) for rho in _STARTS]
     best = found[0].loss <= found[1].loss
@@ -63,7 +63,7 @@ def fit_ssvi(quotes: Quotes) -> tuple[Raw, Minimum]:
     return ssvi_to_raw(np.exp(log_theta), rho, _phi(log_theta, rho, share)[0]), both
 
 
-def _from(quotes: Quotes, rho: float) -> Minimum:
+def _from(quotes: SmileQuotes, rho: float) -> Minimum:
     count = len(quotes.k)
     order = np.where(quotes.used, np.abs(quotes.k), np.inf).argmin(axis=1)
     nearest = np.log(quotes.w[np.arange(count), order])

@@ -6,8 +6,8 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.smile import Method, Raw, ssvi_to_raw
-from derivdata.analysis.smile.contract import assemble
-from derivdata.analysis.surface.inputs import labelled_expiry, require_lengths
+from derivdata.analysis.smile.fit_dataset import assemble
+from derivdata.analysis.surface.labelling import labelled_expiry, require_lengths
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["NATURAL", "from_essvi", "natural_parameters", "raw_parameters_of"]

@@ -9,10 +9,10 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.inputs import with_units
-from derivdata.analysis.surface.pieces import in_pieces
+from derivdata.analysis.surface.chunks import in_chunks
+from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
-from derivdata.analysis.variance.quoted import strip
+from derivdata.analysis.variance.quoted_smiles import strip
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["VarianceMethod", "model_free"]
@@ -90,7 +90,7 @@ def model_free(
     else:
         ends = (source["k_min"], source["k_max"]) if k_range is None else map(xr.DataArray, k_range)
         ended = source.assign(dict(zip(("k_low", "k_high"), ends, strict=True)))
-        result = in_pieces(lambda part: _of_fit(part, floor, method), ended, most=_SLICES)
+        result = in_chunks(lambda part: _of_fit(part, floor, method), ended, most=_SLICES)
     t = source["year_fraction"]
     w = result["total_variance"]
     result["wing_share"] = 1.0 - result["inside"] / w

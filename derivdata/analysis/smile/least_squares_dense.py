@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from derivdata.analysis.smile.descent import Index, Local, diagonal
-from derivdata.analysis.smile.forms import Floats
+from derivdata.analysis.smile.parameters import Floats
 
 __all__ = ["Curve", "DenseProblem"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import xarray as xr
 
-__all__ = ["in_pieces"]
+__all__ = ["in_chunks"]
 
 
-def in_pieces(
+def in_chunks(
     kernel: Callable[[xr.Dataset], xr.Dataset], fit: xr.Dataset, *, most: int, whole: tuple[str, ...] = ()
 ) -> xr.Dataset:
     """`kernel` of a fit, of at most `most` slices at a time if they are in memory.
@@ -33,5 +33,5 @@ def in_pieces(
     longest = max(sizes, key=sizes.__getitem__)
     step = max(sizes[longest] * most // slices.size, 1)
     cuts = (fit.isel({longest: slice(first, first + step)}) for first in range(0, sizes[longest], step))
-    parts = [in_pieces(kernel, cut, most=most, whole=whole) for cut in cuts]
+    parts = [in_chunks(kernel, cut, most=most, whole=whole) for cut in cuts]
     return xr.concat(parts, longest, data_vars="all", coords="minimal", compat="override", join="override")

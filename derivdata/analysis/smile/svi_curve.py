@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from derivdata.analysis.inputs import require_together
-from derivdata.analysis.smile.forms import Floats, Raw
+from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["density_factor", "raw_total_variance"]

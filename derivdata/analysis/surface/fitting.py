@@ -9,15 +9,15 @@ import xarray as xr
 
 from derivdata.analysis import smile
 from derivdata.analysis.smile import Method
-from derivdata.analysis.smile.contract import assemble
+from derivdata.analysis.smile.fit_dataset import assemble
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface import essvi
-from derivdata.analysis.surface.calendar import calendar_check
-from derivdata.analysis.surface.inputs import labelled, where
-from derivdata.analysis.surface.parameters import NATURAL, natural_parameters, raw_parameters_of
-from derivdata.analysis.surface.quotes import MINIMUM, Board, batches, board
-from derivdata.analysis.surface.solver import Floats, Quotes, Solution
-from derivdata.analysis.surface.ssvi import FAMILIES, at_the_money, fit_family, isotonic
+from derivdata.analysis.surface.calendar_arbitrage import calendar_check
+from derivdata.analysis.surface.essvi_parameters import NATURAL, natural_parameters, raw_parameters_of
+from derivdata.analysis.surface.labelling import labelled, where
+from derivdata.analysis.surface.quote_grid import MINIMUM, QuoteGrid, arrange, batches
+from derivdata.analysis.surface.solver import Floats, Solution, SurfaceQuotes
+from derivdata.analysis.surface.ssvi_families import FAMILIES, at_the_money, fit_family, isotonic
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["SurfaceMethod", "fit"]
@@ -80,7 +80,7 @@ def fit(
     Returns
     -------
     Dataset over the dims of `iv` without `dim`
-        What `derivdata.analysis.smile.contract` says of a fit, and ``theta``, ``rho``, ``psi`` of each
+        What `derivdata.analysis.smile.fit_dataset` says of a fit, and ``theta``, ``rho``, ``psi`` of each
         slice (not of ``"slices"``); ``eta`` and ``gamma``, or ``lam``, of an SSVI family. NaN with its
         reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding; the other
         expiries are fitted without it. ``nfev`` is the whole surface's. Lazy if the quotes are.
@@ -164,8 +164,8 @@ def _block(
     k: Floats, iv: Floats, weight: Floats, t: Floats, theta: Floats, rho: Floats, psi: Floats, *, method: str
 ) -> list[Any]:
     """The kernel's results for surfaces on one axis."""
-    ordered = board(k, iv, t, weight)
-    guess = essvi.slopes(essvi.Slices(theta, rho, psi))
+    ordered = arrange(k, iv, t, weight)
+    guess = essvi.slopes(essvi.SsviSlices(theta, rho, psi))
     out, shared = _solved(ordered, np.take_along_axis(guess, ordered.order[..., None], 1), method)
     back = [np.empty_like(part) for part in out]
     for part, in_order in zip(back, out, strict=True):
@@ -173,8 +173,8 @@ def _block(
     return [*back, *shared]
 
 
-def _solved(ordered: Board, guessed: Floats, method: str) -> tuple[list[Any], list[Floats]]:
-    """The variables of `_OUT` in the board's order, and the parameters that a whole surface shares."""
+def _solved(ordered: QuoteGrid, guessed: Floats, method: str) -> tuple[list[Any], list[Floats]]:
+    """The variables of `_OUT` in the grid's order, and the parameters that a whole surface shares."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
     rmse = np.full(ordered.t.shape, np.nan)
     nfev, status = np.zeros(ordered.t.shape, np.int32), ordered.status.copy()
@@ -196,7 +196,7 @@ def _solved(ordered: Board, guessed: Floats, method: str) -> tuple[list[Any], li
     return [*essvi.natural(slices), rmse, ordered.n, nfev, k_min, k_max, status], shared
 
 
-def _search(method: str, quotes: Quotes, guess: Floats) -> _Found:
+def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
     if method in FAMILIES:
         family = FAMILIES[method]
         theta = isotonic(at_the_money(quotes, guess[..., 0]))
@@ -206,7 +206,7 @@ def _search(method: str, quotes: Quotes, guess: Floats) -> _Found:
     return _Found(*search(quotes, guess), ())
 
 
-def _rmse(slices: Floats, quotes: Quotes, t: Floats) -> Floats:
+def _rmse(slices: Floats, quotes: SurfaceQuotes, t: Floats) -> Floats:
     """Root mean square error in volatility; NaN where there are no more quotes than parameters."""
     theta, right, left = (slices[..., i, None] for i in range(3))
     tilt, width = (right - left) * quotes.k, (right + left) * quotes.k
