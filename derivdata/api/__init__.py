@@ -1,178 +1,33 @@
-"""The API document as data: endpoints, parameters, tiers, limits."""
+"""The API document as data: endpoints, parameters, tiers, limits.
+
+Each family of endpoints has a module of its name, and every `Endpoint` that it defines is public here: a name
+is written once, in the module of its family.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from derivdata.api.documented import (
-    FUNDING,
-    FUNDING_HISTORICAL,
-    FUNDING_METADATA,
-    FUNDING_SETTLEMENT,
-    LIQUIDATIONS_EVENTS,
-    MARKETS_FUNDING_LEADERS,
-    MARKETS_PRICE_MOVERS,
-    MARKETS_SYMBOLS,
-    OI_EXCHANGES_SUMMARY,
-    OI_TIMESERIES,
-    OPTIONS_MATRIX,
-    OPTIONS_SNAPSHOT,
-)
+from derivdata.api.builders import *
+from derivdata.api.funding import *
+from derivdata.api.hip3 import *
+from derivdata.api.hip4 import *
+from derivdata.api.liquidations import *
+from derivdata.api.markets import *
 from derivdata.api.model import TIERS, Endpoint, Param, ParamKind, Request, allows
-from derivdata.api.named import (
-    LIQUIDATIONS_AGGREGATES,
-    LIQUIDATIONS_HISTORY,
-    MARKETS_EXCHANGE_SYMBOLS,
-    MARKETS_EXCHANGE_TIMESERIES,
-    MARKETS_EXCHANGES,
-    MARKETS_PRICE_BUCKETS,
-    MARKETS_SYMBOL_EXCHANGES,
-    MARKETS_SYMBOL_STATS,
-    OI_EXCHANGE_TOTALS,
-    OI_TOP_SYMBOLS,
-    OPTIONS_ATM_HISTORY,
-    OPTIONS_METRICS,
-    OPTIONS_OVERVIEW_HISTORY,
-    OPTIONS_SURFACE_HISTORY,
-    ORDERBOOK_BOOK,
-    ORDERBOOK_DEPTH_HISTORY,
-    RWA_MARKET_HOURS,
-    VOLUME_EXCHANGE_TOTALS,
-    VOLUME_OI_RATIO,
-    VOLUME_TIMESERIES,
-    VOLUME_TOP_SYMBOLS,
-)
-from derivdata.api.onchain import (
-    BUILDERS_DASHBOARD,
-    HIP3_BY_DEX,
-    HIP3_BY_SYMBOL,
-    HIP3_CANDLES,
-    HIP3_DASHBOARD,
-    HIP3_DEX_DETAIL,
-    HIP3_LEADERBOARD,
-    HIP3_OI_TRENDS_DEX,
-    HIP3_OI_TRENDS_TOTAL,
-    HIP3_TIMESERIES_DEX_BREAKDOWN,
-    HIP3_TIMESERIES_SYMBOL,
-    HIP4_DASHBOARD,
-    HIP4_LEADERBOARD,
-    HIP4_OI_EOD,
-    HIP4_OUTCOME,
-)
+from derivdata.api.oi import *
+from derivdata.api.options import *
+from derivdata.api.orderbook import *
+from derivdata.api.rwa import *
+from derivdata.api.volume import *
 
-ENDPOINTS: tuple[Endpoint, ...] = (
-    FUNDING,
-    FUNDING_METADATA,
-    FUNDING_HISTORICAL,
-    FUNDING_SETTLEMENT,
-    MARKETS_SYMBOLS,
-    MARKETS_PRICE_MOVERS,
-    MARKETS_FUNDING_LEADERS,
-    OI_EXCHANGES_SUMMARY,
-    OI_TIMESERIES,
-    LIQUIDATIONS_EVENTS,
-    OPTIONS_SNAPSHOT,
-    ORDERBOOK_BOOK,
-    ORDERBOOK_DEPTH_HISTORY,
-    OPTIONS_SURFACE_HISTORY,
-    OPTIONS_ATM_HISTORY,
-    OPTIONS_METRICS,
-    OPTIONS_OVERVIEW_HISTORY,
-    LIQUIDATIONS_HISTORY,
-    LIQUIDATIONS_AGGREGATES,
-    OI_EXCHANGE_TOTALS,
-    VOLUME_EXCHANGE_TOTALS,
-    VOLUME_OI_RATIO,
-    VOLUME_TIMESERIES,
-    OI_TOP_SYMBOLS,
-    VOLUME_TOP_SYMBOLS,
-    MARKETS_EXCHANGE_TIMESERIES,
-    MARKETS_PRICE_BUCKETS,
-    MARKETS_EXCHANGES,
-    MARKETS_EXCHANGE_SYMBOLS,
-    MARKETS_SYMBOL_EXCHANGES,
-    MARKETS_SYMBOL_STATS,
-    RWA_MARKET_HOURS,
-    HIP3_DASHBOARD,
-    HIP3_DEX_DETAIL,
-    HIP3_BY_DEX,
-    HIP3_BY_SYMBOL,
-    HIP3_TIMESERIES_SYMBOL,
-    HIP3_TIMESERIES_DEX_BREAKDOWN,
-    HIP3_LEADERBOARD,
-    HIP3_OI_TRENDS_TOTAL,
-    HIP3_OI_TRENDS_DEX,
-    HIP3_CANDLES,
-    HIP4_DASHBOARD,
-    HIP4_OUTCOME,
-    HIP4_OI_EOD,
-    HIP4_LEADERBOARD,
-    BUILDERS_DASHBOARD,
-)
+ENDPOINTS: tuple[Endpoint, ...] = tuple(value for value in globals().values() if isinstance(value, Endpoint))
+
+__all__ = ["ENDPOINTS", "TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows", "endpoint_of"]
 
 
 @lru_cache(maxsize=1024)
 def endpoint_of(path: str) -> Endpoint | None:
-    """The endpoint that a concrete path belongs to, or None; a path in full goes before a template."""
-    fitting = [e for e in ENDPOINTS if e.matches(path)]
-    return min(fitting, key=lambda e: e.path.count("{"), default=None)
-
-
-__all__ = [
-    "BUILDERS_DASHBOARD",
-    "ENDPOINTS",
-    "FUNDING",
-    "FUNDING_HISTORICAL",
-    "FUNDING_METADATA",
-    "FUNDING_SETTLEMENT",
-    "HIP3_BY_DEX",
-    "HIP3_BY_SYMBOL",
-    "HIP3_CANDLES",
-    "HIP3_DASHBOARD",
-    "HIP3_DEX_DETAIL",
-    "HIP3_LEADERBOARD",
-    "HIP3_OI_TRENDS_DEX",
-    "HIP3_OI_TRENDS_TOTAL",
-    "HIP3_TIMESERIES_DEX_BREAKDOWN",
-    "HIP3_TIMESERIES_SYMBOL",
-    "HIP4_DASHBOARD",
-    "HIP4_LEADERBOARD",
-    "HIP4_OI_EOD",
-    "HIP4_OUTCOME",
-    "LIQUIDATIONS_AGGREGATES",
-    "LIQUIDATIONS_EVENTS",
-    "LIQUIDATIONS_HISTORY",
-    "MARKETS_EXCHANGES",
-    "MARKETS_EXCHANGE_SYMBOLS",
-    "MARKETS_EXCHANGE_TIMESERIES",
-    "MARKETS_FUNDING_LEADERS",
-    "MARKETS_PRICE_BUCKETS",
-    "MARKETS_PRICE_MOVERS",
-    "MARKETS_SYMBOLS",
-    "MARKETS_SYMBOL_EXCHANGES",
-    "MARKETS_SYMBOL_STATS",
-    "OI_EXCHANGES_SUMMARY",
-    "OI_EXCHANGE_TOTALS",
-    "OI_TIMESERIES",
-    "OI_TOP_SYMBOLS",
-    "OPTIONS_ATM_HISTORY",
-    "OPTIONS_MATRIX",
-    "OPTIONS_METRICS",
-    "OPTIONS_OVERVIEW_HISTORY",
-    "OPTIONS_SNAPSHOT",
-    "OPTIONS_SURFACE_HISTORY",
-    "ORDERBOOK_BOOK",
-    "ORDERBOOK_DEPTH_HISTORY",
-    "RWA_MARKET_HOURS",
-    "TIERS",
-    "VOLUME_EXCHANGE_TOTALS",
-    "VOLUME_OI_RATIO",
-    "VOLUME_TIMESERIES",
-    "VOLUME_TOP_SYMBOLS",
-    "Endpoint",
-    "Param",
-    "ParamKind",
-    "Request",
-    "allows",
-    "endpoint_of",
-]
+    """Return the endpoint that a concrete path belongs to, or None; an exact path wins over a template."""
+    candidates = [endpoint for endpoint in ENDPOINTS if endpoint.matches(path)]
+    return min(candidates, key=lambda endpoint: endpoint.path.count("{"), default=None)

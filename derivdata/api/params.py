@@ -23,6 +23,14 @@ RANGE = Param(
     choices=("1d", "7d", "30d", "90d"),
     documented=False,
 )
+WEEK_TO_QUARTER = Param(
+    "range",
+    ParamKind.TEXT,
+    "Rolling window that ends now.",
+    default="7d",
+    choices=("7d", "30d", "90d"),
+    documented=False,
+)
 
 AGGREGATE_SECONDS = 600.0
 EXCHANGE = Param("exchange", ParamKind.TEXT, "Venue's slug.", required=True)

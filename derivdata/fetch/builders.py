@@ -6,7 +6,7 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
-from derivdata.fetch.parts import opened
+from derivdata.fetch.schemaless import fetch_rows
 
 __all__ = ["dashboard"]
 
@@ -20,4 +20,4 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     window
         A preset, a lookback or a start, as in `derivdata.hip3`; the service's own choice unless given.
     """
-    return opened(api.BUILDERS_DASHBOARD, {"range": window})
+    return fetch_rows(api.BUILDERS_DASHBOARD, {"range": window})

@@ -21,8 +21,8 @@ import pyarrow as pa
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.errors import SchemaError
-from derivdata.fetch.checked import answered
 from derivdata.fetch.series import Point, Settlement, series
+from derivdata.fetch.validation import answer_time
 from derivdata.fetch.windows import get_windows, names, pieces
 from derivdata.schema import coded, floats, ranks, repeated
 from derivdata.transport import Answer
@@ -224,7 +224,7 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     return {
         "symbol": coded(symbols, symbol),
         "exchange": coded(venues, venue),
-        "timestamp": repeated(answered(answer), symbol.size),
+        "timestamp": repeated(answer_time(answer), symbol.size),
         "rate_bps_8h": rates[there],
         "rate_native": square(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[there],
         "interval_hours": square(body.funding_intervals, partial(_decimals, "funding_intervals"))[there],
@@ -235,7 +235,7 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
 
 def _metadata_columns(answer: Answer[_Metadata]) -> dict[str, Any]:
     venues = answer.body.exchanges.exchange_names
-    columns = tables.FUNDING_METADATA.rows(venues, timestamp=answered(answer))
+    columns = tables.FUNDING_METADATA.rows(venues, timestamp=answer_time(answer))
     return columns | {"interval": _decimals("interval", [venue.interval for venue in venues])}
 
 

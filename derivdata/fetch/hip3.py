@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
-from derivdata.fetch.parts import opened, opened_spans
+from derivdata.fetch.schemaless import fetch_rows, fetch_windows
 from derivdata.fetch.windows import cut
 
 __all__ = [
@@ -47,19 +47,19 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     window
         A preset, a lookback or a start; the service's own choice unless given.
     """
-    return opened(api.HIP3_DASHBOARD, {"range": window})
+    return fetch_rows(api.HIP3_DASHBOARD, {"range": window})
 
 
 @typed
 def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
-    return opened(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
+    return fetch_rows(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
 
 
 @typed
 def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
     """Activity by dex: ``GET /hip3-analytics/by-dex``."""
-    return opened(api.HIP3_BY_DEX, {"range": window})
+    return fetch_rows(api.HIP3_BY_DEX, {"range": window})
 
 
 @typed
@@ -67,7 +67,7 @@ def by_symbol(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
-    return opened(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
+    return fetch_rows(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
 
 
 @typed
@@ -83,13 +83,13 @@ def timeseries_symbol(
     symbol, dex
         What is counted; all unless given.
     """
-    return opened(api.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
+    return fetch_rows(api.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
 
 
 @typed
 def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
     """Volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
-    return opened(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
+    return fetch_rows(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
 
 
 @typed
@@ -97,19 +97,19 @@ def leaderboard(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Largest traders: ``GET /hip3-analytics/leaderboard``."""
-    return opened(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
+    return fetch_rows(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
 
 
 @typed
 def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
-    return opened(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
+    return fetch_rows(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
 
 
 @typed
 def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
     """Open interest of one dex by day, in total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
-    return opened(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
+    return fetch_rows(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
 
 
 @typed
@@ -143,17 +143,17 @@ def candles(
     if start is None:
         if end is not None:
             raise ValueError("end without start: give both, or a lookback such as '7d' as start")
-        return opened(api.HIP3_CANDLES, query)
+        return fetch_rows(api.HIP3_CANDLES, query)
     window = times.window(start, end)
     length = times.lookback(interval, "interval")
     if length is not None and not length:
         raise ValueError(f"interval={interval!r} has no length")
     if length is None:
-        return opened_spans(api.HIP3_CANDLES, query, [window])
+        return fetch_windows(api.HIP3_CANDLES, query, [window])
     span = length * max(1, min(query["limit"], _CENTURY // length + 1))
     if (window.end - window.start) // span > _MOST_PIECES:
         raise ValueError(
             f"{limit=} and {interval=} cut the window of {start=} and {end=} into more than "
             f"{_MOST_PIECES:,} pieces"
         )
-    return opened_spans(api.HIP3_CANDLES, query, cut(window, span))
+    return fetch_windows(api.HIP3_CANDLES, query, cut(window, span))

@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
-from derivdata.fetch.parts import opened
+from derivdata.fetch.schemaless import fetch_rows
 
 __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
 
@@ -18,7 +18,7 @@ __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
 @typed
 def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
-    return opened(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
+    return fetch_rows(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
 
 
 @typed
@@ -26,14 +26,14 @@ def outcome(
     outcome_id: str | int, window: times.Instant | None = None, *, venue: str | None = None
 ) -> pd.DataFrame:
     """One outcome: ``GET /hip4-analytics/outcome/{outcome_id}``."""
-    return opened(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
+    return fetch_rows(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
 
 
 @typed
 def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """Open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
     since = None if start is None else times.since(start, "start")
-    return opened(api.HIP4_OI_EOD, {"start": since, "venue": venue})
+    return fetch_rows(api.HIP4_OI_EOD, {"start": since, "venue": venue})
 
 
 @typed
@@ -41,4 +41,4 @@ def leaderboard(
     window: times.Instant | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
     """Largest traders: ``GET /hip4-analytics/leaderboard``."""
-    return opened(api.HIP4_LEADERBOARD, {"range": window, "venue": venue, "limit": limit})
+    return fetch_rows(api.HIP4_LEADERBOARD, {"range": window, "venue": venue, "limit": limit})

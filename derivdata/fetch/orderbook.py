@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import checked
+from derivdata.fetch import validation
 from derivdata.fetch.windows import get_windows, names, pieces, rows_inside
 from derivdata.transport import Answer
 
@@ -88,7 +88,7 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     True
     """
     query = {"symbol": symbol, "exchange": exchange, "limit": limit}
-    answer = checked.get(api.ORDERBOOK_BOOK, query, into=_Book)
+    answer = validation.get(api.ORDERBOOK_BOOK, query, into=_Book)
     return transport.tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
 
@@ -144,7 +144,7 @@ def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
     return {
         "symbol": [answer.body.symbol] * len(levels),
         "exchange": [answer.body.exchange] * len(levels),
-        "timestamp": pd.DatetimeIndex([checked.answered(answer)]).repeat(len(levels)),
+        "timestamp": pd.DatetimeIndex([validation.answer_time(answer)]).repeat(len(levels)),
         "side": [side for side, *_ in levels],
         "level": [level for _, level, *_ in levels],
         "price_usd": [price for *_, price, _ in levels],

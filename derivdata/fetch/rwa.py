@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch.checked import answered
+from derivdata.fetch.validation import answer_time
 from derivdata.transport import Answer
 
 __all__ = ["market_hours"]
@@ -94,7 +94,7 @@ def _columns(answer: Answer[_Hours]) -> dict[str, Any]:
         "exchange_id": [x.id for x in owners],
         "start": [start for _, start, *_ in intervals],
         "session": [session for *_, session, _ in intervals],
-        "time": pd.DatetimeIndex([answered(answer)]).repeat(len(intervals)),
+        "time": pd.DatetimeIndex([answer_time(answer)]).repeat(len(intervals)),
         "end": [end for _, _, end, *_ in intervals],
         "is_tradable": [tradable for *_, tradable in intervals],
         "name": [x.name for x in owners],

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import transport
-from derivdata.fetch.checked import micros
+from derivdata.fetch.validation import micros
 from derivdata.fetch.windows import inside
 from derivdata.schema import coded, floats, repeated
 from derivdata.transport import Answer

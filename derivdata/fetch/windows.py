@@ -14,7 +14,7 @@ import pandas as pd
 from derivdata import api, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import TierError
-from derivdata.fetch.checked import held, instants
+from derivdata.fetch.validation import instants, require_subject
 from derivdata.transport import Answer
 from derivdata.transport.progress import progress
 
@@ -122,7 +122,7 @@ def _covered(
             for notice in answer.notices:
                 if notice not in without:
                     transport.notify(answer.request, notice)
-            yield held(answer)
+            yield require_subject(answer)
     except TierError as error:
         if not count:
             raise

@@ -1,152 +1,46 @@
-"""Every column and every table, as data, with the venues' facts; and panels made from tables."""
+"""Every column and every table, as data, with facts about venues; and arrays made from tables.
+
+Each family of endpoints has a module of its name, and every table that it defines is public here: a name
+is written once, in the module of its family.
+"""
 
 from __future__ import annotations
 
-from derivdata.schema import Table
+from derivdata.schema import OpenTable, Table
+from derivdata.tables.builders import *
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import QUOTES, Contract, contract
-from derivdata.tables.documented import (
-    FUNDING_HISTORY,
-    FUNDING_METADATA,
-    FUNDING_SETTLEMENTS,
-    FUNDING_SNAPSHOT,
-    LIQUIDATIONS_EVENTS,
-    LIQUIDATIONS_FILLS,
-    MARKETS_FUNDING_LEADERS,
-    MARKETS_PRICE_MOVERS,
-    MARKETS_SYMBOL_EXCHANGES,
-    MARKETS_SYMBOLS,
-    OI_EXCHANGES,
-    OI_HISTORY,
-    OI_SPARKLINES,
-    OPTIONS_SNAPSHOT,
-    VOLUME_HISTORY,
-)
-from derivdata.tables.named import (
-    LIQUIDATIONS_AGGREGATES,
-    LIQUIDATIONS_HISTORY,
-    MARKETS_EXCHANGE_HISTORY,
-    MARKETS_EXCHANGE_SYMBOLS,
-    MARKETS_EXCHANGES,
-    MARKETS_PRICE_BUCKETS,
-    MARKETS_SYMBOL_STATS,
-    OI_EXCHANGE_TOTALS,
-    OI_TOP_SYMBOLS,
-    OPTIONS_ATM_HISTORY,
-    OPTIONS_METRICS,
-    OPTIONS_OVERVIEW_HISTORY,
-    OPTIONS_SURFACE_HISTORY,
-    ORDERBOOK_BOOK,
-    ORDERBOOK_DEPTH_HISTORY,
-    RWA_MARKET_HOURS,
-    VOLUME_EXCHANGE_TOTALS,
-    VOLUME_OI_RATIO,
-    VOLUME_TOP_SYMBOLS,
-)
-from derivdata.tables.onchain import (
-    BUILDERS_HISTORY,
-    HIP3_HOURLY_CANDLES,
-    HIP3_TRADERS,
-    HIP4_OI,
-    HIP4_TRADERS,
-)
-from derivdata.tables.open import OPEN_TABLES
-from derivdata.tables.panel import depth, panel, provenance
-from derivdata.tables.surface import surface, surface_history
+from derivdata.tables.funding import *
+from derivdata.tables.hip3 import *
+from derivdata.tables.hip4 import *
+from derivdata.tables.liquidations import *
+from derivdata.tables.markets import *
+from derivdata.tables.oi import *
+from derivdata.tables.options import *
+from derivdata.tables.orderbook import *
+from derivdata.tables.panels import depth, panel, provenance
+from derivdata.tables.rwa import *
+from derivdata.tables.surfaces import surface, surface_history
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
+from derivdata.tables.volume import *
 
-TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        FUNDING_HISTORY,
-        FUNDING_METADATA,
-        FUNDING_SETTLEMENTS,
-        FUNDING_SNAPSHOT,
-        LIQUIDATIONS_EVENTS,
-        LIQUIDATIONS_FILLS,
-        MARKETS_FUNDING_LEADERS,
-        MARKETS_PRICE_MOVERS,
-        MARKETS_SYMBOLS,
-        MARKETS_SYMBOL_EXCHANGES,
-        OI_EXCHANGES,
-        OI_HISTORY,
-        OI_SPARKLINES,
-        OPTIONS_SNAPSHOT,
-        VOLUME_HISTORY,
-        LIQUIDATIONS_AGGREGATES,
-        LIQUIDATIONS_HISTORY,
-        MARKETS_EXCHANGES,
-        MARKETS_EXCHANGE_HISTORY,
-        MARKETS_EXCHANGE_SYMBOLS,
-        MARKETS_PRICE_BUCKETS,
-        MARKETS_SYMBOL_STATS,
-        OI_EXCHANGE_TOTALS,
-        OI_TOP_SYMBOLS,
-        OPTIONS_ATM_HISTORY,
-        OPTIONS_METRICS,
-        OPTIONS_OVERVIEW_HISTORY,
-        OPTIONS_SURFACE_HISTORY,
-        ORDERBOOK_BOOK,
-        ORDERBOOK_DEPTH_HISTORY,
-        RWA_MARKET_HOURS,
-        VOLUME_EXCHANGE_TOTALS,
-        VOLUME_OI_RATIO,
-        VOLUME_TOP_SYMBOLS,
-        HIP3_TRADERS,
-        HIP3_HOURLY_CANDLES,
-        HIP4_TRADERS,
-        HIP4_OI,
-        BUILDERS_HISTORY,
-    )
-}
+_NAMED = {name: value for name, value in globals().items() if isinstance(value, Table | OpenTable)}
+
+TABLES: dict[str, Table] = {table.name: table for table in _NAMED.values() if isinstance(table, Table)}
 """Every table of fixed columns by its name: what a fetcher returns, or an archive holds."""
 
+OPEN_TABLES: dict[str, OpenTable] = {
+    table.name: table for table in _NAMED.values() if isinstance(table, OpenTable)
+}
+"""Every table whose fields no document fixes, by its name."""
+
 __all__ = [
-    "BUILDERS_HISTORY",
     "COLUMNS",
-    "FUNDING_HISTORY",
-    "FUNDING_METADATA",
-    "FUNDING_SETTLEMENTS",
-    "FUNDING_SNAPSHOT",
-    "HIP3_HOURLY_CANDLES",
-    "HIP3_TRADERS",
-    "HIP4_OI",
-    "HIP4_TRADERS",
-    "LIQUIDATIONS_AGGREGATES",
-    "LIQUIDATIONS_EVENTS",
-    "LIQUIDATIONS_FILLS",
-    "LIQUIDATIONS_HISTORY",
-    "MARKETS_EXCHANGES",
-    "MARKETS_EXCHANGE_HISTORY",
-    "MARKETS_EXCHANGE_SYMBOLS",
-    "MARKETS_FUNDING_LEADERS",
-    "MARKETS_PRICE_BUCKETS",
-    "MARKETS_PRICE_MOVERS",
-    "MARKETS_SYMBOLS",
-    "MARKETS_SYMBOL_EXCHANGES",
-    "MARKETS_SYMBOL_STATS",
-    "OI_EXCHANGES",
-    "OI_EXCHANGE_TOTALS",
-    "OI_HISTORY",
-    "OI_SPARKLINES",
-    "OI_TOP_SYMBOLS",
     "OPEN_TABLES",
-    "OPTIONS_ATM_HISTORY",
-    "OPTIONS_METRICS",
-    "OPTIONS_OVERVIEW_HISTORY",
-    "OPTIONS_SNAPSHOT",
-    "OPTIONS_SURFACE_HISTORY",
-    "ORDERBOOK_BOOK",
-    "ORDERBOOK_DEPTH_HISTORY",
     "QUOTES",
-    "RWA_MARKET_HOURS",
     "TABLES",
     "VENUES",
     "VENUES_AS_OF",
-    "VOLUME_EXCHANGE_TOTALS",
-    "VOLUME_HISTORY",
-    "VOLUME_OI_RATIO",
-    "VOLUME_TOP_SYMBOLS",
     "Contract",
     "Venue",
     "contract",
@@ -156,3 +50,8 @@ __all__ = [
     "surface",
     "surface_history",
 ]
+__all__ += [*_NAMED]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,7 +13,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain
 from derivdata.analysis.status import Status
-from derivdata.tables.surface import surface
+from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
 from tests.shared import known
 

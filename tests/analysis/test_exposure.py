@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import brentq
 
 from derivdata.analysis import black76, exposure
-from derivdata.tables.surface import surface
+from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import chain_2026
 from tests.shared import known
 

@@ -12,7 +12,7 @@ import xarray as xr
 
 from derivdata.analysis import black76, chain, smile, surface, variance
 from derivdata.analysis.status import Status
-from derivdata.tables.surface import surface as to_surface
+from derivdata.tables.surfaces import surface as to_surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
 
 DAYS = {"under 2": (0, 2), "2 to 7": (2, 7), "7 to 30": (7, 30), "30 to 90": (30, 90), "over 90": (90, 999)}

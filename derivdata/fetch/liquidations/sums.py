@@ -10,8 +10,8 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.checked import instants
 from derivdata.fetch.rolling import rolling
+from derivdata.fetch.validation import instants
 from derivdata.fetch.windows import get_windows, inside, pieces
 from derivdata.transport import Answer
 

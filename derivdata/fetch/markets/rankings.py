@@ -10,8 +10,8 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch import checked
-from derivdata.fetch.checked import answered
+from derivdata.fetch import validation
+from derivdata.fetch.validation import answer_time
 from derivdata.transport import Answer
 
 __all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]
@@ -120,7 +120,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     return transport.tabulate(
         tables.MARKETS_SYMBOLS,
         [answer],
-        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=answered(a)),
+        lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=answer_time(a)),
     )
 
 
@@ -188,7 +188,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     return transport.tabulate(
         tables.MARKETS_FUNDING_LEADERS,
         [answer],
-        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=answered(a)),
+        lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=answer_time(a)),
     )
 
 
@@ -245,17 +245,17 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
     """
-    answer = checked.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
+    answer = validation.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
     return transport.tabulate(
         tables.MARKETS_SYMBOL_STATS,
         [answer],
-        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=answered(a)),
+        lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=answer_time(a)),
     )
 
 
 def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
     buckets = answer.body.buckets
-    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=answered(answer))
+    columns = tables.MARKETS_PRICE_BUCKETS.rows(buckets, timestamp=answer_time(answer))
     return columns | {
         "rank": list(range(1, len(buckets) + 1)),
         "symbols": [",".join(bucket.symbols) for bucket in buckets],
@@ -264,5 +264,5 @@ def _bucket_columns(answer: Answer[_PriceBuckets]) -> dict[str, Any]:
 
 def _mover_columns(answer: Answer[_Movers]) -> dict[str, Any]:
     body = answer.body
-    columns = tables.MARKETS_PRICE_MOVERS.rows([*body.gainers, *body.losers], timestamp=answered(answer))
+    columns = tables.MARKETS_PRICE_MOVERS.rows([*body.gainers, *body.losers], timestamp=answer_time(answer))
     return columns | {"direction": ["gainer"] * len(body.gainers) + ["loser"] * len(body.losers)}

@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import checked
-from derivdata.fetch.checked import Figure, answered, instants
+from derivdata.fetch import validation
+from derivdata.fetch.validation import Figure, answer_time, instants
 from derivdata.fetch.windows import get_windows, inside
 from derivdata.transport import Answer
 
@@ -90,7 +90,7 @@ def exchanges() -> pd.DataFrame:
     return transport.tabulate(
         tables.MARKETS_EXCHANGES,
         [answer],
-        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=answered(a)),
+        lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=answer_time(a)),
     )
 
 
@@ -119,12 +119,12 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
-    answer = checked.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
+    answer = validation.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
     return transport.tabulate(
         tables.MARKETS_EXCHANGE_SYMBOLS,
         [answer],
         lambda a: tables.MARKETS_EXCHANGE_SYMBOLS.rows(
-            a.body.symbols, exchange=a.body.exchange, timestamp=answered(a)
+            a.body.symbols, exchange=a.body.exchange, timestamp=answer_time(a)
         ),
     )
 
@@ -154,12 +154,12 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/exchanges``, Dev and above.
     """
-    answer = checked.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
+    answer = validation.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
     return transport.tabulate(
         tables.MARKETS_SYMBOL_EXCHANGES,
         [answer],
         lambda a: tables.MARKETS_SYMBOL_EXCHANGES.rows(
-            a.body.exchanges, symbol=a.body.symbol, timestamp=answered(a)
+            a.body.exchanges, symbol=a.body.symbol, timestamp=answer_time(a)
         ),
     )
 

@@ -11,10 +11,10 @@ from msgspec import UNSET
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch import checked
-from derivdata.fetch.checked import Figure
+from derivdata.fetch import validation
+from derivdata.fetch.validation import Figure
 from derivdata.notices import warn_caller
-from derivdata.tables.surface import surface_of
+from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     ``GET /options/metrics``, Dev and above.
     """
     warn_off_matrix(symbol, exchange)
-    answer = checked.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
+    answer = validation.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
     return transport.tabulate(
         tables.OPTIONS_METRICS,
         [answer],
@@ -188,7 +188,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
 
 def _asked(symbol: str, exchange: str) -> Answer[_Chain]:
     warn_off_matrix(symbol, exchange)
-    return checked.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
+    return validation.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
 
 
 def _columns(answer: Answer[_Chain]) -> dict[str, Any]:

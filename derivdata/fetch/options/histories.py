@@ -11,11 +11,11 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import checked
-from derivdata.fetch.checked import Figure, instants
+from derivdata.fetch import validation
 from derivdata.fetch.options.chains import notify_none, warn_off_matrix
+from derivdata.fetch.validation import Figure, instants
 from derivdata.fetch.windows import days_back, within
-from derivdata.tables.surface import one_per_place
+from derivdata.tables.surfaces import one_per_place
 from derivdata.transport import Answer
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def atm_history(
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
     warn_off_matrix(symbol, exchange)
-    answer = checked.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    answer = validation.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
     return transport.tabulate(tables.OPTIONS_ATM_HISTORY, [answer], lambda a: _atm_columns(a, window))
 
 
@@ -141,7 +141,7 @@ def surface_history(
     back = days_back(window, spare=pd.Timedelta(0))
     query = {"symbol": symbol, "exchange": exchange, "range": back}
     warn_off_matrix(symbol, exchange)
-    answer = checked.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    answer = validation.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
     frame = transport.tabulate(
         tables.OPTIONS_SURFACE_HISTORY, [answer], lambda a: _surface_columns(a, window)
     )
@@ -177,7 +177,7 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     ``GET /options/overview-history``, Dev and above.
     """
     window = times.window(start, end)
-    answer = checked.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
+    answer = validation.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
     return transport.tabulate(
         tables.OPTIONS_OVERVIEW_HISTORY, [answer], lambda a: _overview_columns(a, window)
     )

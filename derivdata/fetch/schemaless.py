@@ -15,7 +15,7 @@ from derivdata.fetch.windows import get_windows, inside
 from derivdata.transport import Answer
 
 
-def opened(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
+def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
     """Every part of the answer as rows of its open table.
 
     A list of objects gives a row each, an object one row, an object of objects or lists a row each with
@@ -32,7 +32,7 @@ def opened(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
     return _table(endpoint, [transport.get(endpoint, params, into=dict[str, Any])])
 
 
-def opened_spans(
+def fetch_windows(
     endpoint: Endpoint, params: Mapping[str, Any], spans: Sequence[times.Window]
 ) -> pd.DataFrame:
     """The answers over spans as one open table, rows whose time lies outside of their span left out.
@@ -40,7 +40,7 @@ def opened_spans(
     Raises
     ------
     SchemaError
-        As `opened`.
+        As `fetch_rows`.
     """
     answers = list(get_windows(endpoint, [params], spans, dict[str, Any]))
     for answer in answers:

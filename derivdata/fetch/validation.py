@@ -1,4 +1,4 @@
-"""Answers held to the question: the subject that was asked for, and instants that can be read."""
+"""Check that an answer is about what was requested: its symbol and venue, and instants that can be read."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def get(endpoint: Endpoint, params: Mapping[str, Any], *, into: type[T]) -> Answ
     FetchError
         As `transport.get` raises.
     """
-    return held(transport.get(endpoint, params, into=into))
+    return require_subject(transport.get(endpoint, params, into=into))
 
 
-def held(answer: Answer[T]) -> Answer[T]:
+def require_subject(answer: Answer[T]) -> Answer[T]:
     """The answer, if the symbol and the venue that it names are those that were asked for.
 
     Raises
@@ -87,7 +87,7 @@ def micros(answer: Answer[Any], texts: Sequence[str | None]) -> np.ndarray[Any, 
     return found
 
 
-def answered(answer: Answer[Any]) -> pd.Timestamp:
+def answer_time(answer: Answer[Any]) -> pd.Timestamp:
     """Instant of the answer as a whole, from its ``timestamp``.
 
     Raises
