@@ -7,19 +7,18 @@ length. Joins go backward only, and what is too old is NaN with its age beside i
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
+from derivdata.analysis.last_value import last_valid
 from derivdata.arguments import Numbers, typed
 from derivdata.times import length
 
 __all__ = ["align", "asof_join", "settlement_sums"]
 
-Array = np.ndarray[Any, Any]
 _HOUR_US = 3_600_000_000
 _MOST = 10_000_000
 
@@ -234,8 +233,7 @@ def _tolerance(
 
 
 def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[Array, Array]:
-    place = np.where(np.isnan(values), -1, np.arange(stamps.size))
-    place = np.maximum.accumulate(place, axis=-1)
+    place = last_valid(~np.isnan(values))
     before = np.searchsorted(stamps, grid, side="right") - 1
     padded = np.concatenate([np.full((*place.shape[:-1], 1), -1), place], axis=-1)
     found = padded[..., before + 1]

@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
+from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_columns, require_names, require_numbers, together
 from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
@@ -21,7 +22,6 @@ from derivdata.tables import provenance
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 
 _MOST_BUCKETS = 10_000_000
-Array = np.ndarray[Any, Any]
 
 
 @typed

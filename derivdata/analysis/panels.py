@@ -11,18 +11,19 @@ Misuse raises here, before anything is computed. A dask-backed panel stays lazy:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.inputs import require_numbers, require_times
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = [
     "KINDS",
-    "Floats",
+    "QUANTITY_UNITS",
     "beside",
     "by_chunk",
     "hours",
@@ -31,6 +32,7 @@ __all__ = [
     "like",
     "positive",
     "require",
+    "require_quantity",
     "require_rate",
     "require_venues",
     "row_by_row",
@@ -39,9 +41,9 @@ __all__ = [
     "whole",
 ]
 
-Floats: TypeAlias = NDArray[np.float64]
-
 KINDS = ("sampled", "settled")
+QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
+"""Units of open interest and volume; amounts in different ones are never added."""
 _SUFFIXES = {
     "_bps_8h": RATE_UNIT,
     "_bps": BPS_UNIT,
@@ -95,6 +97,22 @@ def require(panel: Any, *dims: str, units: str | None = None, name: str = "panel
         )
     if unit != units:
         raise ValueError(f"{name} is in {unit!r} where {units!r} is needed: convert it with dd.units")
+
+
+def require_quantity(data: Any, *dims: str, name: str = "oi") -> None:
+    """Refuse what is not a DataArray of amounts in USD or in coins with these dims.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `require`; the unit is not stated, or that of a rate, a share or a time.
+    """
+    require(data, *dims, name=name)
+    unit = unit_of(data, name)
+    if unit is None:
+        raise ValueError(f"{name} must say its unit: {name}.attrs['units'] = 'USD', or 'coin'")
+    if unit not in QUANTITY_UNITS:
+        raise ValueError(f"{name} is in {unit!r}: open interest is in 'USD' or in 'coin'")
 
 
 def require_rate(panel: Any, *dims: str, name: str = "panel") -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
+from derivdata.analysis._typing import Array
 from derivdata.arguments import typed
 from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]
 
-Array = np.ndarray[Any, Any]
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 _PAGE = 5
 _CHANGE_AFTER = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import xarray as xr
 
 from derivdata import times
 from derivdata.analysis.chain.forward import row_forward
-from derivdata.analysis.chain.rows import keys_of, quoted, rows
+from derivdata.analysis.chain.normalise import keys_of, option_rows, quoted
 from derivdata.analysis.status import Status
 from derivdata.arguments import typed
 from derivdata.tables import provenance
@@ -75,7 +75,7 @@ def clean(
     >>> sum(options.attrs["dropped"].values())
     0
     """
-    options = rows(chain, as_of=as_of, iv_unit=iv_unit)
+    options = option_rows(chain, as_of=as_of, iv_unit=iv_unit)
     dropped = {}
     for reason, test in _tests(iv_max, mad).items():
         bad = test(options) if len(options) else np.zeros(0, dtype=bool)
@@ -90,10 +90,7 @@ def clean(
     return options.reset_index(drop=True)
 
 
-Bools: TypeAlias = Any  # a boolean per row
-
-
-def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame], Bools]]:
+def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame], Any]]:
     """Each reason to drop an option, in order; a later one only sees what the earlier ones left."""
     return {
         "expired": lambda o: _not(o["year_fraction"] > 0),
@@ -109,7 +106,7 @@ def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame
     }
 
 
-def _not(good: pd.Series) -> Bools:
+def _not(good: pd.Series) -> Any:
     return ~good.to_numpy(dtype=bool)
 
 
@@ -117,26 +114,26 @@ def _place(options: pd.DataFrame) -> list[str]:
     return [*keys_of(options), "expiry", "strike", "side"]
 
 
-def _repeated(options: pd.DataFrame) -> Bools:
+def _repeated(options: pd.DataFrame) -> Any:
     ordered = options.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
     return ordered.duplicated(_place(options)).reindex(options.index).to_numpy()
 
 
-def _marked(options: pd.DataFrame, repeated: Bools) -> pd.DataFrame:
+def _marked(options: pd.DataFrame, repeated: Any) -> pd.DataFrame:
     shared = options.duplicated(_place(options), keep=False).to_numpy() & ~repeated
     return options.assign(
         status=options["status"] | np.where(shared, np.int32(Status.DUPLICATE), np.int32(0))
     )
 
 
-def _crossed(options: pd.DataFrame) -> Bools:
+def _crossed(options: pd.DataFrame) -> Any:
     prices = quoted(options)
     if prices is None:
         return np.zeros(len(options), dtype=bool)
     return (prices.bid > prices.ask).to_numpy()
 
 
-def _without_time_value(options: pd.DataFrame) -> Bools:
+def _without_time_value(options: pd.DataFrame) -> Any:
     prices = quoted(options)
     if prices is None:
         return np.zeros(len(options), dtype=bool)
@@ -149,7 +146,7 @@ def _without_time_value(options: pd.DataFrame) -> Bools:
     return ((price <= low) | (price >= high)).to_numpy()
 
 
-def _far_out(options: pd.DataFrame, mad: float) -> Bools:
+def _far_out(options: pd.DataFrame, mad: float) -> Any:
     ordered = options.sort_values(_place(options))
     names = [name for name in _place(options) if name != "strike"]
     by_smile = ordered.groupby(names, observed=True, dropna=False)["iv"]

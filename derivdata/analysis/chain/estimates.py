@@ -12,7 +12,7 @@ from scipy import special
 
 from derivdata.analysis import black76
 from derivdata.analysis.black76.labelled import sign
-from derivdata.analysis.chain.rows import instants, keys_of, quoted
+from derivdata.analysis.chain.normalise import instants, keys_of, quoted
 from derivdata.analysis.inputs import require_numbers, require_together, together
 from derivdata.arguments import Numbers, typed
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis.chain.estimates import ESTIMATES, Evidence
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.rows import rows, slices
+from derivdata.analysis.chain.normalise import expiry_slices, option_rows
 from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
@@ -76,7 +76,7 @@ def forwards(
     ValueError
         An unknown method, labels that the chain does not have, no time, volatilities in percent.
     """
-    options = rows(chain, as_of=as_of)
+    options = option_rows(chain, as_of=as_of)
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]
     return by_label(table, ["expiry"], {name: ["expiry"] for name in names}, _UNITS).set_coords(
@@ -96,7 +96,7 @@ def slice_forwards(
     strange = [name for name in methods if name not in ESTIMATES]
     if strange:
         raise ValueError(f"methods: {strange[0]!r} is not one of {', '.join(METHODS)}")
-    table, place = slices(options)
+    table, place = expiry_slices(options)
     table["underlying_price"] = options["underlying_price"].groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(options, place, table, given, spot, discount)
@@ -122,7 +122,7 @@ def _status(table: pd.DataFrame) -> np.ndarray[Any, Any]:
 def row_forward(options: pd.DataFrame) -> pd.Series:
     """Forward of every option: the venue's own at the option's instant, where the venue quotes one."""
     table = slice_forwards(options, methods=("underlying", "parity", "delta", "spot"))
-    _, place = slices(options)
+    _, place = expiry_slices(options)
     own = place.map(table["forward_source"] == "underlying")
     return options["underlying_price"].where(own, place.map(table["forward"]))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.rows import keys_of
+from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.status import flag_attrs
 
 __all__ = ["by_label"]

@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.chain.forward import row_forward
-from derivdata.analysis.chain.rows import rows
+from derivdata.analysis.chain.normalise import option_rows
 from derivdata.arguments import typed
 
 __all__ = ["vendor_greeks"]
@@ -51,7 +51,7 @@ def vendor_greeks(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None) -> pd.
     Deribit's theta is that of the next day or of what life is left, whichever is less: a reading of
     ``"per day"`` fits its options of more than a day.
     """
-    options = rows(chain, as_of=as_of)
+    options = option_rows(chain, as_of=as_of)
     ratios = _ratios(options)
     names = [name for name in ("symbol", "exchange") if name in options]
     long = ratios.stack().rename("ratio").rename_axis(index=["row", "greek"]).reset_index("greek")

@@ -9,7 +9,7 @@ many: symbols, venues and instants that differ become dims of the result. Open i
 from __future__ import annotations
 
 from derivdata.analysis.exposure.gamma import NAIVE_DEALER, gamma_exposure, zero_gamma
-from derivdata.analysis.exposure.pain import max_pain, pain
+from derivdata.analysis.exposure.settlement_payout import max_pain, pain
 from derivdata.analysis.exposure.sums import open_interest, put_call_ratio
 
 __all__ = [

@@ -12,7 +12,7 @@ from scipy import optimize
 
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.rows import keys_of
+from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.exposure.sums import sized, summed
 from derivdata.arguments import typed
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.rows import keys_of, rows
+from derivdata.analysis.chain.normalise import keys_of, option_rows
 from derivdata.arguments import typed
 
 __all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
@@ -107,7 +107,7 @@ def sized(
     chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], as_of: Any
 ) -> pd.DataFrame:
     """Rows with ``oi_coin``."""
-    options = rows(chain, as_of=as_of)
+    options = option_rows(chain, as_of=as_of)
     size: Any = contract_size
     if isinstance(contract_size, Mapping):
         size = options["exchange"].astype(object).map(contract_size)

@@ -8,18 +8,18 @@ are, and looks at no row later than the one its result stands at unless it says 
 
 from __future__ import annotations
 
-from derivdata.analysis.funding.best import best_pair
-from derivdata.analysis.funding.carry import net_carry
-from derivdata.analysis.funding.comove import comovement
+from derivdata.analysis.funding.accrual import cumulative
+from derivdata.analysis.funding.best_pairs import best_pair
+from derivdata.analysis.funding.correlation import comovement
 from derivdata.analysis.funding.costs import LEGS, breakeven_hours, slippage_bps
-from derivdata.analysis.funding.cumulative import cumulative
+from derivdata.analysis.funding.expected_carry import net_carry
 from derivdata.analysis.funding.formulas import deribit_rate, hyperliquid_rate, payment
 from derivdata.analysis.funding.intervals import check_8h_normalisation, infer_interval
+from derivdata.analysis.funding.oi_weights import oi_weighted, universe
+from derivdata.analysis.funding.outcomes import hit_rate, realised_carry
 from derivdata.analysis.funding.persistence import half_life
-from derivdata.analysis.funding.realised import hit_rate, realised_carry
 from derivdata.analysis.funding.spreads import dispersion, pair_spreads, spread
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.funding.weighted import oi_weighted, universe
 from derivdata.analysis.funding.zscores import zscore
 
 __all__ = [

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.inputs import along, require_numbers, together
-from derivdata.analysis.panels import Floats, require
+from derivdata.analysis.panels import require
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS_UNIT, HOUR_UNIT, REFERENCE_HOURS, USD_UNIT
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from derivdata.analysis._typing import Bools, Floats
 from derivdata.analysis.funding.ar1 import Fit, decay
-from derivdata.analysis.panels import Floats
 
 __all__ = ["phi_interval"]
 
@@ -62,7 +61,7 @@ def phi_interval(
     return bottom, 1.0 if observed[-1] >= low[-1] and slopes[-1] >= _TOP else top
 
 
-def _noise(series: Floats, fit: Fit, both: NDArray[np.bool_], means: bool) -> Floats:
+def _noise(series: Floats, fit: Fit, both: Bools, means: bool) -> Floats:
     if means:
         return np.empty(0)
     residual = series[1:][both] - fit.intercept - fit.phi * series[:-1][both]
@@ -70,7 +69,7 @@ def _noise(series: Floats, fit: Fit, both: NDArray[np.bool_], means: bool) -> Fl
     return np.asarray(residual / residual.std())
 
 
-def _simulated(phis: Floats, both: NDArray[np.bool_], noise: Floats, resamples: int, rng: Any) -> Floats:
+def _simulated(phis: Floats, both: Bools, noise: Floats, resamples: int, rng: Any) -> Floats:
     phi = phis[:, None]
     value = rng.standard_normal(resamples) / np.sqrt(1.0 - phi**2)
     sums = np.zeros((6, *value.shape))
@@ -82,9 +81,7 @@ def _simulated(phis: Floats, both: NDArray[np.bool_], noise: Floats, resamples: 
     return sums
 
 
-def _simulated_means(
-    phis: Floats, both: NDArray[np.bool_], _noise: Floats, resamples: int, rng: Any
-) -> Floats:
+def _simulated_means(phis: Floats, both: Bools, _noise: Floats, resamples: int, rng: Any) -> Floats:
     """Step means of an Ornstein-Uhlenbeck process of unit variance, drawn exactly."""
     phi = phis[:, None]
     kappa, fall = -np.log(phi), 1.0 - phi

@@ -8,8 +8,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis._typing import Bools, Floats
 from derivdata.analysis.funding.ledger import LATE
-from derivdata.analysis.panels import Floats, beside, hours, kind_of, like, require, require_rate, whole
+from derivdata.analysis.panels import beside, hours, kind_of, like, require, require_rate, whole
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_native
 
@@ -131,7 +132,7 @@ def check_8h_normalisation(
 
 def _infer(
     rates: Floats, *, since: Floats, candidates: Floats, confirm: int, backdate: bool
-) -> tuple[Floats, NDArray[np.bool_], NDArray[np.int32]]:
+) -> tuple[Floats, Bools, NDArray[np.int32]]:
     interval = np.full(rates.shape, np.nan)
     changed, missing = np.zeros(rates.shape, dtype=np.bool_), np.zeros(rates.shape, dtype=np.int32)
     for series in np.ndindex(rates.shape[:-1]):
@@ -146,9 +147,7 @@ def _infer(
     return interval, changed, missing
 
 
-def _believed(
-    gaps: Floats, candidates: Floats, confirm: int, backdate: bool
-) -> tuple[Floats, NDArray[np.bool_]]:
+def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) -> tuple[Floats, Bools]:
     """Interval believed at each gap, and whether it is the first of another one than before."""
     nearest = candidates[np.argmin(np.abs(gaps[:, None] - candidates), axis=1)]
     snapped = np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, 0.0)

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Floats
+from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata.analysis.last_value import last_valid
 from derivdata.units import bps_from_bps_8h
 
-__all__ = ["LATE", "Ledger", "earned_between", "last_known", "of_sampled", "of_settled"]
+__all__ = ["LATE", "Ledger", "earned_between", "of_sampled", "of_settled"]
 
 LATE = 1.5
 """Intervals without a settlement after which one is missing: halfway to the second."""
@@ -34,14 +35,8 @@ class Ledger(NamedTuple):
     """Hours since the series began that are known to be unpaid for."""
     filled: Floats
     """Hours of `covered` that an earlier row's rate was carried over rows without one."""
-    begun: NDArray[np.bool_]
+    begun: Bools
     """Whether the series has had a value by this row."""
-
-
-def last_known(known: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Index of the last known row at or before each row, −1 where there is none."""
-    rows = np.where(known, np.arange(known.shape[-1]), -1)
-    return np.maximum.accumulate(rows, axis=-1)
 
 
 def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Ledger:
@@ -58,7 +53,7 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
     limit
         Hours that a rate holds at most, over rows without a value too.
     """
-    last = last_known(np.isfinite(rates))
+    last = last_valid(np.isfinite(rates))
     begun = last >= 0
     at = np.maximum(last, 0)
     ends = np.append(since[1:], since[-1] + step)
@@ -79,10 +74,10 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     there = np.isfinite(rates)
     known = there & (interval > 0.0) & np.isfinite(interval)
     covered = np.where(known, interval, 0.0)
-    earlier = _shifted(last_known(there))
+    earlier = _shifted(last_valid(there))
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
     late = known & (gap > LATE * covered)
-    begun = last_known(known) >= 0
+    begun = last_valid(known) >= 0
     missing = np.where(late, gap - covered, np.where(there & ~known, gap, 0.0))
     amount = bps_from_bps_8h(np.where(known, rates, 0.0), covered)
     return Ledger(amount, covered, np.where(_was(begun), missing, 0.0), np.zeros_like(covered), begun)
@@ -114,7 +109,7 @@ def earned_between(
     return np.where(covered >= ends - starts - _ROUNDING, amount, np.nan), filled
 
 
-def _added(part: Floats, first: NDArray[np.intp], last: NDArray[np.intp]) -> Floats:
+def _added(part: Floats, first: Indices, last: Indices) -> Floats:
     # Not as a difference of running sums: equal payments must stay equal to the last bit.
     padded = np.concatenate([part, np.zeros((*part.shape[:-1], 1))], axis=-1)
     bounds = np.stack([first, last], axis=-1).ravel()
@@ -137,9 +132,9 @@ def _share(covered: Floats, into: Floats) -> Floats:
 class _Place(NamedTuple):
     """Where an instant falls among the settlements of every series."""
 
-    before: NDArray[np.intp]
+    before: Indices
     """The last settlement at or before it, −1 for none."""
-    after: NDArray[np.intp]
+    after: Indices
     """The first settlement after it, the number of rows for none."""
     missing: Floats
     """Hours missing by then, with those of a hole that ended before the next settlement's interval."""
@@ -150,7 +145,7 @@ class _Place(NamedTuple):
 def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     index, size = np.searchsorted(since, instants, side="right"), since.size
     paid, missing = ledger.covered > 0.0, _running(ledger.missing)
-    before = np.where(index > 0, last_known(paid)[..., np.maximum(index - 1, 0)], -1)
+    before = np.where(index > 0, last_valid(paid)[..., np.maximum(index - 1, 0)], -1)
     later = np.where(paid, np.arange(size), size)
     following = np.minimum.accumulate(later[..., ::-1], axis=-1)[..., ::-1]
     none = np.full((*following.shape[:-1], 1), size)
@@ -162,7 +157,7 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     return _Place(before, after, np.where(past, reached, missing[..., index]), reached)
 
 
-def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> NDArray[np.bool_]:
+def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> Bools:
     """Whether no settlement is missing in ``(start, end]``, nor due by the end and not there."""
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
@@ -180,10 +175,10 @@ def _running(part: NDArray[Any]) -> Floats:
     return np.concatenate([start, np.cumsum(part, axis=-1, dtype=np.float64)], axis=-1)
 
 
-def _shifted(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def _shifted(rows: Indices) -> Indices:
     before = np.full((*rows.shape[:-1], 1), -1, dtype=rows.dtype)
     return np.concatenate([before, rows[..., :-1]], axis=-1)
 
 
-def _was(begun: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _was(begun: Bools) -> Bools:
     return np.asarray(_shifted(begun.astype(np.intp)) > 0)

@@ -8,9 +8,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis.funding.cumulative import Rows
+from derivdata.analysis._typing import Floats
+from derivdata.analysis.funding.accrual import PreparedPanel
 from derivdata.analysis.funding.ledger import earned_between
-from derivdata.analysis.panels import Floats, hours_at, like
+from derivdata.analysis.panels import hours_at, like
 from derivdata.units import BPS_UNIT, HOUR_UNIT
 
 __all__ = ["earned", "period_ends", "period_sums"]
@@ -21,7 +22,7 @@ _MICROSECONDS = 3_600_000_000
 _MOST = 10_000_000
 
 
-def earned(panel: xr.DataArray, rows: Rows, starts: Floats, ends: Floats) -> xr.Dataset:
+def earned(panel: xr.DataArray, prepared: PreparedPanel, starts: Floats, ends: Floats) -> xr.Dataset:
     """Bps that each series earns over the spans ``(start, end]``, hours since the panel's first row.
 
     Returns
@@ -32,10 +33,10 @@ def earned(panel: xr.DataArray, rows: Rows, starts: Floats, ends: Floats) -> xr.
     """
     amount, filled = xr.apply_ufunc(
         _earned,
-        *rows.arrays,
-        input_core_dims=[["time"]] * len(rows.arrays),
+        *prepared.arrays,
+        input_core_dims=[["time"]] * len(prepared.arrays),
         output_core_dims=[["span"]] * 2,
-        kwargs={"rows": rows._replace(arrays=()), "starts": starts, "ends": ends},
+        kwargs={"prepared": prepared._replace(arrays=()), "starts": starts, "ends": ends},
         dask="parallelized",
         output_dtypes=[np.float64] * 2,
         dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
@@ -45,7 +46,7 @@ def earned(panel: xr.DataArray, rows: Rows, starts: Floats, ends: Floats) -> xr.
     return result
 
 
-def period_sums(panel: xr.DataArray, rows: Rows, period_hours: float) -> xr.Dataset:
+def period_sums(panel: xr.DataArray, prepared: PreparedPanel, period_hours: float) -> xr.Dataset:
     """`earned` over each whole period, counted from 00:00 UTC (1970-01-01).
 
     Returns
@@ -53,17 +54,17 @@ def period_sums(panel: xr.DataArray, rows: Rows, period_hours: float) -> xr.Data
     Dataset, the panel's dims with ``time`` the ends of periods
         As `earned`; NaN also where a settlement pays for more than the period.
     """
-    ends = period_ends(panel, rows, period_hours)
-    closes = hours_at(ends, panel["time"].to_numpy()[0]) + (_LATE_HOURS if rows.settled else 0.0)
-    if rows.settled:
-        rates, interval = rows.arrays
-        rows = rows._replace(arrays=(rates, interval.where(interval <= 1.05 * period_hours)))
-    sums = earned(panel, rows, closes - period_hours, closes)
+    ends = period_ends(panel, prepared, period_hours)
+    closes = hours_at(ends, panel["time"].to_numpy()[0]) + (_LATE_HOURS if prepared.settled else 0.0)
+    if prepared.settled:
+        rates, interval = prepared.arrays
+        prepared = prepared._replace(arrays=(rates, interval.where(interval <= 1.05 * period_hours)))
+    sums = earned(panel, prepared, closes - period_hours, closes)
     sums = sums.rename(span="time").assign_coords(time=ends)
     return sums.map(lambda figure: like(figure, panel), keep_attrs=True)
 
 
-def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray[np.datetime64]:
+def period_ends(panel: xr.DataArray, prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
     """Ends of the whole periods that the panel's rows cover.
 
     Raises
@@ -73,8 +74,8 @@ def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray
     """
     first = panel["time"].to_numpy()[:1].astype("datetime64[us]")
     start = float(hours_at(first, np.datetime64(0, "us"))[0])
-    stop = start + float(rows.since[-1]) + (_LATE_HOURS if rows.settled else rows.step)
-    if rows.settled:  # its first row pays for hours before it
+    stop = start + float(prepared.since[-1]) + (_LATE_HOURS if prepared.settled else prepared.step)
+    if prepared.settled:  # its first row pays for hours before it
         start -= period_hours + _LATE_HOURS
     lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
     if highest < lowest:
@@ -85,5 +86,5 @@ def period_ends(panel: xr.DataArray, rows: Rows, period_hours: float) -> NDArray
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
 
 
-def _earned(*arrays: Floats, rows: Rows, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    return earned_between(rows.ledger(*arrays), rows.since, starts, ends, settled=rows.settled)
+def _earned(*arrays: Floats, prepared: PreparedPanel, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
+    return earned_between(prepared.ledger(*arrays), prepared.since, starts, ends, settled=prepared.settled)

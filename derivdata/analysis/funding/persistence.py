@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.grid_bootstrap import phi_interval
-from derivdata.analysis.funding.ledger import last_known
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws
+from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (
-    Floats,
     beside,
     hours,
     hours_at,
@@ -240,7 +240,7 @@ def _samples(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float, in
     if plan.means:
         return _bucket_means(rates, plan.since, grid, step, row_step), step, 0
     row = np.searchsorted(plan.since, grid + 1e-9, side="right") - 1
-    at = last_known(np.isfinite(rates))[row]
+    at = last_valid(np.isfinite(rates))[row]
     fresh = (at >= 0) & (grid - plan.since[np.maximum(at, 0)] < min(2.0 * row_step, step))
     return np.where(fresh, rates[np.maximum(at, 0)], np.nan), step, 0
 

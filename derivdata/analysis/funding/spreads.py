@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.panels import Floats, like, require_rate, require_venues, whole
+from derivdata.analysis._typing import Floats
+from derivdata.analysis.panels import like, require_rate, require_venues, whole
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT
 

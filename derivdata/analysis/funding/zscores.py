@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.funding.windows import Room, mean_and_deviation, median_and_deviation
-from derivdata.analysis.panels import Floats, like, require, whole
+from derivdata.analysis._typing import Floats
+from derivdata.analysis.funding.rolling import Room, mean_and_deviation, median_and_deviation
+from derivdata.analysis.panels import like, require, whole
 from derivdata.arguments import typed
 
 __all__ = ["zscore"]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.oi.checks import has, wants
-from derivdata.analysis.panels import by_chunk, row_by_row, whole
+from derivdata.analysis.last_value import last_valid
+from derivdata.analysis.panels import by_chunk, require, require_quantity, row_by_row, whole
 from derivdata.arguments import typed
 from derivdata.tables import VENUES, VENUES_AS_OF
 
-Array = np.ndarray[Any, Any]
 _HOUR_US = 3_600_000_000
 _BLOCK = 16_384
 _FIGURES = ("hhi", "hhi_10000", "effective_n", "normalised", "n")
@@ -61,7 +61,7 @@ def market_share(
     >>> share.sum("exchange").round(12).values.min().item()
     1.0
     """
-    wants(oi, "exchange", "time")
+    require_quantity(oi, "exchange", "time")
     require_times(oi, "oi")
     if not 0.0 <= tolerance_hours < np.inf:
         raise ValueError(f"{tolerance_hours=} is not a length of time in hours")
@@ -115,7 +115,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     >>> round(concentration["hhi"].item(), 4), round(concentration["effective_n"].item(), 2)
     (0.38, 2.63)
     """
-    has(share, dim)
+    require(share, dim, name="share")
     return by_chunk(partial(_hhi, dim=dim), whole(share, dim))
 
 
@@ -138,7 +138,7 @@ def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
     NaN where the volume is missing or not positive. Refuses units that differ.
     """
     for name, given in (("oi", oi), ("volume_24h", volume_24h)):
-        has(given, name=name)
+        require(given, name=name)
     units = {str(a.attrs.get("units")) for a in (oi, volume_24h)}
     if units != {"USD"}:
         raise ValueError(
@@ -159,7 +159,7 @@ def by_kind(oi: xr.DataArray) -> xr.DataArray:
     The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
     venue of the kind has a figure.
     """
-    wants(oi, "exchange")
+    require_quantity(oi, "exchange")
     if not oi.sizes["exchange"]:
         raise ValueError("oi has no venues along exchange")
     kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
@@ -196,17 +196,16 @@ def _balanced(
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
         kept = block[member]
-        _fractions(kept if there[member].all() else _held(kept, stamps, oldest), kept)
+        _fractions(kept if there[member].all() else _carried_forward(kept, stamps, oldest), kept)
         into[...] = np.nan
         into[member] = kept
         gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
     return share, gone
 
 
-def _held(values: Array, stamps: Array, oldest: int) -> Array:
+def _carried_forward(values: Array, stamps: Array, oldest: int) -> Array:
     """Missing figures take the last one, unless that is too old."""
-    place = np.where(np.isnan(values), -1, np.arange(stamps.size))
-    place = np.maximum.accumulate(place, axis=-1)
+    place = last_valid(~np.isnan(values))
     fresh = (place >= 0) & (stamps - stamps[np.maximum(place, 0)] <= oldest)
     return np.where(fresh, np.take_along_axis(values, np.maximum(place, 0), axis=-1), np.nan)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
+from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.oi.checks import has
+from derivdata.analysis.panels import require
 from derivdata.arguments import typed
 
-Array = np.ndarray[Any, Any]
 _PAIRS = 1_000_000
 _DAY_US = 86_400_000_000
 
@@ -46,7 +44,7 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
     -----
     Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected.
     """
-    has(share, "time")
+    require(share, "time", name="share")
     if ci not in ("ar1", "iid"):
         raise ValueError(f"ci={ci!r} is not one of ar1, iid")
     if not 0.0 < confidence < 1.0:

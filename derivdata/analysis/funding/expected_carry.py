@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.funding import ar1
+from derivdata.analysis.funding.accrual import prepare
 from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverting_carry, slippage_bps
-from derivdata.analysis.funding.cumulative import rows_of
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_labels
-from derivdata.analysis.panels import Floats, like, positive, require, require_rate, require_venues, whole
+from derivdata.analysis.panels import like, positive, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h_from_bps
@@ -132,10 +133,10 @@ def net_carry(
 
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
     require_venues(panel, long=long, short=short)
-    rows = rows_of(panel, interval_hours=interval)
+    prepared = prepare(panel, interval_hours=interval)
     pair = panel.sel(exchange=[long, short])
-    rows = rows._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in rows.arrays))
-    sums = period_sums(pair, rows, period)["amount"]
+    prepared = prepared._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in prepared.arrays))
+    sums = period_sums(pair, prepared, period)["amount"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     return whole(bps_8h_from_bps(earned, period), "time")
 

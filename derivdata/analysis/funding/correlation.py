@@ -8,10 +8,11 @@ import numpy as np
 import xarray as xr
 from scipy.stats import rankdata
 
-from derivdata.analysis.funding.cumulative import Rows, rows_of
+from derivdata.analysis._typing import Floats
+from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import Floats, beside, positive, require_rate, whole
+from derivdata.analysis.panels import beside, positive, require_rate, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 from derivdata.units import HOUR_UNIT
@@ -76,8 +77,8 @@ def comovement(
         raise ValueError(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
         )
-    rows = _aged(panel, rows_of(panel, interval_hours=interval_hours), age_hours)
-    sums = period_sums(panel, rows, positive(period_hours, "period_hours"))
+    prepared = _aged(panel, prepare(panel, interval_hours=interval_hours), age_hours)
+    sums = period_sums(panel, prepared, positive(period_hours, "period_hours"))
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
     kept = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = panel["exchange"].to_numpy(), np.arange(-max_lag, max_lag + 1)
@@ -97,13 +98,13 @@ def comovement(
     return result.assign_coords(first=names, second=names, lag=lags)
 
 
-def _aged(panel: xr.DataArray, rows: Rows, age_hours: xr.DataArray | None) -> Rows:
+def _aged(panel: xr.DataArray, prepared: PreparedPanel, age_hours: xr.DataArray | None) -> PreparedPanel:
     if age_hours is None:
-        return rows
-    if rows.settled:
+        return prepared
+    if prepared.settled:
         raise ValueError("age_hours is for samples; settlements are not carried forward")
     age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
-    return rows._replace(arrays=(rows.arrays[0].where(age < rows.step),))
+    return prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
 
 
 def _status(filled: xr.DataArray, most: float) -> xr.DataArray:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Floats, hours, like, require, require_rate, whole
+from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata.analysis.panels import hours, like, require, require_rate, whole
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT, USD_UNIT
 
@@ -126,7 +126,7 @@ def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floa
     return rate, covered
 
 
-def _members(total: Floats, *, top: int, order: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _members(total: Floats, *, top: int, order: Indices) -> Bools:
     sized = np.where(np.isfinite(total), -total, np.inf)[..., order]
     rank = np.argsort(sized, axis=-1, kind="stable")
     member = np.zeros(total.shape, dtype=np.bool_)

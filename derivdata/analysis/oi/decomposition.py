@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.oi.checks import has, wants
+from derivdata.analysis.panels import require, require_quantity
 from derivdata.arguments import typed
 
 
@@ -57,7 +57,7 @@ def migration(
     a           55.0   25.0
     b           45.0  -25.0
     """
-    wants(oi, "exchange", "time")
+    require_quantity(oi, "exchange", "time")
     if method not in _METHODS:
         raise ValueError(f"method={method!r} is not one of {', '.join(_METHODS)}")
     first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
@@ -67,7 +67,7 @@ def migration(
     parts: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
-        has(price, "time", name="price")
+        require(price, "time", name="price")
         p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
         first, last, scale = first / p0, last / p1, (p0 + p1) / 2
         parts["price"] = (first + last) / 2 * (p1 - p0)

@@ -12,7 +12,7 @@ from derivdata import times
 from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.status import Status
 
-__all__ = ["KEYS", "Quoted", "keys_of", "quoted", "rows", "slices"]
+__all__ = ["KEYS", "Quoted", "expiry_slices", "keys_of", "option_rows", "quoted"]
 
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
@@ -38,7 +38,9 @@ class Quoted(NamedTuple):
         return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
 
 
-def rows(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = "decimal") -> pd.DataFrame:
+def option_rows(
+    chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = "decimal"
+) -> pd.DataFrame:
     """One row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
 
     Raises
@@ -159,7 +161,7 @@ def keys_of(frame: pd.DataFrame) -> list[str]:
     return [name for name in KEYS if name in frame]
 
 
-def slices(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+def expiry_slices(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     """One row per chain and expiry with its ``year_fraction``; and the place in it of every option."""
     names = [*keys_of(frame), "expiry"]
     groups = frame.groupby(names, observed=True, sort=True, dropna=False)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.funding.ledger import Ledger, of_sampled, of_settled
 from derivdata.analysis.panels import (
-    Floats,
     beside,
     hours,
     kind_of,
@@ -22,10 +22,10 @@ from derivdata.analysis.panels import (
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
-__all__ = ["Rows", "cumulative", "rows_of"]
+__all__ = ["PreparedPanel", "cumulative", "prepare"]
 
 
-class Rows(NamedTuple):
+class PreparedPanel(NamedTuple):
     """A funding panel made ready for a kernel: its arrays, and how their rows become a `Ledger`."""
 
     arrays: tuple[xr.DataArray, ...]
@@ -43,13 +43,13 @@ class Rows(NamedTuple):
         return of_sampled(arrays[0], self.since, step=self.step, limit=self.limit)
 
 
-def rows_of(
+def prepare(
     panel: xr.DataArray,
     *,
     interval_hours: Any = None,
     max_gap_hours: float | None = None,
     step_hours: float | None = None,
-) -> Rows:
+) -> PreparedPanel:
     """Check a funding panel and what belongs to its kind; see `cumulative` for the arguments.
 
     Raises
@@ -65,12 +65,12 @@ def rows_of(
         if max_gap_hours is not None or step_hours is not None:
             raise ValueError("max_gap_hours and step_hours are for sampled rates; this panel is settled")
         interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
-        return Rows((whole(panel, "time"), whole(interval, "time")), since, True, np.nan, np.nan)
+        return PreparedPanel((whole(panel, "time"), whole(interval, "time")), since, True, np.nan, np.nan)
     if interval_hours is not None:
         raise ValueError("interval_hours is for settlements; this panel is sampled and accrues over time")
     step = usual_step(since, step_hours)
     limit = 2.0 * step if max_gap_hours is None else positive(max_gap_hours, "max_gap_hours")
-    return Rows((whole(panel, "time"),), since, False, step, limit)
+    return PreparedPanel((whole(panel, "time"),), since, False, step, limit)
 
 
 @typed
@@ -130,15 +130,17 @@ def cumulative(
     """
     if gaps not in ("nan", "skip"):
         raise ValueError(f"gaps={gaps!r} is not 'nan' or 'skip'")
-    rows = rows_of(panel, interval_hours=interval_hours, max_gap_hours=max_gap_hours, step_hours=step_hours)
-    if compound and not rows.settled:
+    prepared = prepare(
+        panel, interval_hours=interval_hours, max_gap_hours=max_gap_hours, step_hours=step_hours
+    )
+    if compound and not prepared.settled:
         raise ValueError("only payments compound: this panel is sampled")
     figures = xr.apply_ufunc(
         _cumulative,
-        *rows.arrays,
-        input_core_dims=[["time"]] * len(rows.arrays),
+        *prepared.arrays,
+        input_core_dims=[["time"]] * len(prepared.arrays),
         output_core_dims=[["time"]] * 3,
-        kwargs={"rows": rows._replace(arrays=()), "compound": compound, "strict": gaps == "nan"},
+        kwargs={"prepared": prepared._replace(arrays=()), "compound": compound, "strict": gaps == "nan"},
         dask="parallelized",
         output_dtypes=[np.float64] * 3,
     )
@@ -150,8 +152,10 @@ def cumulative(
     return result
 
 
-def _cumulative(*arrays: Floats, rows: Rows, compound: bool, strict: bool) -> tuple[Floats, Floats, Floats]:
-    ledger = rows.ledger(*arrays)
+def _cumulative(
+    *arrays: Floats, prepared: PreparedPanel, compound: bool, strict: bool
+) -> tuple[Floats, Floats, Floats]:
+    ledger = prepared.ledger(*arrays)
     amount = ledger.amount
     if compound:
         amount = np.log1p(np.where(amount > -BPS, amount / BPS, np.nan))

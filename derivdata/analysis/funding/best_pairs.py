@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from derivdata.analysis._typing import Floats
 from derivdata.analysis.panels import (
-    Floats,
     beside,
     by_chunk,
     like,

@@ -13,7 +13,7 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.rows import keys_of, quoted, slices
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of, quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
@@ -94,7 +94,7 @@ def smiles(
 
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
     """Options far enough from expiry, with their slice's forward; and the count of those that went."""
-    _, place = slices(options)
+    _, place = expiry_slices(options)
     quotes = options.assign(**{name: place.map(table[name]).astype(table[name].dtype) for name in _PER_SLICE})
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0
     lost = quotes["forward"].isna() & ~near

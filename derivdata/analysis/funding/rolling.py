@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata.analysis.panels import Floats
+from derivdata.analysis._typing import Bools, Floats, Indices
 
 __all__ = ["Room", "mean_and_deviation", "median_and_deviation", "sliding"]
 
@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
     floats: Floats
     counts: NDArray[np.integer[Any]]
-    known: NDArray[np.bool_]
+    known: Bools
 
     @classmethod
     def of(cls, rows: int, columns: int) -> Room:
@@ -108,20 +108,20 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     return np.where(few, np.nan, centre), np.where(few, np.nan, _MAD_TO_STD * spread)
 
 
-def _centre(lead: Floats, known: NDArray[np.bool_]) -> Floats:
+def _centre(lead: Floats, known: Bools) -> Floats:
     # Of the first window only: every window may know it, none knows the future by it.
     total = np.sum(lead, axis=-1, where=known, keepdims=True)
     return np.asarray(total / np.maximum(known.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
 
 
-def _blank(values: Floats, known: NDArray[np.bool_], scratch: Floats) -> None:
+def _blank(values: Floats, known: Bools, scratch: Floats) -> None:
     # 0 where not known, as one AND over the bits: several times faster than a masked copy.
     keep = scratch.view(np.int64)
     np.copyto(keep, known)
     np.bitwise_and(np.negative(keep, out=keep), values.view(np.int64), out=values.view(np.int64))
 
 
-def _counted(known: NDArray[np.bool_], window: int, least: int, room: Room) -> Floats:
+def _counted(known: Bools, window: int, least: int, room: Room) -> Floats:
     # NaN where too few, so that all that is divided by it is NaN.
     counts = room.counts[:, : len(known)]
     np.copyto(counts[0], known)
@@ -132,7 +132,7 @@ def _counted(known: NDArray[np.bool_], window: int, least: int, room: Room) -> F
     return number
 
 
-def _retake(values: Floats, window: int, lost: NDArray[np.bool_], mean: Floats, deviation: Floats) -> None:
+def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: Floats) -> None:
     rows = np.flatnonzero(lost.any(axis=-1))
     known = values[rows] == values[rows]
     high = sliding(np.maximum, np.where(known, values[rows], -np.inf), window)
@@ -147,7 +147,7 @@ def _retake(values: Floats, window: int, lost: NDArray[np.bool_], mean: Floats, 
         mean[at], deviation[at] = np.nanmean(runs[at], axis=-1), np.nanstd(runs[at], axis=-1, ddof=1)
 
 
-def _median(runs: Floats) -> tuple[Floats, NDArray[np.intp]]:
+def _median(runs: Floats) -> tuple[Floats, Indices]:
     runs.sort(axis=-1)
     count = np.isfinite(runs).sum(axis=-1)
     middle = [np.maximum(count - 1, 0) // 2, count // 2]

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from derivdata.analysis.funding.best import extremes, tradable_mask
+from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata.analysis.funding.accrual import PreparedPanel, prepare
+from derivdata.analysis.funding.best_pairs import extremes, tradable_mask
 from derivdata.analysis.funding.costs import legs_cost
-from derivdata.analysis.funding.cumulative import Rows, rows_of
-from derivdata.analysis.funding.ledger import LATE, earned_between, last_known
+from derivdata.analysis.funding.ledger import LATE, earned_between
 from derivdata.analysis.funding.periods import earned
 from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (
-    Floats,
     hours_at,
     kind_of,
     like,
@@ -83,10 +83,10 @@ def realised_carry(
         raise ValueError(f"entry {opened} is not before exit {closed}")
     require_venues(panel, long=long, short=short)
     fees = legs_cost(fees_bps, "fees_bps")
-    rows = rows_of(panel, interval_hours=interval_hours)
+    prepared = prepare(panel, interval_hours=interval_hours)
     stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
     span = hours_at(np.array(stamps), panel["time"].to_numpy()[0])
-    amount = earned(panel, rows, span[:1], span[1:])["amount"].isel(span=0)
+    amount = earned(panel, prepared, span[:1], span[1:])["amount"].isel(span=0)
     inside = panel.where((panel["time"] > stamps[0]) & (panel["time"] <= stamps[1])).count("time")
     return _pair(amount, inside.drop_attrs(), long, short, fees)
 
@@ -135,14 +135,16 @@ def hit_rate(
     """
     require_rate(panel, "exchange", "time")
     plan = _decisions(panel, horizon_hours, interval_hours, latency_hours)
-    arrays = [whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *plan.rows.arrays)]
+    arrays = [
+        whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *plan.prepared.arrays)
+    ]
     figures = xr.apply_ufunc(
         _hits,
         *arrays,
         input_core_dims=[["exchange", "time"]] * len(arrays),
         output_core_dims=[[]] * 5,
         kwargs={
-            "plan": plan._replace(rows=plan.rows._replace(arrays=())),
+            "plan": plan._replace(prepared=plan.prepared._replace(arrays=())),
             "cost": cost_bps,
             "order": np.argsort(panel["exchange"].to_numpy().astype(str), kind="stable"),
         },
@@ -158,7 +160,7 @@ def hit_rate(
 
 
 class _Decisions(NamedTuple):
-    rows: Rows
+    prepared: PreparedPanel
     starts: Floats
     hold: float
     late: float
@@ -167,16 +169,16 @@ class _Decisions(NamedTuple):
 def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: float | None) -> _Decisions:
     if not panel.sizes["exchange"]:
         raise ValueError("panel has no venues: there is nothing to choose from")
-    hold, rows = positive(horizon, "horizon_hours"), rows_of(panel, interval_hours=interval)
-    last_row = 0.0 if rows.settled else rows.step
+    hold, prepared = positive(horizon, "horizon_hours"), prepare(panel, interval_hours=interval)
+    last_row = 0.0 if prepared.settled else prepared.step
     late = last_row if latency is None else float(latency)
     if not 0.0 <= late < np.inf:
         raise ValueError(f"latency_hours={latency}: a decision cannot use rates of the future")
-    last = float(rows.since[-1]) + last_row - hold + 1e-9
+    last = float(prepared.since[-1]) + last_row - hold + 1e-9
     if last > late + _MOST * hold:
         raise ValueError(f"horizon_hours={horizon} makes more than {_MOST:,} decisions of this panel")
     starts = np.arange(late, last, hold) if late < last else np.empty(0)
-    return _Decisions(rows, starts, hold, late)
+    return _Decisions(prepared, starts, hold, late)
 
 
 def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
@@ -197,18 +199,20 @@ def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fee
 
 
 def _hits(
-    allowed: NDArray[np.bool_],
+    allowed: Bools,
     rates: Floats,
     *interval: Floats,
     plan: _Decisions,
     cost: float,
-    order: NDArray[np.intp],
+    order: Indices,
 ) -> tuple[Any, ...]:
-    rows, starts = plan.rows, plan.starts
-    known = _as_of(np.where(allowed, rates, np.nan), *interval, rows=rows, instants=starts - plan.late)
+    prepared, starts = plan.prepared, plan.starts
+    known = _as_of(
+        np.where(allowed, rates, np.nan), *interval, prepared=prepared, instants=starts - plan.late
+    )
     pair = extremes(np.swapaxes(known, -1, -2), order)
-    ledger = rows.ledger(rates, *interval)
-    carried, _ = earned_between(ledger, rows.since, starts, starts + plan.hold, settled=rows.settled)
+    ledger = prepared.ledger(rates, *interval)
+    carried, _ = earned_between(ledger, prepared.since, starts, starts + plan.hold, settled=prepared.settled)
     chosen = pair.lowest >= 0
     paid, received = (
         np.take_along_axis(carried, np.maximum(leg, 0)[..., None, :].astype(np.intp), axis=-2)[..., 0, :]
@@ -224,12 +228,12 @@ def _hits(
     return share, stderr, mean, decisions, (chosen & ~counted).sum(axis=-1)
 
 
-def _as_of(rates: Floats, *interval: Floats, rows: Rows, instants: Floats) -> Floats:
+def _as_of(rates: Floats, *interval: Floats, prepared: PreparedPanel, instants: Floats) -> Floats:
     """The rate that each series shows at some instants: its last one, if that is not too old."""
-    last = last_known(np.isfinite(rates))
-    row = np.searchsorted(rows.since, instants + 1e-9, side="right") - 1
+    last = last_valid(np.isfinite(rates))
+    row = np.searchsorted(prepared.since, instants + 1e-9, side="right") - 1
     at = np.where(row >= 0, last[..., np.maximum(row, 0)], -1)
     place = np.maximum(at, 0)
-    limit = LATE * np.take_along_axis(interval[0], place, axis=-1) if rows.settled else rows.limit
-    fresh = (at >= 0) & (instants - rows.since[place] < limit)
+    limit = LATE * np.take_along_axis(interval[0], place, axis=-1) if prepared.settled else prepared.limit
+    fresh = (at >= 0) & (instants - prepared.since[place] < limit)
     return np.where(fresh, np.take_along_axis(rates, place, axis=-1), np.nan)
