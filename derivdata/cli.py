@@ -76,7 +76,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_choices(parser: argparse.ArgumentParser) -> None:
-    """What the report is held to."""
+    """Add the options that narrow the report."""
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues (default: all)")
     parser.add_argument(
         "--fees",

@@ -13,7 +13,7 @@ import pytest
 import derivdata as dd
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.reports import words
+from derivdata.reports import formatting
 from tests.plot import made
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}
@@ -378,20 +378,20 @@ def test_nothing_is_written_when_the_source_cannot_be_asked(
 @pytest.mark.parametrize(
     ("made", "written_as"),
     [
-        (words.usd(36_412_000.0), "36.4 M USD"),
-        (words.usd(1.81e11), "181 B USD"),
-        (words.usd(-950.0), "-950 USD"),
-        (words.usd(float("nan")), "unknown"),
-        (words.rate(0.854), "+0.85 bps/8h"),
-        (words.pct(-0.0604, signed=True), "-6.0 %"),
-        (words.lasting(7.2), "7.2 h"),
-        (words.lasting(24.4), "24 h"),
-        (words.lasting(93.0), "3.9 days"),
-        (words.lasting(float("inf")), "never"),
-        (words.count(1, "order"), "1 order"),
-        (words.count(2864, "order"), "2,864 orders"),
-        (words.listing(["a"]), "a"),
-        (words.listing(["a", "b", "c"]), "a, b and c"),
+        (formatting.usd(36_412_000.0), "36.4 M USD"),
+        (formatting.usd(1.81e11), "181 B USD"),
+        (formatting.usd(-950.0), "-950 USD"),
+        (formatting.usd(float("nan")), "unknown"),
+        (formatting.rate(0.854), "+0.85 bps/8h"),
+        (formatting.pct(-0.0604, signed=True), "-6.0 %"),
+        (formatting.lasting(7.2), "7.2 h"),
+        (formatting.lasting(24.4), "24 h"),
+        (formatting.lasting(93.0), "3.9 days"),
+        (formatting.lasting(float("inf")), "never"),
+        (formatting.count(1, "order"), "1 order"),
+        (formatting.count(2864, "order"), "2,864 orders"),
+        (formatting.listing(["a"]), "a"),
+        (formatting.listing(["a", "b", "c"]), "a, b and c"),
     ],
 )
 def test_numbers_as_people_write_them(made: str, written_as: str) -> None:

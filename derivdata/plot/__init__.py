@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from derivdata.plot.cards import Card, card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
-from derivdata.plot.depth import orderbook_depth
-from derivdata.plot.differences import venue_difference
-from derivdata.plot.holdings import oi_share, share_trend
-from derivdata.plot.liquidated import liquidations
-from derivdata.plot.rates import funding_heatmap, funding_history
+from derivdata.plot.funding_rates import funding_heatmap, funding_history
+from derivdata.plot.liquidation_orders import liquidations
+from derivdata.plot.oi_shares import oi_share, share_trend
+from derivdata.plot.open_interest import open_interest_by_strike
+from derivdata.plot.order_books import orderbook_depth
 from derivdata.plot.smiles import smile
-from derivdata.plot.strikes import open_interest_by_strike
 from derivdata.plot.surfaces import surface
-from derivdata.plot.terms import term_structure
+from derivdata.plot.term_structures import term_structure
+from derivdata.plot.venue_differences import venue_difference
 
 __all__ = [
     "Card",

@@ -14,8 +14,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.smile import Method
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import at_the_money, days, is_fit, name_of, single, verdicts
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import at_the_money, days, is_fit, name_of, single, verdicts
 from derivdata.plot.smiles import smile
 from derivdata.plot.surfaces import surface
 
@@ -58,7 +58,7 @@ class Card:
         return f'<div><b>{escape(self.title)}</b><br>{facts}<div style="{beside}">{drawn}{table}</div></div>'
 
 
-@drawn
+@figure_function
 def card(data: xr.Dataset) -> Card:
     """Parameters, error, arbitrage and a small picture of a fit; or what a surface of quotes holds.
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 from derivdata import tables
 from derivdata.analysis import funding
-from derivdata.plot.drawn import drawn
+from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
 
 
-@drawn
+@figure_function
 def funding_spreads(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -103,7 +103,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     scale.yaxis.set_major_formatter("{x:g}")
 
 
-@drawn
+@figure_function
 def net_carry(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -148,7 +148,7 @@ def net_carry(
     return ax
 
 
-@drawn
+@figure_function
 def cumulative_funding(
     sampled: pd.DataFrame | xr.DataArray,
     settled: pd.DataFrame | None = None,

@@ -9,8 +9,8 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import smile as analysis
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import days, is_fit, listed_expiry, name_of, quotes_of, single
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import days, is_fit, listed_expiry, name_of, quotes_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["smile"]
 _POINTS = 161
 
 
-@drawn
+@figure_function
 def smile(
     quotes: Any,
     fit: xr.Dataset | None = None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from derivdata.analysis import surface as analysis
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import days, fit_of, fitted, name_of, single
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, axes, colorbar, day_axis, dress, footer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ACROSS, _ALONG = 121, 120
 _FARTHEST = 20.0
 
 
-@drawn
+@figure_function
 def surface(
     data: Any,
     *,

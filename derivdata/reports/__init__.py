@@ -8,10 +8,10 @@ from pathlib import Path
 import derivdata
 from derivdata import times
 from derivdata.arguments import typed
-from derivdata.reports.asked import Asked, Fees, asked
 from derivdata.reports.data import Data
-from derivdata.reports.page import page
-from derivdata.reports.sections import BY_NAME, origin_section, summary_section
+from derivdata.reports.html_page import render_page
+from derivdata.reports.report_options import Fees, ReportOptions, parse_options
+from derivdata.reports.sections import BY_NAME, provenance_section, summary_section
 
 __all__ = ["report"]
 
@@ -64,11 +64,13 @@ def report(
     NotConnected, FetchError, SchemaError
         The source cannot be asked, or gives something else than the API document says; nothing is written.
     """
-    wanted = asked(symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections)
+    wanted = parse_options(
+        symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
+    )
     data = Data(wanted)
     made = [BY_NAME[name](data) for name in wanted.sections]
-    parts = [summary_section(made), *made, origin_section(data.seen, data.lacks)]
-    text = page(
+    parts = [summary_section(made), *made, provenance_section(data.seen, data.lacks)]
+    text = render_page(
         f"Crypto derivatives: {', '.join(wanted.symbols)}",
         _subtitle(wanted, data),
         parts,
@@ -79,7 +81,7 @@ def report(
     return path
 
 
-def _subtitle(wanted: Asked, data: Data) -> str:
+def _subtitle(wanted: ReportOptions, data: Data) -> str:
     said = data.seen[0].said if data.seen else {}
     span = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
     words = [f"Source: {said.get('source', 'none answered')}", f"Window: {span}"]
@@ -92,7 +94,7 @@ def _subtitle(wanted: Asked, data: Data) -> str:
     return ". ".join(words) + "."
 
 
-def _made(wanted: Asked, bundle: str | Path | None) -> str:
+def _made(wanted: ReportOptions, bundle: str | Path | None) -> str:
     kept = f" Answers in {Path(bundle).name}." if bundle is not None else ""
     when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
     return f"Made with derivdata {derivdata.__version__} from data as of {when}.{kept}"

@@ -12,7 +12,7 @@ from derivdata import api, tables
 from derivdata.analysis import chain
 from derivdata.errors import BadRequest, NotFound, TierError
 from derivdata.fetch import funding, liquidations, oi, options
-from derivdata.reports.asked import Asked
+from derivdata.reports.report_options import ReportOptions
 
 __all__ = ["EVENTS", "Data", "Seen"]
 
@@ -43,8 +43,8 @@ class Data:
         What the source has not got, and why.
     """
 
-    def __init__(self, asked: Asked) -> None:
-        self.asked = asked
+    def __init__(self, report_options: ReportOptions) -> None:
+        self.report_options = report_options
         self.seen: list[Seen] = []
         self.lacks: dict[str, str] = {}
         self._held: dict[str, pd.DataFrame | None] = {}
@@ -52,11 +52,11 @@ class Data:
 
     def funding(self) -> pd.DataFrame | None:
         """Table ``funding_history`` of all symbols."""
-        return self._history("funding rates", funding.history, self.asked.symbols)
+        return self._history("funding rates", funding.history, self.report_options.symbols)
 
     def settlements(self) -> pd.DataFrame | None:
         """Table ``funding_settlements`` of all symbols."""
-        a = self.asked
+        a = self.report_options
         fetch = partial(funding.settlements, a.symbols, *a.window, exchanges=a.venues)
         return self._got("funding settlements", fetch)
 
@@ -70,7 +70,7 @@ class Data:
 
     def liquidations(self) -> pd.DataFrame | None:
         """Table ``liquidations_events`` of the last week at most."""
-        a = self.asked
+        a = self.report_options
         fetch = partial(
             liquidations.events,
             since=self.liquidated_since,
@@ -83,12 +83,13 @@ class Data:
     @property
     def liquidated_since(self) -> pd.Timestamp:
         """From when on liquidations are asked for."""
-        return max(self.asked.window.start, self.asked.window.end - pd.Timedelta(_LIQUIDATION_DAYS, "D"))
+        window = self.report_options.window
+        return max(window.start, window.end - pd.Timedelta(_LIQUIDATION_DAYS, "D"))
 
     def option_venues(self, symbol: str) -> list[str]:
         """Venues that may list options on a symbol."""
         listed = api.OPTIONS_MATRIX.get(symbol, ())
-        return [v for v in listed if self.asked.venues is None or v in self.asked.venues]
+        return [v for v in listed if self.report_options.venues is None or v in self.report_options.venues]
 
     def options(self, symbol: str, venue: str) -> pd.DataFrame | None:
         """What can be used of ``options_snapshot``, of the expiries asked for (`chain.clean`)."""
@@ -99,7 +100,7 @@ class Data:
         return self._used[what]
 
     def _cleaned(self, what: str, whole: pd.DataFrame) -> pd.DataFrame | None:
-        days = self.asked.expiries
+        days = self.report_options.expiries
         kept = whole[whole["expiry"].dt.normalize().isin(days)] if days else whole
         if kept.empty:
             self.lacks[what] = f"No {what}, expire on the days asked for."
@@ -115,7 +116,7 @@ class Data:
         return self._got(f"options a day ago on {symbol}, {venue}", partial(options.metrics, symbol, venue))
 
     def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
-        a = self.asked
+        a = self.report_options
         return self._got(
             what, partial(fetch, symbols, *a.window, exchanges=a.venues, resolution=a.resolution)
         )

@@ -167,7 +167,7 @@ def test_bars_are_coins_by_strike() -> None:
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert {"calls: 13 BTC", "puts: 6.5 BTC", "underlying: 100.3 USD"} <= set(labels)
     fifth = 100.3 * np.exp((-1.8 + 4 * 0.3) * 0.5 * np.sqrt(30 / 365))
-    assert f"least pain: {fifth:.4g} USD" in labels, "4 calls of 10 below, 8 puts of 5 above: 40 and 40"
+    assert f"max pain: {fifth:.4g} USD" in labels, "4 calls of 10 below, 8 puts of 5 above: 40 and 40"
 
 
 def test_all_expiries_add_up_without_pain() -> None:

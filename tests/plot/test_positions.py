@@ -42,7 +42,7 @@ def test_trends_are_a_point_a_day() -> None:
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
     assert sure.get_xdata() == pytest.approx([1.0, -1.0])
     assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
-    share = oi.market_share(plot.holdings.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
+    share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.share_trend(oi.share_trend(share), venues=1)
     assert len(again.get_yticklabels()) == 1
 

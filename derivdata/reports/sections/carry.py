@@ -12,11 +12,11 @@ from derivdata import plot, units
 from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
 from derivdata.plot.style import row_size
-from derivdata.reports.asked import FEE_BPS, OTHERS, Asked
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.paid import Rates, rates_of
-from derivdata.reports.words import count, lasting, pct, rate
+from derivdata.reports.formatting import count, lasting, pct, rate
+from derivdata.reports.funding_rates import Rates, rates_of
+from derivdata.reports.html_page import Section
+from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 
 __all__ = ["carry_section"]
 
@@ -48,7 +48,7 @@ def carry_section(data: Data) -> Section:
     """Widest spreads, gross and net, and what a pair earns over its holding time."""
     section = Section("Carry")
     section.text(_WARNING, "warn")
-    section.text(_costs(data.asked))
+    section.text(_costs(data.report_options))
     rates = rates_of(data)
     if rates is None:
         section.lack(data.lacks["funding rates"])
@@ -68,11 +68,11 @@ def carry_section(data: Data) -> Section:
     return section
 
 
-def _costs(asked: Asked) -> str:
-    others = asked.fees[OTHERS]
-    named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(asked.fees.items()) if venue != OTHERS)
+def _costs(options: ReportOptions) -> str:
+    others = options.fees[OTHERS]
+    named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(options.fees.items()) if venue != OTHERS)
     said = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
-    whose = "as given" if asked.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
+    whose = "as given" if options.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
     return (
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {said} ({whose}); slippage is not in it. Figures are per year of "
@@ -105,7 +105,7 @@ def _pair(data: Data, rates: Rates, symbol: str, long: str, short: str, spread: 
 
 
 def _carry(data: Data, rates: Rates, symbol: str, long: str, short: str, hold: float) -> xr.Dataset:
-    fees = {"long": data.asked.fee(long), "short": data.asked.fee(short)}
+    fees = {"long": data.report_options.fee(long), "short": data.report_options.fee(short)}
     costs = {leg: fees[leg.split("_")[0]] for leg in funding.LEGS}
     panel = _until_known(rates.panel.sel(symbol=symbol), long, short)
     return funding.net_carry(panel, long, short, hold, cost_bps=costs, interval_hours=rates.interval_hours)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from derivdata.reports.page import Section
+from derivdata.reports.html_page import Section
 
 __all__ = ["summary_section"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import oi as analysis
-from derivdata.plot.drawn import drawn
+from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import (
     GREY,
     PALETTE,
@@ -34,7 +34,7 @@ _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _LEAST_POINTS = 24
 
 
-@drawn
+@figure_function
 def oi_share(
     data: Any, *, symbol: str | None = None, venues: int = 7, source: Any = None, ax: Axes | None = None
 ) -> Axes:
@@ -86,7 +86,7 @@ def oi_share(
     return upper
 
 
-@drawn
+@figure_function
 def share_trend(
     data: Any, *, symbol: str | None = None, venues: int = 15, source: Any = None, ax: Axes | None = None
 ) -> Axes:

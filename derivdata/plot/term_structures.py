@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from derivdata.analysis import surface, variance
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import days, fit_of, fitted, name_of, single
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, PALETTE, axes, day_axis, dress, footer, legend, percent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ __all__ = ["term_structure"]
 _INDEX_DAYS = 30.0
 
 
-@drawn
+@figure_function
 def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> Axes:
     """Volatility by time to expiry: at the forward, model-free with its bounds, and forward in time.
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.analysis.liquidations import observed
-from derivdata.plot.drawn import drawn
+from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT, dress, footer, legend, strips, utc_axis
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 
 
-@drawn
+@figure_function
 def liquidations(
     events: pd.DataFrame,
     *,

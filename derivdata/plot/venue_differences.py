@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import surface
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import fit_of
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import fit_of
 from derivdata.plot.style import DIVERGING, NO_DATA, axes, colorbar, dress, footer, row_size
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["venue_difference"]
 _DEVIATIONS = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)
 
 
-@drawn
+@figure_function
 def venue_difference(
     data: Any,
     *,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from derivdata.reports.data import Seen
-from derivdata.reports.page import Section
-from derivdata.reports.words import count, listing
+from derivdata.reports.formatting import count, listing
+from derivdata.reports.html_page import Section
 
-__all__ = ["origin_section"]
+__all__ = ["provenance_section"]
 
 
-def origin_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
+def provenance_section(seen: Sequence[Seen], lacks: dict[str, str]) -> Section:
     """Source, notices, attribution, what is lacking, and every request."""
     section = Section("Where the data comes from")
     if any(s.said.get("synthetic") for s in seen):

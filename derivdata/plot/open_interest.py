@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis import exposure
-from derivdata.plot.drawn import drawn
-from derivdata.plot.fitted import listed_expiry
+from derivdata.plot._decorator import figure_function
+from derivdata.plot.fits import listed_expiry
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
 
 
-@drawn
+@figure_function
 def open_interest_by_strike(
     chain: pd.DataFrame | xr.Dataset,
     *,
@@ -31,7 +31,7 @@ def open_interest_by_strike(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Open calls and puts by strike, with the underlying's price and the strike of least pain.
+    """Open calls and puts by strike, with the underlying's price and max pain.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: f
     pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=held["expiry"])
     if np.isfinite(pain):
         ax.axvline(
-            float(pain), color=PALETTE[2], lw=1.2, ls=":", label=f"least pain: {number(float(pain))} USD"
+            float(pain), color=PALETTE[2], lw=1.2, ls=":", label=f"max pain: {number(float(pain))} USD"
         )
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.sections.liquidated import is_full
-from derivdata.reports.words import count
+from derivdata.reports.formatting import count
+from derivdata.reports.html_page import Section
+from derivdata.reports.sections.liquidations import is_full
 
 __all__ = ["quality_section"]
 
@@ -60,12 +60,12 @@ def quality_section(data: Data) -> Section:
 
 
 def _start(data: Data) -> pd.Timestamp:
-    return data.asked.window.start
+    return data.report_options.window.start
 
 
 def _tables(data: Data) -> Iterator[tuple[str, pd.DataFrame]]:
     named = [("funding rates", data.funding()), ("funding settlements", data.settlements())]
-    named += [(f"open interest of {symbol}", data.oi(symbol)) for symbol in data.asked.symbols]
+    named += [(f"open interest of {symbol}", data.oi(symbol)) for symbol in data.report_options.symbols]
     yield from ((what, table) for what, table in named if table is not None)
 
 
@@ -96,16 +96,16 @@ def _worst(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 def _options(section: Section, data: Data) -> None:
     rows = []
-    for symbol in data.asked.symbols:
+    for symbol in data.report_options.symbols:
         for venue in data.option_venues(symbol):
-            options = data.options(symbol, venue) if "options" in data.asked.sections else None
+            options = data.options(symbol, venue) if "options" in data.report_options.sections else None
             if options is not None:
                 rows.append(_chain(options, symbol, venue))
     if rows:
         section.heading("Options")
         section.text(
             "Options out of the money are used, one per strike. Static arbitrage between quotes is counted "
-            "and not mended: a call dearer than one of a lower strike, a butterfly below zero."
+            "and not mended: a call above one of a lower strike, a butterfly below zero."
         )
         section.table(pd.DataFrame(rows), formats={"options": ",d", "used": ",d", "arbitrages": ",d"})
 
@@ -128,7 +128,7 @@ def _chain(options: pd.DataFrame, symbol: str, venue: str) -> dict[str, object]:
 
 
 def _liquidations(section: Section, data: Data) -> None:
-    events = data.liquidations() if "liquidations" in data.asked.sections else None
+    events = data.liquidations() if "liquidations" in data.report_options.sections else None
     if events is None:
         return
     full = "was full, so that some may be missing" if is_full(events) else "was not full"

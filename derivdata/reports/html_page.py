@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from importlib import resources
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.reports.drawing import svg
-from derivdata.reports.look import STYLE
+from derivdata.reports.svg import svg
 
-__all__ = ["Finding", "Number", "Section", "linked", "page"]
+__all__ = ["Finding", "Number", "Section", "linked", "render_page"]
 
 _SIZE = (8.6, 4.4)
 
@@ -94,7 +95,7 @@ class Section:
         self.blocks.append(f"<details><summary>{escape(fold)}</summary>{html}</details>" if fold else html)
 
 
-def page(title: str, subtitle: str, sections: Sequence[Section], made: str) -> str:
+def render_page(title: str, subtitle: str, sections: Sequence[Section], made: str) -> str:
     """The whole HTML text; `made` is the one line that may differ between two equal reports."""
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
     body = "\n".join(
@@ -104,11 +105,16 @@ def page(title: str, subtitle: str, sections: Sequence[Section], made: str) -> s
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n"
+        f"<title>{escape(title)}</title><style>{_stylesheet()}</style></head>\n"
         f'<body><header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
         f'<footer><p class="soft" id="made">{escape(made)}</p></footer></body></html>\n'
     )
+
+
+@functools.cache
+def _stylesheet() -> str:
+    return resources.files("derivdata.reports").joinpath("style.css").read_text(encoding="utf-8")
 
 
 def linked(words: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from derivdata import times
-from derivdata.plot.drawn import drawn
+from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import (
     DIVERGING,
     GREY,
@@ -35,7 +35,7 @@ _STEPS = {"1h": 1, "2h": 2, "4h": 4, "8h": 8, "1D": 24}
 _COLUMNS = 400
 
 
-@drawn
+@figure_function
 def funding_history(
     data: Any,
     *,
@@ -93,7 +93,7 @@ def funding_history(
     return ax
 
 
-@drawn
+@figure_function
 def funding_heatmap(
     data: Any,
     *,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from derivdata.plot.drawn import drawn
+from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import GREY, LONG, SEQUENTIAL, SHORT, axes, dress, footer, legend, number, utc_axis
 from derivdata.tables.required import require_columns, require_instants
 from derivdata.units import BPS
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["orderbook_depth"]
 
 
-@drawn
+@figure_function
 def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None = None) -> Axes:
     """Value bid and offered within a distance of the mid price, of one book or over time.
 

@@ -1,4 +1,4 @@
-"""What a report is asked for."""
+"""The options of a report: symbols, window, venues, costs, expiries and sections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Asked", "Fees", "asked"]
+__all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Fees", "ReportOptions", "parse_options"]
 
 SECTIONS = ("funding", "carry", "oi", "options", "liquidations", "quality")
 """Sections that can be chosen; the summary and the provenance are always there."""
@@ -24,7 +24,7 @@ Fees = float | Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReportOptions:
     """Symbols, window, venues, costs and sections of one report.
 
     Attributes
@@ -56,7 +56,7 @@ class Asked:
         return next((step for longest, step in _STEPS if days <= longest), "1d")
 
 
-def asked(
+def parse_options(
     symbols: str | Sequence[str],
     *,
     window: str,
@@ -64,7 +64,7 @@ def asked(
     fees: Fees | None,
     expiries: Sequence[times.Instant] | None,
     sections: Sequence[str] | None,
-) -> Asked:
+) -> ReportOptions:
     """The report that these arguments ask for.
 
     Raises
@@ -82,7 +82,7 @@ def asked(
     if unknown or not chosen:
         raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}")
     held = (venues,) if isinstance(venues, str) else venues
-    return Asked(
+    return ReportOptions(
         symbols=names,
         window=times.window(window),
         venues=None if held is None else tuple(held),

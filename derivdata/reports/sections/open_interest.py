@@ -8,11 +8,11 @@ import xarray as xr
 
 from derivdata import plot, tables
 from derivdata.analysis import oi as analysis
-from derivdata.plot.holdings import trend_of
+from derivdata.plot.oi_shares import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.words import count, listing, pct, usd
+from derivdata.reports.formatting import count, listing, pct, usd
+from derivdata.reports.html_page import Section
 
 __all__ = ["oi_section"]
 
@@ -31,7 +31,7 @@ _FORMATS = {
 def oi_section(data: Data) -> Section:
     """Shares, concentration and trends per symbol, and all symbols by venue."""
     section = Section("Open interest")
-    for symbol in data.asked.symbols:
+    for symbol in data.report_options.symbols:
         table = data.oi(symbol)
         if table is None:
             section.lack(data.lacks[f"open interest of {symbol}"])

@@ -12,9 +12,9 @@ from derivdata import plot, tables, units
 from derivdata.analysis import funding
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.paid import rates_of
-from derivdata.reports.words import pct, rate
+from derivdata.reports.formatting import pct, rate
+from derivdata.reports.funding_rates import rates_of
+from derivdata.reports.html_page import Section
 
 __all__ = ["funding_section"]
 
@@ -45,7 +45,7 @@ def funding_section(data: Data) -> Section:
     for symbol in map(str, found.panel["symbol"].values):
         rates = found.panel.sel(symbol=symbol).dropna("exchange", how="all")
         _symbol(section, data, found.table, rates, symbol)
-    for symbol in data.asked.symbols:
+    for symbol in data.report_options.symbols:
         if symbol not in found.panel["symbol"]:
             section.lack(f"The source has no funding rates of {symbol} for this window.")
     return section
@@ -71,7 +71,7 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
         size=row_size(rates.sizes["exchange"], 0.15, wide=8.6),
     )
-    found = _venues(rates, data.asked.window.end)
+    found = _venues(rates, data.report_options.window.end)
     section.table(found, formats=_FORMATS, fold=f"{symbol}: every venue")
     _findings(section, data, rates, found, symbol)
 
@@ -104,7 +104,7 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataF
         f"{rate(means.iloc[0])} on {found['venue'].iloc[0]}; the middle half of {len(found)} venues lies "
         f"between {low:+.2f} and {high:+.2f}.",
     )
-    window = data.asked.window
+    window = data.report_options.window
     if window.end - window.start <= _DAY:
         return
     weighted, what = _weighted(data, rates, symbol)

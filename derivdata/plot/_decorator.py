@@ -10,13 +10,13 @@ from typing import Any, ParamSpec, TypeVar
 
 from derivdata.arguments import typed
 
-__all__ = ["drawn"]
+__all__ = ["figure_function"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def drawn(function: Callable[P, T]) -> Callable[P, T]:
+def figure_function(function: Callable[P, T]) -> Callable[P, T]:
     """The figure's function, `typed`; what of its data cannot be drawn is said by the name of the data.
 
     An analysis refuses data in its own words: of a figure's caller, all of that is the first argument.

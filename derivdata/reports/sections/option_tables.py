@@ -7,7 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import exposure, smile, surface, variance
-from derivdata.plot.fitted import verdicts
+from derivdata.plot.fits import verdicts
 
 __all__ = ["FORMATS", "expiries", "gaps", "of_venue", "positions", "tenors", "terms", "venues"]
 
@@ -29,7 +29,7 @@ FORMATS = (
         "calls": ",.1f",
         "puts": ",.1f",
         "puts / calls": ".2f",
-        "least pain [USD]": ",.2f",
+        "max pain [USD]": ",.2f",
     }
     | dict.fromkeys(
         (
@@ -129,7 +129,7 @@ def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
 
 
 def positions(table: pd.DataFrame) -> pd.DataFrame:
-    """Open calls and puts, their ratio and the strike of least pain, by expiry."""
+    """Open calls and puts, their ratio and max pain, by expiry."""
     held = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
     ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
     pain = exposure.max_pain(table)["max_pain"]
@@ -139,6 +139,6 @@ def positions(table: pd.DataFrame) -> pd.DataFrame:
             "calls": held.sel(side="call").values,
             "puts": held.sel(side="put").values,
             "puts / calls": ratio.values,
-            "least pain [USD]": pain.values,
+            "max pain [USD]": pain.values,
         }
     )

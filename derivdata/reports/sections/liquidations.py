@@ -7,8 +7,8 @@ import pandas as pd
 from derivdata import plot, tables
 from derivdata.analysis import liquidations as analysis
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.words import pct, usd
+from derivdata.reports.formatting import pct, usd
+from derivdata.reports.html_page import Section
 
 __all__ = ["is_full", "liquidations_section"]
 
@@ -35,7 +35,7 @@ def liquidations_section(data: Data) -> Section:
         section.lack(data.lacks["liquidations"])
         return section
     section.text(
-        f"{len(events):,} orders of {', '.join(data.asked.symbols)}; the side is the one that was "
+        f"{len(events):,} orders of {', '.join(data.report_options.symbols)}; the side is the one that was "
         "liquidated. Feeds are throttled on some venues, so that levels do not compare across venues."
     )
     if is_full(events):
@@ -44,7 +44,7 @@ def liquidations_section(data: Data) -> Section:
         plot.liquidations,
         events,
         start=data.liquidated_since,
-        end=data.asked.window.end,
+        end=data.report_options.window.end,
         title="Liquidations by venue and side",
         reading="Each dot is an order, the larger the more it was worth. A column of dots across venues is a "
         "cascade. The lines add them up: the steeper one is the side that is being squeezed. The bar at the "
@@ -115,9 +115,9 @@ def _cascades(found: pd.DataFrame) -> pd.DataFrame:
 def _findings(section: Section, events: pd.DataFrame, found: pd.DataFrame, data: Data) -> None:
     total = events["value_usd"].sum()
     longs = events.loc[events["side"] == "long", "value_usd"].sum() / total
-    days = (data.asked.window.end - data.liquidated_since) / _DAY
+    days = (data.report_options.window.end - data.liquidated_since) / _DAY
     section.number(usd(total), f"liquidated over {days:.3g} days, {pct(longs, 0)} of it longs")
-    late = events.loc[events["time"] > data.asked.window.end - _DAY, "value_usd"].sum()
+    late = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
     if days > 1:
         section.found(
             "changed",

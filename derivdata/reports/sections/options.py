@@ -12,9 +12,9 @@ from derivdata import plot
 from derivdata.analysis import surface
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
-from derivdata.reports.page import Section
-from derivdata.reports.sections import smile_tables as of
-from derivdata.reports.words import listing, pct
+from derivdata.reports.formatting import listing, pct
+from derivdata.reports.html_page import Section
+from derivdata.reports.sections import option_tables as of
 
 __all__ = ["options_section"]
 
@@ -48,7 +48,7 @@ def options_section(data: Data) -> Section:
         "is fitted to the options out of the money of each venue, free of arbitrage by construction; nothing "
         "is extrapolated beyond the quotes."
     )
-    for symbol in data.asked.symbols:
+    for symbol in data.report_options.symbols:
         book = _book(section, data, symbol)
         if book is not None:
             section.heading(f"{symbol} on {book.venue}")
@@ -88,11 +88,11 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
         plot.smile,
         book.chain,
         book.fit,
-        expiries=shown[:8] if data.asked.expiries else None,
+        expiries=shown[:8] if data.report_options.expiries else None,
         title=f"{book.symbol} smiles on {book.venue}",
         reading="Dots are quotes, lines the fitted smiles; left of zero puts, right of it calls. Steeper on "
-        "the left: protection against a fall is dearer. Below, g(k) must not fall under zero: there a "
-        "butterfly could be bought for less than nothing.",
+        "the left: protection against a fall costs more volatility. Below, g(k) must not fall under zero: "
+        "there a butterfly could be bought for less than nothing.",
         size=(_WIDE, 5.2),
     )
     section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
@@ -107,9 +107,9 @@ def _surface(section: Section, book: Book) -> None:
         book.fit,
         source=book.chain,
         title=f"{book.symbol} volatility surface on {book.venue}",
-        reading="Bright is dear, dark is cheap; short expiries left, long ones right. Moneyness is in "
-        "standard deviations, so that one height is about equally likely at every expiry. Marks at the lower "
-        "edge are listed expiries.",
+        reading="Brighter means higher implied volatility; short expiries left, long ones right. Moneyness "
+        "is in standard deviations, so that one height is about equally likely at every expiry. Marks at the "
+        "lower edge are listed expiries.",
     )
     section.table(of.tenors(book.fit), formats=of.FORMATS)
 
@@ -177,7 +177,7 @@ def _level(section: Section, row: pd.Series, book: Book) -> None:
         section.found(
             "wide",
             f"{book.symbol} options on {book.venue}: 30 days at {middle:.1f} % at the forward, 25-delta risk "
-            f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} dearer).",
+            f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} richer).",
         )
 
 
