@@ -8,7 +8,7 @@ the state before.
 
 from __future__ import annotations
 
+from derivdata.archive.archive import Archive, open_archive
 from derivdata.archive.importing import Imported, import_files
-from derivdata.archive.store import Archive, open_archive
 
 __all__ = ["Archive", "Imported", "import_files", "open_archive"]

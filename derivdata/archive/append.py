@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
-from derivdata.archive import parts
 from derivdata.archive.footers import PRUNED
-from derivdata.archive.lock import writing
-from derivdata.archive.manifest import Holding, Manifest, Part
+from derivdata.archive.locking import writing
+from derivdata.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
@@ -75,46 +75,48 @@ def _refused(folder: Path, before: Manifest, problem: OSError) -> ArchiveError:
 
 def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) -> Appended:
     manifest = manifests.load(folder) or Manifest()
-    holding = manifest.tables.get(table.name, Holding())
-    added, counts = _added(folder, table, holding.parts, frame)
+    entry = manifest.tables.get(table.name, TableEntry())
+    added, counts = _added(folder, table, entry.files, frame)
     if not added:
         return counts
-    before = [*holding.parts, *added]
-    after = _merged(folder, table, before, {part.partition for part in added})
+    before = [*entry.files, *added]
+    after = _merged(folder, table, before, {file.partition for file in added})
     grown = Manifest(
-        identity=manifests.chained(manifest.identity, [table.name, *(part.digest for part in added)]),
+        identity=manifests.chained(manifest.identity, [table.name, *(file.digest for file in added)]),
         synthetic=manifest.synthetic or synthetic,
-        tables={**manifest.tables, table.name: Holding(after, _values(holding, table, frame))},
+        tables={**manifest.tables, table.name: TableEntry(after, _values(entry, table, frame))},
     )
-    _settle(folder, set(after) - set(holding.parts))
+    _settle(folder, set(after) - set(entry.files))
     manifests.save(folder, grown)
-    for part in set(before) - set(after):
-        _remove(folder / part.file)
+    for file in set(before) - set(after):
+        _remove(folder / file.path)
     return counts
 
 
-def _settle(folder: Path, new: set[Part]) -> None:
+def _settle(folder: Path, new: set[DataFile]) -> None:
     """Wait until new files and the folders that name them are on disk."""
-    for part in new:
-        manifests.sync(folder / part.file)
-    for partition in {part.partition for part in new}:
+    for file in new:
+        manifests.sync(folder / file.path)
+    for partition in {file.partition for file in new}:
         manifests.sync(folder / partition)
     manifests.sync(folder)
 
 
-def _added(folder: Path, table: Table, held: list[Part], frame: pd.DataFrame) -> tuple[list[Part], Appended]:
-    waiting: list[Future[Part]] = []
+def _added(
+    folder: Path, table: Table, held: list[DataFile], frame: pd.DataFrame
+) -> tuple[list[DataFile], Appended]:
+    waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
-        for month, rows in _by_calendar(parts.to_arrow(table, frame), "M"):
+        for month, rows in _by_calendar(data_files.to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, held):
                 if len(waiting) >= _WRITERS:  # what waits is a month in thousands of slices
                     waiting[-_WRITERS].result()
-                waiting.append(pool.submit(parts.write, folder, partition, table, [chunk]))
-        added = [part.result() for part in waiting]
-    written = sum(part.rows for part in added)
+                waiting.append(pool.submit(data_files.write, folder, partition, table, [chunk]))
+        added = [future.result() for future in waiting]
+    written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
 
 
@@ -159,34 +161,34 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 
 
 def _partitions(
-    table: Table, month: str, fresh: pa.Table, held: list[Part]
+    table: Table, month: str, fresh: pa.Table, held: list[DataFile]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Rows of a month by folder: the month's while it is thin, the days' once it is not."""
     prefix = f"{table.name}/{month}"
-    size = fresh.num_rows + sum(part.rows for part in held if part.partition.startswith(prefix))
+    size = fresh.num_rows + sum(file.rows for file in held if file.partition.startswith(prefix))
     chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
     for name, chunk in chunks:
         if chunk.num_rows:
             yield f"{table.name}/{name}", chunk
 
 
-def _existing(folder: Path, table: Table, held: list[Part], rows: pa.Table) -> list[pa.Table]:
+def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """What is held where `rows` go: all that could share a key with one of them."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
-    span = parts.Span(first, last + 1) if "time" in table.key else parts.EVER
-    near = [part for part in held if span.touches(part.first, part.last)]
+    window = data_files.TimeRange(first, last + 1) if "time" in table.key else data_files.EVER
+    near = [file for file in held if window.touches(file.first, file.last)]
     if not near:
         return []
     named = [name for name in PRUNED if name in table.key]
     where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
-    return parts.scan(folder, table, near, span, where)
+    return data_files.scan(folder, table, near, window, where)
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Rows whose key is not among the existing, and how many others have other values there."""
     if not any(found.num_rows for found in existing):
         return rows, 0
-    old, new = parts.frame_of(table, existing), parts.frame_of(table, [rows])
+    old, new = data_files.frame_of(table, existing), data_files.frame_of(table, [rows])
     if old.equals(new):
         return rows.slice(0, 0), 0
     both = pd.DataFrame({name: _stacked(old[name], new[name]) for name in table.columns})
@@ -194,7 +196,7 @@ def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.
     if not seen.any():
         return rows, 0
     equal = both.duplicated().to_numpy()[len(old) :]
-    return parts.to_arrow(table, new[~seen]), int((seen & ~equal).sum())
+    return data_files.to_arrow(table, new[~seen]), int((seen & ~equal).sum())
 
 
 def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
@@ -203,40 +205,42 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
     return pd.concat([upper, lower], ignore_index=True)
 
 
-def _merged(folder: Path, table: Table, held: list[Part], touched: set[str]) -> list[Part]:
+def _merged(folder: Path, table: Table, held: list[DataFile], touched: set[str]) -> list[DataFile]:
     """The files with those of touched partitions merged: small ones at once, larger ones eight at a time.
 
     A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
     would lose them.
     """
     for partition in sorted(touched):
-        here = [part for part in held if part.partition == partition and parts.known(folder, table, part)]
+        here = [
+            file for file in held if file.partition == partition and data_files.known(folder, table, file)
+        ]
         merging = set(here)
-        others = [part for part in held if part not in merging]
+        others = [file for file in held if file not in merging]
         level = 0
-        while any(part.level >= level for part in here):
-            group = [part for part in here if part.level == level]
-            small = sum(part.rows for part in group) <= parts.GROUP_ROWS
+        while any(file.level >= level for file in here):
+            group = [file for file in here if file.level == level]
+            small = sum(file.rows for file in group) <= data_files.GROUP_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
                 rows = _sorted(folder, table, group)
-                whole = parts.write(folder, partition, table, rows, level=level + (not small))
-                here = [*(part for part in here if part not in group), whole]
+                whole = data_files.write(folder, partition, table, rows, level=level + (not small))
+                here = [*(file for file in here if file not in group), whole]
             level += 1
         held = [*others, *here]
     return held
 
 
-def _sorted(folder: Path, table: Table, group: list[Part]) -> Iterator[pa.Table]:
+def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Rows of several files in order, a range of symbols at a time so that memory stays bounded."""
-    for chosen in parts.ranges(folder, table, group, _BATCH_ROWS):
-        rows = parts.frame_of(table, parts.scan(folder, table, group, parts.EVER, chosen))
-        yield parts.to_arrow(table, rows)
+    for chosen in data_files.ranges(folder, table, group, _BATCH_ROWS):
+        rows = data_files.frame_of(table, data_files.scan(folder, table, group, data_files.EVER, chosen))
+        yield data_files.to_arrow(table, rows)
 
 
-def _values(holding: Holding, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:
+def _values(entry: TableEntry, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:
     """Values of each text column, those of the frame added."""
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
-    return {name: sorted({*holding.values.get(name, []), *frame[name].cat.categories}) for name in text}
+    return {name: sorted({*entry.values.get(name, []), *frame[name].cat.categories}) for name in text}
 
 
 def _sweep(folder: Path) -> None:
@@ -245,10 +249,10 @@ def _sweep(folder: Path) -> None:
     Where a folder is a link, what lies there may be another archive's: it stays.
     """
     manifest = manifests.load(folder) or Manifest()
-    named = {folder / part.file for holding in manifest.tables.values() for part in holding.parts}
+    named = {folder / file.path for entry in manifest.tables.values() for file in entry.files}
     for path in folder.glob("*/*/*"):
         linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-        if path not in named and not linked and parts.FILE_NAME.fullmatch(path.name):
+        if path not in named and not linked and data_files.FILE_NAME.fullmatch(path.name):
             _remove(path)
 
 

@@ -1,4 +1,4 @@
-"""Which files count, as one small JSON file that is swung in one step."""
+"""Which files count, as one small JSON file that is replaced atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from derivdata.errors import ArchiveError
 
-__all__ = ["NAME", "Holding", "Manifest", "Part", "chained", "load", "save", "sync"]
+__all__ = ["NAME", "DataFile", "Manifest", "TableEntry", "chained", "load", "save", "sync"]
 
 NAME = "archive.json"
 _FORMAT = "derivdata-archive"
@@ -20,13 +20,13 @@ _VERSION = 1
 _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
-class Part(msgspec.Struct, frozen=True):
-    """One immutable Parquet file: its rows, its span in microseconds, and how often it was merged.
+class DataFile(msgspec.Struct, frozen=True):
+    """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
-    `digest` is of the whole file, `tail` of the footer at its end.
+    `path` is relative to the archive, `digest` is of the whole file, `tail` of the footer at its end.
     """
 
-    file: str
+    path: str = msgspec.field(name="file")
     rows: int
     size: int
     first: int
@@ -38,13 +38,13 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def partition(self) -> str:
         """Folder of the file: table and month or day."""
-        return self.file.rpartition("/")[0]
+        return self.path.rpartition("/")[0]
 
 
-class Holding(msgspec.Struct):
+class TableEntry(msgspec.Struct):
     """One table of the archive: its files, and the values of each text column."""
 
-    parts: list[Part] = []
+    files: list[DataFile] = msgspec.field(default_factory=list, name="parts")
     values: dict[str, list[str]] = {}
 
 
@@ -53,7 +53,7 @@ class Manifest(msgspec.Struct):
 
     identity: str = ""
     synthetic: bool = False
-    tables: dict[str, Holding] = {}
+    tables: dict[str, TableEntry] = {}
     format: str = _FORMAT
     version: int = _VERSION
 
@@ -128,10 +128,10 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
 
 def _inside(folder: Path, manifest: Manifest) -> Manifest:
     """The manifest, if every file that it names lies where an archive puts its files."""
-    for holding in manifest.tables.values():
-        for part in holding.parts:
-            if not _PLACE.fullmatch(part.file):
-                why = f"{part.file!r} is no place of a file of an archive"
+    for entry in manifest.tables.values():
+        for file in entry.files:
+            if not _PLACE.fullmatch(file.path):
+                why = f"{file.path!r} is no place of a file of an archive"
                 raise ArchiveError(f"{folder}: {NAME} is damaged ({why}): restore it from a copy")
     return manifest
 

@@ -12,7 +12,7 @@ import pytest
 from derivdata import tables
 from derivdata.archive import append as appending
 from derivdata.archive import open_archive
-from derivdata.archive.stored import stored
+from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
 from derivdata.schema import Kind
 from tests.archive.rates import EVER, START, rates
@@ -85,7 +85,7 @@ def test_every_table_comes_back_as_it_was(tmp_path: Path, name: str) -> None:
     archive = open_archive(tmp_path)
     assert archive.append(name, full) == 3
     back = archive.read(name, *EVER)
-    expected = stored(name).conform(full)
+    expected = archive_table(name).conform(full)
     pd.testing.assert_frame_equal(back, expected)
     if "order_id" not in table.key:
         assert archive.append(name, bare) == 3
@@ -213,7 +213,7 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.archive.parts.GROUP_ROWS", 4)
+    monkeypatch.setattr("derivdata.archive.data_files.GROUP_ROWS", 4)
     monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import open_archive, parts
+from derivdata.archive import data_files, open_archive
 from tests.archive.rates import START, rates
 
 pytest.importorskip("dask.dataframe")
@@ -20,7 +20,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     archive.append("funding_history", rates())
     start, end = START + pd.Timedelta("40h"), START + pd.Timedelta("60h")
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "load", None)
+        patch.setattr(data_files, "load", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
     found = tables.FUNDING_HISTORY.conform(frame.compute())

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import manifest, open_archive, parts
+from derivdata.archive import data_files, manifest, open_archive
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
 
@@ -65,7 +65,7 @@ def named_files(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("module", "name", "at"),
-    [(parts, "write", n) for n in (1, 2, 3)]
+    [(data_files, "write", n) for n in (1, 2, 3)]
     + [(manifest, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
@@ -98,7 +98,9 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
     return wrapped
 
 
-@pytest.mark.parametrize(("module", "name"), [(parts.pq.ParquetWriter, "write_table"), (manifest, "sync")])
+@pytest.mark.parametrize(
+    ("module", "name"), [(data_files.pq.ParquetWriter, "write_table"), (manifest, "sync")]
+)
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
 ) -> None:
@@ -139,7 +141,7 @@ def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None
     code = """
         import sys, time
         from pathlib import Path
-        from derivdata.archive.lock import writing
+        from derivdata.archive.locking import writing
         with writing(Path(sys.argv[1]), 5.0):
             print("held", flush=True)
             time.sleep(60)

@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from tqdm.auto import tqdm
 
-from derivdata.archive.importing.files import chunks
-from derivdata.archive.importing.made import with_ids
-from derivdata.archive.importing.recipe import Recipe, recipe
-from derivdata.archive.importing.rows import Rows, quotes, rows
-from derivdata.archive.importing.tally import Tally
-from derivdata.archive.store import open_archive
+from derivdata.archive.archive import open_archive
+from derivdata.archive.importing.conversion import Rows, quotes, rows
+from derivdata.archive.importing.order_ids import with_ids
+from derivdata.archive.importing.plan import ImportPlan, make_plan
+from derivdata.archive.importing.readers import chunks
+from derivdata.archive.importing.report import ImportReport
 from derivdata.errors import ArchiveError
 
 __all__ = ["Imported", "import_files"]
@@ -121,24 +121,24 @@ def import_files(
     Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
     A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
     """
-    plan = recipe(table, map or {}, set or {}, tz, unit)
+    plan = make_plan(table, map or {}, set or {}, tz, unit)
     paths = [Path(file).expanduser() for file in _listed(files)]
     if not paths:
         raise ValueError("files: name at least one")
-    tally = Tally(plan, open_archive(to), _best_ranks(paths, plan))
+    report = ImportReport(plan, open_archive(to), _best_ranks(paths, plan))
     for path in tqdm(paths, desc=table, unit="file", disable=None):
         for found in _converted(path, plan):
-            tally.take(path, found)
-    tally.flush()
-    if tally.read and tally.rejected == tally.read:
-        raise ArchiveError(f"none of {tally.read:,} rows fits {table}; the first: {tally.first_rejected}")
-    counts = {name: getattr(tally, name) for name in ("read", "written", "present", "differing")}
+            report.take(path, found)
+    report.flush()
+    if report.read and report.rejected == report.read:
+        raise ArchiveError(f"none of {report.read:,} rows fits {table}; the first: {report.first_rejected}")
+    counts = {name: getattr(report, name) for name in ("read", "written", "present", "differing")}
     return Imported(
         table=table,
         **counts,
-        other_quotes=tally.other_quotes,
-        rejected=tally.rejected,
-        first_rejected=tally.first_rejected,
+        other_quotes=report.other_quotes,
+        rejected=report.rejected,
+        first_rejected=report.first_rejected,
     )
 
 
@@ -146,7 +146,7 @@ def _listed(files: _Path | Sequence[_Path]) -> Iterable[_Path]:
     return [files] if isinstance(files, str | os.PathLike) else files
 
 
-def _converted(path: Path, plan: Recipe) -> Iterator[Rows]:
+def _converted(path: Path, plan: ImportPlan) -> Iterator[Rows]:
     seen: Counter[str] = Counter()
     for chunk in chunks(path, plan.wanted):
         with _of(path):
@@ -154,7 +154,7 @@ def _converted(path: Path, plan: Recipe) -> Iterator[Rows]:
         yield found._replace(frame=with_ids(found.frame, plan.made, seen))
 
 
-def _best_ranks(paths: list[Path], plan: Recipe) -> dict[tuple[str, str], int]:
+def _best_ranks(paths: list[Path], plan: ImportPlan) -> dict[tuple[str, str], int]:
     """Highest priority among the quotes of each symbol on each venue; empty where there is no choice."""
     best: dict[tuple[str, str], int] = {}
     if set(plan.table.key) != {"symbol", "exchange", "time"} or "symbol" in plan.constants:

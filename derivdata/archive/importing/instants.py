@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.archive.importing.values import Verdict, shown, words
+from derivdata.archive.importing.values import Rejections, shown, words
 
 __all__ = ["instants", "zone"]
 
@@ -44,7 +44,12 @@ def zone(name: str) -> dt.tzinfo:
 
 
 def instants(
-    values: Any, name: str, verdict: Verdict, *, tz: dt.tzinfo | None, groups: Sequence[Any] | None = None
+    values: Any,
+    name: str,
+    rejections: Rejections,
+    *,
+    tz: dt.tzinfo | None,
+    groups: Sequence[Any] | None = None,
 ) -> pd.DatetimeIndex:
     """Values as UTC instants: ISO 8601 text, numbers since 1970 in s, ms, µs or ns, or timestamps.
 
@@ -62,21 +67,23 @@ def instants(
         naive = np.asarray(values, dtype="datetime64[us]")
         utc = np.full(len(naive), _MISSING)
     else:
-        utc, naive = _read(values, name, verdict)
+        utc, naive = _read(values, name, rejections)
     floating = ~np.isnat(naive)
     if floating.any() and tz is None:
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
-        verdict.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
+        rejections.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
     elif floating.any():
         utc[floating] = _localized(naive, floating, tz, groups)
         lost = floating & np.isnat(utc)
-        verdict.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
+        rejections.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
     return pd.DatetimeIndex(utc).tz_localize("UTC")
 
 
-def _read(values: Any, name: str, verdict: Verdict) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _read(
+    values: Any, name: str, rejections: Rejections
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """UTC instants of what states its zone, and local ones of what does not."""
-    texts = [text or "" for text in words(values, name, verdict)]
+    texts = [text or "" for text in words(values, name, rejections)]
     utc, naive = np.full(len(texts), _MISSING), np.full(len(texts), _MISSING)
     kinds = np.array([_kind(text) for text in texts])
     for kind, target in (("epoch", utc), ("zoned", utc), ("naive", naive)):
@@ -84,7 +91,7 @@ def _read(values: Any, name: str, verdict: Verdict) -> tuple[np.ndarray[Any, Any
         chosen = [texts[i] for i in rows]
         target[rows] = _epochs(chosen) if kind == "epoch" else _iso(chosen, utc=kind == "zoned")
     unread = (kinds != "") & np.isnat(utc) & np.isnat(naive)
-    verdict.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
+    rejections.reject(unread, lambda i: f"{name}={shown(values, i)} is no instant in ISO 8601 or since 1970")
     return utc, naive
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["Verdict", "numbers", "shown", "words"]
+__all__ = ["Rejections", "numbers", "shown", "words"]
 
 _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 
 
-class Verdict:
+class Rejections:
     """Which rows of a chunk do not fit, and why the first of them does not."""
 
     def __init__(self, size: int) -> None:
@@ -38,7 +38,7 @@ class Verdict:
         return self._first
 
 
-def numbers(values: Any, name: str, verdict: Verdict) -> np.ndarray[Any, Any]:
+def numbers(values: Any, name: str, rejections: Rejections) -> np.ndarray[Any, Any]:
     """Values as float64; blank is NaN, and text that is no finite number is turned down."""
     if pd.api.types.is_numeric_dtype(getattr(values, "dtype", None)) and values.dtype != bool:
         result = np.array(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
@@ -47,7 +47,7 @@ def numbers(values: Any, name: str, verdict: Verdict) -> np.ndarray[Any, Any]:
         values = list(values)
         result = np.array([_number(value) for value in values], dtype=np.float64)
         bad = np.isinf(result)
-    verdict.reject(bad, lambda i: f"{name}={shown(values, i)} is not a number")
+    rejections.reject(bad, lambda i: f"{name}={shown(values, i)} is not a number")
     return np.where(bad, np.nan, result)
 
 
@@ -63,11 +63,11 @@ def _number(value: Any) -> float:
         return np.inf
 
 
-def words(values: Any, name: str, verdict: Verdict) -> list[str | None]:
+def words(values: Any, name: str, rejections: Rejections) -> list[str | None]:
     """Values as text without blanks around; blank is missing."""
     values = list(values)
     nested = [isinstance(value, dict | list) for value in values]
-    verdict.reject(nested, lambda i: f"{name}={shown(values, i)} is not text")
+    rejections.reject(nested, lambda i: f"{name}={shown(values, i)} is not text")
     if any(nested):
         values = [None if bad else value for value, bad in zip(values, nested, strict=True)]
     known = {value: None if _blank(value) else _word(value) for value in set(values)}

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from derivdata.archive import footers
-from derivdata.archive.columns import INSTANT, LABEL, as_now, refuse_lacking, schema_of
-from derivdata.archive.manifest import Part
+from derivdata.archive.manifest import DataFile
+from derivdata.archive.schemas import INSTANT, LABEL, as_now, refuse_lacking, schema_of
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
 
@@ -28,14 +28,14 @@ __all__ = [
     "EVER",
     "FILE_NAME",
     "GROUP_ROWS",
-    "Piece",
-    "Span",
+    "RowGroups",
+    "TimeRange",
     "Where",
     "frame_of",
     "known",
     "load",
-    "pieces",
     "ranges",
+    "row_group_batches",
     "scan",
     "sorting",
     "to_arrow",
@@ -45,7 +45,7 @@ __all__ = [
 
 GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
-_BITE_GROUPS = 4
+_CHUNK_GROUPS = 4
 
 FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
 """What a file of ours is called, while it is written and for good."""
@@ -54,7 +54,7 @@ Where: TypeAlias = Mapping[str, Collection[str]]
 _NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 
 
-class Span(NamedTuple):
+class TimeRange(NamedTuple):
     """Half-open window in microseconds."""
 
     start: int
@@ -64,13 +64,13 @@ class Span(NamedTuple):
         return first < self.end and last >= self.start
 
 
-EVER = Span(-(2**63), 2**63 - 1)
+EVER = TimeRange(-(2**63), 2**63 - 1)
 
 
-class Piece(NamedTuple):
+class RowGroups(NamedTuple):
     """Row groups of one file."""
 
-    part: Part
+    file: DataFile
     groups: list[int]
 
 
@@ -117,25 +117,27 @@ def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
     return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
 
 
-def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> Part:
+def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> DataFile:
     """Write sorted rows as one new file of a partition."""
     folder = root / partition
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f".{uuid.uuid4().hex}.new"
     try:
         count, first, last = _write_rows(draft, table, rows)
-        with draft.open("rb") as file:
-            digest = hashlib.file_digest(file, footers.digest).hexdigest()
-            tail = footers.tail_of(file)
+        with draft.open("rb") as handle:
+            digest = hashlib.file_digest(handle, footers.digest).hexdigest()
+            tail = footers.tail_of(handle)
         path = folder / f"{digest}.parquet"
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    return Part(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, tail, level)
+    return DataFile(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, tail, level)
 
 
-def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Where) -> Iterator[Piece]:
+def row_group_batches(
+    root: Path, table: Table, held: Iterable[DataFile], window: TimeRange, where: Where
+) -> Iterator[RowGroups]:
     """Row groups of some files that can hold a match, in bites that fit into memory.
 
     Raises
@@ -143,17 +145,17 @@ def pieces(root: Path, table: Table, held: Iterable[Part], span: Span, where: Wh
     ArchiveError
         A file is damaged, or holds another table.
     """
-    for part in held:
-        if not span.touches(part.first, part.last):
+    for file in held:
+        if not window.touches(file.first, file.last):
             continue
-        footer = _checked(root, part, table)
-        chosen = _candidates(footer, span, where)
+        footer = _checked(root, file, table)
+        chosen = _candidates(footer, window, where)
         step = max(1, _BATCH_ROWS // GROUP_ROWS)
         for first in range(0, len(chosen), step):
-            yield Piece(part, chosen[first : first + step])
+            yield RowGroups(file, chosen[first : first + step])
 
 
-def known(root: Path, table: Table, part: Part) -> bool:
+def known(root: Path, table: Table, file: DataFile) -> bool:
     """Whether the table has every column of a file; one of another version may have more.
 
     Raises
@@ -161,36 +163,41 @@ def known(root: Path, table: Table, part: Part) -> bool:
     ArchiveError
         The file is damaged, or holds another table.
     """
-    return _checked(root, part, table).names <= set(table.columns)
+    return _checked(root, file, table).names <= set(table.columns)
 
 
-def load(root: Path, table: Table, piece: Piece, span: Span, where: Where) -> pa.Table:
-    """Rows of a piece within a span whose columns have one of the given values.
+def load(root: Path, table: Table, batch: RowGroups, window: TimeRange, where: Where) -> pa.Table:
+    """Rows of a batch within a span whose columns have one of the given values.
 
     Raises
     ------
     ArchiveError
         The file is damaged.
     """
-    path = root / piece.part.file
+    path = root / batch.file.path
     with footers.reading(path):
-        footer = footers.footer(path, piece.part.tail)
+        footer = footers.footer(path, batch.file.tail)
         columns = [name for name in table.columns if name in footer.names]
-        with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as file:
-            rows = file.read_row_groups(piece.groups, columns=columns)
+        with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as parquet:
+            rows = parquet.read_row_groups(batch.groups, columns=columns)
         rows.validate(full=True)
     rows = as_now(rows, table, path)
-    inside = piece.part.first >= span.start and piece.part.last < span.end
-    mask = _mask(None if inside else span, where)
+    inside = batch.file.first >= window.start and batch.file.last < window.end
+    mask = _mask(None if inside else window, where)
     return rows if mask is None else rows.filter(mask)
 
 
-def scan(root: Path, table: Table, held: Iterable[Part], span: Span, where: Where) -> list[pa.Table]:
+def scan(
+    root: Path, table: Table, held: Iterable[DataFile], window: TimeRange, where: Where
+) -> list[pa.Table]:
     """Rows of some files within a span whose columns have one of the given values."""
-    return [load(root, table, piece, span, where) for piece in pieces(root, table, held, span, where)]
+    return [
+        load(root, table, batch, window, where)
+        for batch in row_group_batches(root, table, held, window, where)
+    ]
 
 
-def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterator[Where]:
+def ranges(root: Path, table: Table, held: Iterable[DataFile], rows: int) -> Iterator[Where]:
     """Values of the leading column in order, so many at a time that they stand for about `rows` rows.
 
     Raises
@@ -203,10 +210,10 @@ def ranges(root: Path, table: Table, held: Iterable[Part], rows: int) -> Iterato
         yield {}
         return
     counts: Counter[str] = Counter()
-    for part in held:
-        path = root / part.file
-        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-            found = file.read(columns=[lead])[lead].value_counts().to_pylist()
+    for file in held:
+        path = root / file.path
+        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            found = parquet.read(columns=[lead])[lead].value_counts().to_pylist()
         counts.update({each["values"]: each["counts"] for each in found})
     chosen: list[str] = []
     size = 0
@@ -244,24 +251,24 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         write_page_checksum=True,
         write_batch_size=GROUP_ROWS,
     ) as writer:
-        for batch in _bites(rows):
+        for batch in _in_chunks(rows):
             writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)
 
 
-def _bites(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _in_chunks(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Some row groups at a time, so that writers hold copies of those only."""
     for batch in rows:
-        for start in range(0, len(batch), _BITE_GROUPS * GROUP_ROWS):
-            yield batch.slice(start, _BITE_GROUPS * GROUP_ROWS)
+        for start in range(0, len(batch), _CHUNK_GROUPS * GROUP_ROWS):
+            yield batch.slice(start, _CHUNK_GROUPS * GROUP_ROWS)
 
 
-def _checked(root: Path, part: Part, table: Table) -> footers.Footer:
-    path = root / part.file
+def _checked(root: Path, file: DataFile, table: Table) -> footers.Footer:
+    path = root / file.path
     with footers.reading(path):
-        footer = footers.footer(path, part.tail)
+        footer = footers.footer(path, file.tail)
     holds = (footer.metadata.metadata or {}).get(LABEL, b"no table of an archive").decode()
     if holds != table.name:
         raise ArchiveError(f"{path}: the file holds {holds}, not {table.name}")
@@ -269,12 +276,12 @@ def _checked(root: Path, part: Part, table: Table) -> footers.Footer:
     return footer
 
 
-def _candidates(footer: footers.Footer, span: Span, where: Where) -> list[int]:
+def _candidates(footer: footers.Footer, window: TimeRange, where: Where) -> list[int]:
     """Row groups whose statistics do not rule a match out."""
     return [
         index
         for index in range(footer.metadata.num_row_groups)
-        if span.touches(*footer.bounds["time"][index])
+        if window.touches(*footer.bounds["time"][index])
         and all(_may_hold(footer, name, index, values) for name, values in where.items())
     ]
 
@@ -284,9 +291,9 @@ def _may_hold(footer: footers.Footer, name: str, index: int, values: Collection[
     return low is None or any(low <= value <= high for value in values)
 
 
-def _mask(span: Span | None, where: Where) -> pc.Expression | None:
+def _mask(window: TimeRange | None, where: Where) -> pc.Expression | None:
     tests = [pc.field(name).isin(pa.array(sorted(values), pa.string())) for name, values in where.items()]
-    if span is not None:
-        tests.append(pc.field("time") >= pa.scalar(span.start, INSTANT))
-        tests.append(pc.field("time") < pa.scalar(span.end, INSTANT))
+    if window is not None:
+        tests.append(pc.field("time") >= pa.scalar(window.start, INSTANT))
+        tests.append(pc.field("time") < pa.scalar(window.end, INSTANT))
     return reduce(and_, tests) if tests else None

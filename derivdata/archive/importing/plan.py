@@ -6,13 +6,13 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from derivdata.archive.importing.files import Chunk
 from derivdata.archive.importing.instants import zone
-from derivdata.archive.stored import stored
+from derivdata.archive.importing.readers import Chunk
+from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
 
-__all__ = ["RATE_UNITS", "Recipe", "recipe"]
+__all__ = ["RATE_UNITS", "ImportPlan", "make_plan"]
 
 RATE_UNITS = ("bps_8h", "native", "percent", "bps")
 """Units of a funding rate: the library's own, and fraction, percent and bps per the venue's own interval."""
@@ -34,7 +34,7 @@ _MAY_LACK = {
 }
 
 
-class Recipe(NamedTuple):
+class ImportPlan(NamedTuple):
     """How rows of a file become rows of a table."""
 
     table: Table
@@ -88,17 +88,17 @@ class Recipe(NamedTuple):
         return None
 
 
-def recipe(
+def make_plan(
     table: str, sources: Mapping[str, str], constants: Mapping[str, str], tz: str | None, unit: str | None
-) -> Recipe:
-    """A recipe that makes sense.
+) -> ImportPlan:
+    """A plan that makes sense.
 
     Raises
     ------
     ValueError
         There is no such table, column, zone or unit.
     """
-    keyed = stored(table)
+    keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
     for argument, given in (("map", sources), ("set", constants)):
         unknown = sorted(set(given) - names)
@@ -112,7 +112,7 @@ def recipe(
     _check_unit(keyed, unit)
     said = {**_DEFAULTS.get(table, {}), **constants}
     left = {name: value for name, value in said.items() if name not in sources}
-    return Recipe(keyed, dict(sources), left, None if tz is None else zone(tz), unit)
+    return ImportPlan(keyed, dict(sources), left, None if tz is None else zone(tz), unit)
 
 
 def _check_unit(table: Table, unit: str | None) -> None:

@@ -90,19 +90,19 @@ def _csv(path: Path, file: IO[str]) -> Iterator[Chunk]:
         raise ArchiveError(f"{path}: two columns have the name {doubled[0]!r}")
     reader = csv.reader(file, delimiter=delimiter)
     numbered = ((reader.line_num + 1, row) for row in reader if row)
-    while bite := list(islice(numbered, _CHUNK_ROWS)):
-        yield _table(names, bite)
+    while chunk_rows := list(islice(numbered, _CHUNK_ROWS)):
+        yield _table(names, chunk_rows)
 
 
-def _table(names: list[str], bite: list[tuple[int, list[str]]]) -> Chunk:
+def _table(names: list[str], chunk_rows: list[tuple[int, list[str]]]) -> Chunk:
     ragged = {
         i: f"{len(row)} fields, where the first line names {len(names)}"
-        for i, (_, row) in enumerate(bite)
+        for i, (_, row) in enumerate(chunk_rows)
         if len(row) != len(names)
     }
-    rows = [[*row[: len(names)], *[""] * (len(names) - len(row))] for _, row in bite]
+    rows = [[*row[: len(names)], *[""] * (len(names) - len(row))] for _, row in chunk_rows]
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
-    return Chunk([line for line, _ in bite], columns, ragged)
+    return Chunk([line for line, _ in chunk_rows], columns, ragged)
 
 
 def _json(path: Path, file: IO[str]) -> Iterator[Chunk]:
@@ -118,8 +118,8 @@ def _json(path: Path, file: IO[str]) -> Iterator[Chunk]:
     else:
         lines = enumerate(_first_back(first, file), start=1)
         numbered = ((n, _record(line)) for n, line in lines if line.strip())
-    while bite := list(islice(numbered, _CHUNK_ROWS)):
-        yield _records(bite)
+    while chunk_rows := list(islice(numbered, _CHUNK_ROWS)):
+        yield _records(chunk_rows)
 
 
 def _first_back(first: str, file: IO[str]) -> Iterator[str]:
@@ -134,15 +134,17 @@ def _record(line: str) -> Any:
         return f"not JSON: {problem}"
 
 
-def _records(bite: list[tuple[int, Any]]) -> Chunk:
+def _records(chunk_rows: list[tuple[int, Any]]) -> Chunk:
     ragged = {
         i: row if isinstance(row, str) else f"not a record but {type(row).__name__}"
-        for i, (_, row) in enumerate(bite)
+        for i, (_, row) in enumerate(chunk_rows)
         if not isinstance(row, dict)
     }
-    rows = [row if isinstance(row, dict) else {} for _, row in bite]
+    rows = [row if isinstance(row, dict) else {} for _, row in chunk_rows]
     names = dict.fromkeys(name for row in rows for name in row)
-    return Chunk([n for n, _ in bite], {name: [row.get(name) for row in rows] for name in names}, ragged)
+    return Chunk(
+        [n for n, _ in chunk_rows], {name: [row.get(name) for row in rows] for name in names}, ragged
+    )
 
 
 def _parquet(path: Path, columns: frozenset[str] | None) -> Iterator[Chunk]:

@@ -8,19 +8,19 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.archive.importing.recipe import Recipe
-from derivdata.archive.importing.rows import RANK, Rows
-from derivdata.archive.store import Archive
+from derivdata.archive.archive import Archive
+from derivdata.archive.importing.conversion import RANK, Rows
+from derivdata.archive.importing.plan import ImportPlan
 
-__all__ = ["Tally"]
+__all__ = ["ImportReport"]
 
 _FLUSH_ROWS = 500_000
 
 
-class Tally:
+class ImportReport:
     """Counts of one import."""
 
-    def __init__(self, plan: Recipe, archive: Archive, best: Mapping[tuple[str, str], int]) -> None:
+    def __init__(self, plan: ImportPlan, archive: Archive, best: Mapping[tuple[str, str], int]) -> None:
         self.read = self.written = self.present = self.differing = self.other_quotes = self.rejected = 0
         self.first_rejected: str | None = None
         self._plan = plan

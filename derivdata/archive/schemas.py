@@ -1,15 +1,17 @@
-"""A table's columns as Arrow stores them, now and in files of another version of the library."""
+"""How an archive stores the library's tables: their keys, and their columns as Arrow types."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 
+from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
-__all__ = ["INSTANT", "LABEL", "as_now", "refuse_lacking", "schema_of"]
+__all__ = ["INSTANT", "LABEL", "archive_table", "as_now", "refuse_lacking", "schema_of"]
 
 LABEL = b"derivdata.table"
 """Where a file says which table it holds."""
@@ -24,6 +26,23 @@ _TYPES = {
     Kind.FLAG: pa.bool_(),
     Kind.TIME: INSTANT,
 }
+
+
+def archive_table(name: str) -> Table:
+    """The table of a name, keyed for many instants: `time` is file of the key, but an order is one for good.
+
+    Raises
+    ------
+    ValueError
+        There is no such table, or its rows have no time.
+    """
+    table = tables.TABLES.get(name)
+    if table is None or "time" not in table.columns:
+        known = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
+        raise ValueError(f"table={name!r} is not one that an archive holds: {known}")
+    if "order_id" in table.key or "time" in table.key:
+        return table
+    return replace(table, key=(*table.key, "time"))
 
 
 def schema_of(table: Table) -> pa.Schema:

@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from derivdata import times
+from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
-from derivdata.archive import parts
 from derivdata.archive.append import Appended, add_rows
-from derivdata.archive.lazy import lazy
-from derivdata.archive.manifest import Holding, Manifest
-from derivdata.archive.stored import stored
-from derivdata.archive.summary import stamp, summary
+from derivdata.archive.dask_reads import lazy
+from derivdata.archive.manifest import Manifest, TableEntry
+from derivdata.archive.schemas import archive_table
 from derivdata.arguments import typed
 from derivdata.errors import ArchiveError
 from derivdata.notices import warn_caller
@@ -28,6 +27,7 @@ __all__ = ["Archive", "open_archive"]
 
 _LOCK_SECONDS = 60.0
 _TRIES = 5
+_INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
 T = TypeVar("T")
 
 
@@ -113,12 +113,12 @@ class Archive:
     @property
     def start(self) -> pd.Timestamp:
         """First instant of all tables."""
-        return stamp(min(part.first for part in self._all_parts()))
+        return _stamp(min(file.first for file in self._all_files()))
 
     @property
     def now(self) -> pd.Timestamp:
         """First whole minute after the last instant of all tables: what ends there holds every row."""
-        return stamp(max(part.last for part in self._all_parts())).floor("min") + pd.Timedelta(1, "min")
+        return _stamp(max(file.last for file in self._all_files())).floor("min") + pd.Timedelta(1, "min")
 
     def tables(self) -> frozenset[str]:
         """Names of the tables that it holds."""
@@ -126,11 +126,11 @@ class Archive:
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Symbols of a table, sorted; none where it holds no such table."""
-        return tuple(self._holding(stored(table)).values.get("symbol", ()))
+        return tuple(self._entry(archive_table(table)).values.get("symbol", ()))
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Venues of a table, sorted; none where it holds no such table."""
-        return tuple(self._holding(stored(table)).values.get("exchange", ()))
+        return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
 
     def append(self, table: str, frame: pd.DataFrame) -> int:
         """Add the rows of a table that are not there yet.
@@ -171,7 +171,7 @@ class Archive:
 
     def merge(self, table: str, frame: pd.DataFrame) -> Appended:
         """As `append`, with the counts of rows written, already there, and there with other values."""
-        keyed = stored(table)
+        keyed = archive_table(table)
         rows = keyed.conform(frame)
         said = provenance(frame) if "provenance" in frame.attrs else {}
         synthetic = bool(said.get("synthetic", False))
@@ -204,11 +204,11 @@ class Archive:
         ArchiveError
             A file is damaged, missing, or that of another table.
         """
-        keyed = stored(table)
-        where = parts.wanted(keyed, symbols, exchanges)
-        span = parts.Span(_micros(start), _micros(end))
-        found = self._steady(lambda held: parts.scan(self._path, keyed, held, span, where), keyed)
-        return parts.frame_of(keyed, found)
+        keyed = archive_table(table)
+        where = data_files.wanted(keyed, symbols, exchanges)
+        window = data_files.TimeRange(_micros(start), _micros(end))
+        found = self._steady(lambda held: data_files.scan(self._path, keyed, held, window, where), keyed)
+        return data_files.frame_of(keyed, found)
 
     def latest(
         self,
@@ -227,9 +227,9 @@ class Archive:
         last = times.instant(at, "at")
         start, end = last - within, last + pd.Timedelta(1, "us")
         rows = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
-        key = [name for name in stored(table).key if name not in ("time", "instrument_name")]
+        key = [name for name in archive_table(table).key if name not in ("time", "instrument_name")]
         newest = rows.groupby(key, observed=True)["time"].transform("max")
-        return stored(table).conform(rows[rows["time"] == newest])
+        return archive_table(table).conform(rows[rows["time"] == newest])
 
     def lazy(
         self,
@@ -244,16 +244,19 @@ class Archive:
 
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
-        keyed = stored(table)
-        span = parts.Span(
-            parts.EVER.start if start is None else _micros(start),
-            parts.EVER.end if end is None else _micros(end),
+        keyed = archive_table(table)
+        window = data_files.TimeRange(
+            data_files.EVER.start if start is None else _micros(start),
+            data_files.EVER.end if end is None else _micros(end),
         )
-        return lazy(self._path, keyed, self._holding(keyed), span, parts.wanted(keyed, symbols, exchanges))
+        return lazy(
+            self._path, keyed, self._entry(keyed), window, data_files.wanted(keyed, symbols, exchanges)
+        )
 
     def info(self) -> pd.DataFrame:
         """What is there: per table its rows, first and last instant, symbols, venues, files and size [MB]."""
-        return summary(self._manifest())
+        rows = {name: _summary(entry) for name, entry in sorted(self._manifest().tables.items())}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
 
     def __repr__(self) -> str:
         return f"<derivdata archive {self._path}{self._mark()}>\n{self.info().to_string()}"
@@ -277,24 +280,24 @@ class Archive:
             self._seen = (mark, manifests.load(self._path) or Manifest())
         return self._seen[1]
 
-    def _holding(self, table: Table) -> Holding:
-        return self._manifest().tables.get(table.name, Holding())
+    def _entry(self, table: Table) -> TableEntry:
+        return self._manifest().tables.get(table.name, TableEntry())
 
-    def _all_parts(self) -> list[manifests.Part]:
-        found = [part for holding in self._manifest().tables.values() for part in holding.parts]
+    def _all_files(self) -> list[manifests.DataFile]:
+        found = [file for entry in self._manifest().tables.values() for file in entry.files]
         if not found:
             raise ArchiveError(f"{self._path}: the archive is empty: append a table or import a file first")
         return found
 
-    def _steady(self, work: Callable[[list[manifests.Part]], T], table: Table) -> T:
+    def _steady(self, work: Callable[[list[manifests.DataFile]], T], table: Table) -> T:
         """Do the work on the files of one state; again if a writer merged them away meanwhile."""
         for _ in range(_TRIES):
-            held = self._holding(table).parts
+            held = self._entry(table).files
             try:
                 return work(held)
             except FileNotFoundError as problem:
                 absent = problem.filename
-                if self._holding(table).parts == held:
+                if self._entry(table).files == held:
                     break
         raise ArchiveError(
             f"{self._path}: a file of the archive is missing: {absent}: restore it from a copy"
@@ -303,3 +306,19 @@ class Archive:
 
 def _micros(value: pd.Timestamp) -> int:
     return int(times.instant(value).asm8.astype("int64"))
+
+
+def _stamp(micros: int) -> pd.Timestamp:
+    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")
+
+
+def _summary(entry: TableEntry) -> list[Any]:
+    return [
+        sum(file.rows for file in entry.files),
+        _stamp(min(file.first for file in entry.files)),
+        _stamp(max(file.last for file in entry.files)),
+        len(entry.values.get("symbol", ())),
+        len(entry.values.get("exchange", ())),
+        len(entry.files),
+        round(sum(file.size for file in entry.files) / 1e6, 3),
+    ]

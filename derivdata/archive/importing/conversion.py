@@ -1,0 +1,175 @@
+"""Rows of a file as rows of a table, each one that does not fit turned down with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import units
+from derivdata.archive.importing.instants import instants
+from derivdata.archive.importing.plan import ImportPlan
+from derivdata.archive.importing.readers import Chunk
+from derivdata.archive.importing.values import Rejections, numbers, shown, words
+from derivdata.errors import ArchiveError
+from derivdata.schema import Kind
+from derivdata.tables.contracts import contract
+
+__all__ = ["RANK", "Rows", "quotes", "rows"]
+
+RANK = "quote_rank"
+_WORDS = (Kind.TEXT, Kind.LABEL)
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+_TINY_BPS_8H = 0.01
+_HUGE_IV = 5.0
+
+
+class Rows(NamedTuple):
+    """Rows that fit, with the rank of each contract's quote; how many do not, and the first reason."""
+
+    frame: pd.DataFrame
+    rejected: int
+    first: str | None
+
+
+def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
+    """The rows of a chunk that fit the table, in house names and units.
+
+    Raises
+    ------
+    ArchiveError
+        A column is not there, or the values cannot be in the unit that was meant.
+    """
+    rejections = Rejections(len(chunk.lines))
+    ragged = np.isin(np.arange(len(chunk.lines)), list(chunk.ragged))
+    rejections.reject(ragged, lambda i: chunk.ragged[i])
+    found = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
+    found |= _times(chunk, plan, rejections, found)
+    _convert(found, plan, rejections)
+    _require(found, plan, rejections)
+    names = [name for name in (*plan.table.columns, RANK) if name in found]
+    frame = pd.DataFrame({name: found[name] for name in names})[~rejections.bad]
+    if not rejections.bad.any():
+        return Rows(frame, 0, None)
+    where, why = rejections.first
+    return Rows(frame.reset_index(drop=True), int(rejections.bad.sum()), f"line {chunk.lines[where]}: {why}")
+
+
+def quotes(chunk: Chunk, plan: ImportPlan) -> set[tuple[str, str, int]]:
+    """Venue, base symbol and quote's rank of every contract in a chunk."""
+    found = _words(chunk, plan, Rejections(len(chunk.lines)))
+    return set(zip(found["exchange"], found["symbol"], found[RANK].tolist(), strict=True))
+
+
+def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, column in plan.table.columns.items():
+        if column.kind in _WORDS and (raw := plan.raw(name, chunk)) is not None:
+            found[name] = np.array(words(raw, name, rejections), dtype=object)
+            _hold_to(found, name, plan.allowed(name), raw, rejections)
+        elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
+            found[name] = _flags(raw, name, rejections)
+    if "exchange" in found:
+        found["exchange"] = _mapped(found["exchange"], str.lower)
+    if "symbol" in found:
+        contracts = _mapped(found["symbol"], contract)
+        found["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
+        found[RANK] = np.array([0 if c is None else c.rank for c in contracts])
+    return found
+
+
+def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
+    found = _mapped(words(raw, name, rejections), str.lower)
+    wrong = np.array([word is not None and word not in _FLAGS for word in found])
+    rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} is not true or false")
+    return _mapped(found, _FLAGS.get)
+
+
+def _hold_to(
+    found: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, rejections: Rejections
+) -> None:
+    if allowed:
+        found[name] = _mapped(found[name], str.lower)
+        wrong = np.array([word is not None and word not in allowed for word in found[name]])
+        choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
+        why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
+        rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} {why}")
+
+
+def _mapped(values: Any, change: Any) -> Any:
+    known = {value: None if value is None else change(value) for value in set(values)}
+    result = np.empty(len(values), dtype=object)
+    result[:] = [known[value] for value in values]
+    return result
+
+
+def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    kinds = {name: column.kind for name, column in plan.table.columns.items()}
+    wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
+    if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
+        wanted.append("interval_hours")
+    found = {}
+    for name in wanted:
+        raw = plan.raw(name, chunk)
+        if raw is not None:
+            found[name] = numbers(raw, name, rejections)
+            if kinds.get(name) in (Kind.COUNT, Kind.RANK):
+                _hold_to_whole(found[name], name, rejections)
+    return found
+
+
+def _hold_to_whole(values: Any, name: str, rejections: Rejections) -> None:
+    broken = np.isfinite(values) & (values != np.round(values))
+    rejections.reject(broken, lambda i: f"{name}={values[i]:g} is not a whole number")
+
+
+def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, found: dict[str, Any]) -> dict[str, Any]:
+    groups = [found[name] for name in ("symbol", *plan.table.key) if name in found]
+    return {
+        name: instants(raw, name, rejections, tz=plan.tz, groups=groups if name == "time" else None)
+        for name, column in plan.table.columns.items()
+        if column.kind is Kind.TIME and (raw := plan.raw(name, chunk)) is not None
+    }
+
+
+def _convert(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    if "rate_bps_8h" in found:
+        _convert_rate(found, plan, rejections)
+    if "iv" in found:
+        if plan.unit is None and _median(found["iv"]) > _HUGE_IV:
+            raise ArchiveError("iv looks like percent: say --unit percent, or --unit decimal if it is not")
+        if plan.unit == "percent":
+            found["iv"] = found["iv"] / 100
+
+
+def _convert_rate(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    rate = found["rate_bps_8h"]
+    if plan.unit is None and 0 < _median(np.abs(rate[rate != 0])) < _TINY_BPS_8H:
+        raise ArchiveError(
+            "rate_bps_8h looks like a fraction, not bps per 8 hours: say --unit native (and "
+            "--set interval_hours=8, say), or --unit bps_8h if it is not"
+        )
+    if plan.unit in (None, "bps_8h"):
+        return
+    if "interval_hours" not in found:
+        raise ArchiveError(
+            f"--unit {plan.unit} is per the venue's own interval: say which with "
+            "--set interval_hours=8 or --map interval_hours=COLUMN"
+        )
+    hours = found["interval_hours"]
+    rejections.reject(~(hours > 0), lambda i: f"interval_hours={hours[i]:g} is no interval")
+    scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
+
+
+def _median(values: Any) -> float:
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if finite.size else float("nan")
+
+
+def _require(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    for name in plan.table.columns:
+        if name in found and plan.required(name):
+            rejections.reject(pd.isna(found[name]), f"{name} is missing")
