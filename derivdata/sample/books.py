@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.sample import activity, noise, prices
+from derivdata.sample import noise, oi_volume, prices
 from derivdata.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sample.histories import text
 from derivdata.sample.noise import Floats
@@ -72,7 +72,7 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     distance = half[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
-    held = np.nan_to_num(activity.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
+    held = np.nan_to_num(oi_volume.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
     index = (steps[:, None, None] * 2 + np.arange(2)[:, None]) * LEVELS + np.arange(LEVELS)
     shock = noise.normal((chosen.streams ^ _BOOK)[:, None, None, None], index)
     shape = (1.0 + np.arange(LEVELS) / 12.0) * np.exp(0.5 * shock)

@@ -16,7 +16,7 @@ from derivdata.sample import noise, paths
 from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints
 from derivdata.sample.noise import Flags, Floats
 from derivdata.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
-from derivdata.sample.venues import MODELS
+from derivdata.sample.venue_models import MODELS
 
 __all__ = ["formed", "recorded", "settled", "totals"]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.sample import activity, funding, market
+from derivdata.sample import funding, market, oi_volume
 from derivdata.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, exchange_names, symbols
@@ -126,11 +126,11 @@ def _settlements(chosen: Pairs, day: int, days: int) -> Matrix:
 
 
 def _oi(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(activity.hours(day, days), {"oi_usd": activity.oi(chosen, day, days)})
+    return Matrix(oi_volume.hours(day, days), {"oi_usd": oi_volume.oi(chosen, day, days)})
 
 
 def _volume(chosen: Pairs, day: int, days: int) -> Matrix:
-    return Matrix(activity.hours(day, days), {"volume_usd": activity.volume(chosen, day, days)})
+    return Matrix(oi_volume.hours(day, days), {"volume_usd": oi_volume.volume(chosen, day, days)})
 
 
 def _market(chosen: Pairs, day: int, days: int) -> Matrix:

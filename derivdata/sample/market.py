@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivdata.sample import activity, funding, liquidations, prices
+from derivdata.sample import funding, liquidations, oi_volume, prices
 from derivdata.sample.grid import START_DAY, STEP_US, STEPS, Ints
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, pairs
@@ -31,7 +31,7 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
         "price_usd": np.where(trading[:, None], price, np.nan),
         "price_24h_change_pct": change + 0.0,
         "volume_24h_usd": _volume(chosen, day, steps),
-        "oi_usd": activity.oi(chosen, day, 1)[:, steps // _HOUR],
+        "oi_usd": oi_volume.oi(chosen, day, 1)[:, steps // _HOUR],
         "funding_current_bps_8h": _current(chosen, day, steps),
         "funding_avg_7d_bps_8h": _mean(chosen, day, steps),
         "liquidation_24h_usd": _liquidated(chosen, day, steps),
@@ -45,7 +45,7 @@ def _price(chosen: Pairs, day: int, steps: Ints) -> Floats:
 
 
 def _volume(chosen: Pairs, day: int, steps: Ints) -> Floats:
-    hourly = activity.volume(chosen, day - 1, 2)
+    hourly = oi_volume.volume(chosen, day - 1, 2)
     sums = np.concatenate([np.zeros((len(chosen), 1)), np.nancumsum(hourly, axis=1)], axis=1)
     hour = 24 + steps // _HOUR
     some = np.cumsum(np.concatenate([np.zeros((len(chosen), 1)), ~np.isnan(hourly)], axis=1), axis=1)

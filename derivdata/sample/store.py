@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sample import books, events, histories, onchain, options, sessions
+from derivdata.sample import books, events, histories, onchain, options, trading_hours
 from derivdata.sample.grid import NOW, START, micros
 from derivdata.sample.noise import SEED
-from derivdata.sample.options.overview import overview
+from derivdata.sample.options.notional import overview
 from derivdata.sample.universe import exchange_names, select
 from derivdata.sample.universe import symbols as every_symbol
 from derivdata.tables import TABLES
@@ -32,12 +32,12 @@ _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "hip4_oi": onchain.hip4_oi,
     "builders_history": onchain.builders_history,
     "orderbook_book": books.newest,
-    "rwa_market_hours": sessions.newest,
+    "rwa_market_hours": trading_hours.newest,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "options_snapshot": events.newest_chains,
     "orderbook_book": books.newest,
-    "rwa_market_hours": sessions.newest,
+    "rwa_market_hours": trading_hours.newest,
 }
 _OPTIONS = ("options_snapshot", "options_overview_history")
 _UNLISTED = frozenset(

@@ -12,7 +12,7 @@ from derivdata.sample import noise
 from derivdata.sample.grid import START_DAY, Ints, day
 from derivdata.sample.noise import Flags, Floats, Keys
 from derivdata.sample.tickers import CRYPTO, OTHER, PRICES, VOLATILITY
-from derivdata.sample.venues import MODELS
+from derivdata.sample.venue_models import MODELS
 from derivdata.tables import VENUES
 
 __all__ = ["FOREVER", "Pairs", "Symbols", "exchange_names", "pairs", "select", "symbols", "venue_values"]

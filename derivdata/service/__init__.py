@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.service.app import app
-from derivdata.service.running import Local, open_store, serve, start
+from derivdata.service.application import app
+from derivdata.service.server import Local, open_store, serve, start
 from derivdata.service.store import Store
 
 __all__ = ["Local", "Store", "app", "open_store", "serve", "start"]

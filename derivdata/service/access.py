@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from derivdata import api
 from derivdata.service.refusal import DOCS, Refusal
 
-__all__ = ["Keys", "Pace"]
+__all__ = ["FREE_SYMBOLS", "Keys", "RateLimit"]
+
+FREE_SYMBOLS = ("BTC", "ETH")
+"""What the tier Free sees where it sees single symbols."""
 
 
 class Keys:
@@ -60,7 +63,7 @@ class Keys:
             raise Refusal(403, error, required_tier=needed, docs=DOCS)
 
 
-class Pace:
+class RateLimit:
     """A strict sliding window: at most `limit` requests of one key in any span of `seconds`."""
 
     def __init__(

@@ -80,18 +80,19 @@ def _value(p: api.Param, text: str, exchanges: frozenset[str] | None) -> Any:
     value = _READERS[p.kind](p.name, text)
     if p.choices and value not in p.choices:
         raise bad_request(f"{p.name}={text!r} is not one of {', '.join(p.choices)}")
-    if p.kind is api.ParamKind.LIST and p.name in _SLUGS and exchanges is not None:
+    if p.name in _SLUGS and not p.in_path and exchanges is not None:
         return _slugs(p.name, value, exchanges)
     return value
 
 
-def _slugs(name: str, items: tuple[str, ...], exchanges: frozenset[str]) -> tuple[str, ...] | None:
-    if items == ("all",):
+def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:
+    """The venue or venues as given, all of which are known; ``all`` is None."""
+    if value == ("all",):
         return None
-    unknown = [item for item in items if item not in exchanges]
+    unknown = [slug for slug in ([value] if isinstance(value, str) else value) if slug not in exchanges]
     if unknown:
         raise bad_request(f"{name}: {unknown[0]!r} is not an exchange; slugs are lower case, like 'binance'")
-    return items
+    return value
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:

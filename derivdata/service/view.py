@@ -12,8 +12,8 @@ import pandas as pd
 from derivdata import api, tables, times
 from derivdata.service import buckets
 from derivdata.service.refusal import not_found
-from derivdata.service.span import INSTANT, Span, adaptive, resolve
 from derivdata.service.store import Store
+from derivdata.service.window import INSTANT, Window, adaptive, resolve
 
 __all__ = ["Series", "View"]
 
@@ -96,13 +96,13 @@ class View:
                 held.value = make()
             return held.value  # type: ignore[no-any-return]
 
-    def window(self, params: Mapping[str, Any], tier: str) -> Span:
+    def window(self, params: Mapping[str, Any], tier: str) -> Window:
         """The window that is asked for, as far as a tier sees it and the store can hold anything of it.
 
         Raises
         ------
         Refusal
-            See `derivdata.service.span.resolve`.
+            See `derivdata.service.window.resolve`.
         """
         found = resolve(params, now=self.now, tier=tier)
         return found._replace(start=max(found.start, self.store.start.floor("1D") - _LONGEST))
@@ -148,7 +148,7 @@ class View:
         self,
         table: str,
         value: str,
-        span: Span,
+        window: Window,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
@@ -162,17 +162,17 @@ class View:
         is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
         them over time; rows that are longer than a bucket have no place in it and are left out.
         """
-        frame, step = self.around(table, span, resolution, symbols=symbols, exchanges=exchanges)
+        frame, step = self.around(table, window, resolution, symbols=symbols, exchanges=exchanges)
         step = used or step
-        long = buckets.longer(frame[buckets.ends(frame) > span.start], step) if added else []
+        long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
         frame = frame[~frame["resolution"].isin(long)] if long else frame
-        return Series(self.combined(frame, value, span, step, added=added), step, notices)
+        return Series(self.combined(frame, value, window, step, added=added), step, notices)
 
     def around(
         self,
         table: str,
-        span: Span,
+        window: Window,
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
@@ -182,13 +182,13 @@ class View:
 
         With them the resolution that is used; rows that state none are raw.
         """
-        used = resolution or adaptive(span.asked)
-        frame = self._read_around(table, span, times.resolution(used), symbols, exchanges)
+        used = resolution or adaptive(window.requested)
+        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges)
         stated = map(str, frame["resolution"].unique())
         return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
 
     def combined(
-        self, frame: pd.DataFrame, value: str, span: Span, used: str, *, added: bool = False
+        self, frame: pd.DataFrame, value: str, window: Window, used: str, *, added: bool = False
     ) -> pd.DataFrame:
         """A column of what `around` gave, in the window and at the resolution; missing values dropped."""
         step = times.resolution(used)
@@ -196,18 +196,18 @@ class View:
             combine = buckets.sums if added else buckets.means
             frame = combine(frame, value, step, self.horizon)
             frame[value] = frame[value].round(_DECIMALS.get(value, 2))
-        inside = (frame["time"] >= span.start) & (frame["time"] < span.end) & frame[value].notna()
+        inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & frame[value].notna()
         return frame[inside]
 
     def _read_around(
         self,
         table: str,
-        span: Span,
+        window: Window,
         step: pd.Timedelta | None,
         symbols: Sequence[str] | None,
         exchanges: Sequence[str] | None,
     ) -> pd.DataFrame:
-        start, end, lead = span.start, span.end, pd.Timedelta(0)
+        start, end, lead = window.start, window.end, pd.Timedelta(0)
         if step is not None:
             start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
         for back in (lead, _LONGEST):

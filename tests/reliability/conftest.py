@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from derivdata import service
 from derivdata.transport import connecting
 from derivdata.transport.connection import Connection
 from derivdata.transport.timing import Limits, Timing
+from tests import faults
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.transport.conftest import KEY, Open, fake, opened
 
@@ -55,22 +55,21 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 @pytest.fixture(scope="package")
-def faulty() -> Iterator[service.Local]:
-    """The sample, served with faults on demand."""
-    local = service.start("sample", keys={KEY: "team"}, faults=True)
-    yield local
-    local.close()
+def faulty() -> Iterator[str]:
+    """Address of the sample, served with faults on demand."""
+    with faults.serve({KEY: "team"}) as url:
+        yield url
 
 
 @pytest.fixture
-def use(faulty: service.Local, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
+def use(faulty: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
     """Make a connection to the faulty service the current one; its pauses take no time."""
 
     def connect(plan: str, **settings: object) -> Connection:
         settings.setdefault("timing", Timing(sleep=lambda _: None))
         settings.setdefault("limits", Limits(read=1.0, answer=2.0))
         settings.setdefault("paced", False)
-        connection = opened(f"{faulty.url}/fault:{plan}", **settings)
+        connection = opened(f"{faulty}/fault:{plan}", **settings)
         monkeypatch.setattr(connecting, "_current", connection)
         return connection
 

@@ -9,11 +9,11 @@ import pytest
 import requests
 
 import derivdata as dd
-from derivdata import api, cli, errors, service, transport
+from derivdata import api, errors, transport
 from derivdata.api import Request
-from derivdata.service.faults import PASSING
 from derivdata.transport.failures import checked
 from derivdata.transport.timing import Limits, Timing
+from tests.faults import PASSING
 from tests.reliability.conftest import Measured, Use
 from tests.transport.conftest import KEY, FakeTime
 from tests.transport.test_faults import LASTING, RECOVERED
@@ -55,8 +55,8 @@ PASSES = [(f"{fault};ok", 2) for fault in PASSING if fault not in ("silent=1.5",
 
 
 @pytest.fixture(scope="module")
-def right(faulty: service.Local) -> bytes:
-    answer = requests.get(f"{faulty.url}/oi/exchanges-summary", headers={"X-Api-Key": KEY}, timeout=10)
+def right(faulty: str) -> bytes:
+    answer = requests.get(f"{faulty}/oi/exchanges-summary", headers={"X-Api-Key": KEY}, timeout=10)
     assert answer.status_code == 200
     return answer.content
 
@@ -102,22 +102,6 @@ def test_the_time_of_an_answer_is_the_servers_however_wrong(use: Use, fake: Fake
         moved = pd.Timestamp("2026-06-30 12:00Z") + pd.Timedelta(days, "D")
         assert dd.asof() == moved
         assert dd.provenance(dd.oi.exchanges())["as_of"] == moved.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def test_no_fault_can_be_asked_for_unless_the_service_was_started_for_it() -> None:
-    local = service.start("sample", keys={KEY: "team"})
-    key = {"X-Api-Key": KEY}
-    try:
-        plain = requests.get(f"{local.url}/oi/exchanges-summary?fault=503", headers=key, timeout=10)
-        assert plain.status_code == 200
-        assert (
-            requests.get(f"{local.url}/fault:503/oi/exchanges-summary", headers=key, timeout=10).status_code
-            == 404
-        )
-    finally:
-        local.close()
-    with pytest.raises(SystemExit):
-        cli.main(["serve", "sample", "--faults"])
 
 
 def test_the_tables_of_cases_are_whole(measured: Measured) -> None:

@@ -14,11 +14,12 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import errors, service
+from derivdata import errors
 from derivdata.transport.timing import Limits
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
 from tests.test_fetch import CASES, DAY, FAMILIES, OPEN
+from tests.transport.conftest import KEY
 
 SEVERAL = ["BTC", "ETH", "SOL", "DOGE"]
 THREADS = 8
@@ -78,11 +79,11 @@ def differs(found: Any, right: Any) -> bool:
 
 
 @pytest.fixture(scope="module")
-def truth(faulty: service.Local) -> dict[str, Any]:
+def truth(faulty: str) -> dict[str, Any]:
     """What each call gives without faults."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DERIVDATA_API_KEY", faulty.api_key)
-        dd.connect(faulty.url, cache="off")
+        patch.setenv("DERIVDATA_API_KEY", KEY)
+        dd.connect(faulty, cache="off")
         found = {name: call() for name, call in CALLS.items()}
         dd.disconnect()
     assert all(len(table) for table in found.values())

@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import errors, service
-from derivdata.service.faults import PASSING, drawn
+from derivdata import errors
+from tests.faults import PASSING, drawn
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
+from tests.transport.conftest import KEY
 
 THREADS = 16
 SYMBOLS = ("BTC", "ETH", "SOL")
@@ -40,11 +41,11 @@ def rows(frame: pd.DataFrame) -> Rows:
 
 
 @pytest.fixture(scope="module")
-def truth(faulty: service.Local) -> dict[str, pd.DataFrame]:
+def truth(faulty: str) -> dict[str, pd.DataFrame]:
     """Open interest of the whole span, one request for each symbol, without faults."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DERIVDATA_API_KEY", faulty.api_key)
-        dd.connect(faulty.url, cache="off")
+        patch.setenv("DERIVDATA_API_KEY", KEY)
+        dd.connect(faulty, cache="off")
         found = {symbol: dd.oi.history(symbol, END - SPAN, END) for symbol in SYMBOLS}
         dd.disconnect()
     assert all(len(frame) > 5000 for frame in found.values())

@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from derivdata import api, service
-from derivdata.service.access import Keys, Pace
+from derivdata.service.access import Keys, RateLimit
 from derivdata.service.answers import ANSWERS
 from derivdata.service.refusal import Refusal
 from tests.service import market
@@ -73,7 +73,7 @@ def test_every_endpoint_has_an_answer() -> None:
 def test_no_more_than_two_in_any_second() -> None:
     """At 0 and 0.5 two are admitted; the third must wait for 1.0, the fourth for 1.5."""
     clock = iter([0.0, 0.5, 0.75, 1.0, 1.25, 1.5])
-    pace = Pace(2, clock=lambda: next(clock))
+    pace = RateLimit(2, clock=lambda: next(clock))
     assert pace.admit("k") == {"X-RateLimit-Limit": "2", "X-RateLimit-Remaining": "1"}
     assert pace.admit("k")["X-RateLimit-Remaining"] == "0"
     with pytest.raises(Refusal) as refused:
@@ -93,7 +93,7 @@ def test_no_more_than_two_in_any_second() -> None:
 
 
 def test_keys_have_their_own_rate() -> None:
-    pace = Pace(1, clock=lambda: 0.0)
+    pace = RateLimit(1, clock=lambda: 0.0)
     pace.admit("one")
     pace.admit("other")
     with pytest.raises(Refusal):

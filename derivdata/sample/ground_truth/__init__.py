@@ -8,22 +8,22 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.sample.grid import NOW, micros
-from derivdata.sample.ground_truth import timeless, windowed
+from derivdata.sample.ground_truth import parameters, realisations
 from derivdata.sample.universe import Pairs, select
 
 __all__ = ["TOPICS", "truth"]
 
 _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
-    "funding": timeless.funding,
-    "funding_base": timeless.funding_base,
-    "spreads": timeless.spreads,
-    "intervals": timeless.intervals,
-    "oi": timeless.oi,
-    "prices": timeless.prices,
-    "liquidations": timeless.liquidations,
-    "shocks": timeless.shocks,
+    "funding": parameters.funding,
+    "funding_base": parameters.funding_base,
+    "spreads": parameters.spreads,
+    "intervals": parameters.intervals,
+    "oi": parameters.oi,
+    "prices": parameters.prices,
+    "liquidations": parameters.liquidations,
+    "shocks": parameters.shocks,
 }
-_WINDOWED = {"clusters": windowed.clusters, "surface": windowed.surface}
+_WINDOWED = {"clusters": realisations.clusters, "surface": realisations.surface}
 TOPICS = (*_TIMELESS, *_WINDOWED)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from derivdata.sample.options.chain import EXCHANGES, GREEKS, SYMBOLS, chain, markets
-from derivdata.sample.options.listing import EXPIRY_US, Listing, expiries, listing, session
-from derivdata.sample.options.surface import Slices, parameters, slices
+from derivdata.sample.options.chains import EXCHANGES, GREEKS, SYMBOLS, chain, markets
+from derivdata.sample.options.listings import EXPIRY_US, Listing, expiries, listing, session
+from derivdata.sample.options.surfaces import Slices, parameters, slices
 
 __all__ = [
     "EXCHANGES",

@@ -7,24 +7,24 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables, units
-from derivdata.service import market, wire
-from derivdata.service.answers.asking import Ask
+from derivdata.service import json_rows, market
+from derivdata.service.access import FREE_SYMBOLS
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.view import View
 
-__all__ = ["historical", "metadata", "settlement", "snapshot"]
+__all__ = ["ANSWERS"]
 
-_FREE_SYMBOLS = ("BTC", "ETH")
 _UNRANKED = "500+"
 _RANKED = 500
 _TABLES = ("funding_history", "funding_settlements")
 _MINUTES = 60
 
 
-def snapshot(ask: Ask) -> dict[str, Any]:
+def snapshot(context: RequestContext) -> dict[str, Any]:
     """``GET /funding``: every pair that has a rate now; Free sees BTC and ETH."""
-    view = ask.view
+    view = context.view
     view.need(*_TABLES)
-    symbols = _FREE_SYMBOLS if ask.tier == "free" else None
+    symbols = FREE_SYMBOLS if context.tier == "free" else None
     rates = market.funding_now(view, symbols)
     merged = rates.merge(
         market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]],
@@ -37,18 +37,18 @@ def snapshot(ask: Ask) -> dict[str, Any]:
     return {
         "symbols": shown,
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
-        "funding_rates": _by_venue(merged, wire.tokens(merged["rate_bps_8h"])),
+        "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
         "funding_rates_raw": _by_venue(known, _raw(known)),
         "funding_intervals": _by_venue(known, _whole(known["interval_hours"])),
         "oi_rankings": _rankings(view, set(shown)),
         "default_oi_rank": _UNRANKED,
-        "timestamp": wire.stamp(view.now),
+        "timestamp": json_rows.stamp(view.now),
     }
 
 
-def metadata(ask: Ask) -> dict[str, Any]:
+def metadata(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/metadata``: symbols and venues, each with its most common interval."""
-    view = ask.view
+    view = context.view
     view.need(*_TABLES)
     rates = market.funding_now(view)
     usual = market.intervals(view).groupby("exchange", observed=True)["interval_hours"].agg(_most_common)
@@ -59,55 +59,55 @@ def metadata(ask: Ask) -> dict[str, Any]:
     return {
         "symbols": sorted(rates["symbol"].astype(str).unique()),
         "exchanges": venues,
-        "timestamp": wire.stamp(view.now),
+        "timestamp": json_rows.stamp(view.now),
     }
 
 
-def historical(ask: Ask) -> dict[str, Any]:
+def historical(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
-    view, asked = ask.view, ask.params
+    view, params = context.view, context.params
     view.need("funding_history")
-    window = view.window(asked, ask.tier)
+    window = view.window(params, context.tier)
     frame, used, _ = view.series(
         "funding_history",
         "rate_bps_8h",
         window,
-        asked["resolution"],
-        symbols=[asked["symbol"]],
-        exchanges=asked["exchanges"],
+        params["resolution"],
+        symbols=[params["symbol"]],
+        exchanges=params["exchanges"],
     )
-    stamps = wire.iso_tokens(pd.DatetimeIndex(frame["time"]))
-    points = wire.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    points = json_rows.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
     return {
-        "symbol": asked["symbol"],
+        "symbol": params["symbol"],
         "unit": "bps_8h",
         "resolution": used,
-        "series": wire.split(points, frame["exchange"]),
+        "series": json_rows.split(points, frame["exchange"]),
         "notices": window.notices + _no_data(view, frame),
     }
 
 
-def settlement(ask: Ask) -> dict[str, Any]:
+def settlement(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/settlement``: the payments of one symbol."""
-    view, asked = ask.view, ask.params
+    view, params = context.view, context.params
     view.need("funding_settlements")
-    window = view.window(asked, ask.tier)
+    window = view.window(params, context.tier)
     frame = view.read(
         "funding_settlements",
         window.start,
         window.end,
-        symbols=[asked["symbol"]],
-        exchanges=asked["exchanges"],
+        symbols=[params["symbol"]],
+        exchanges=params["exchanges"],
     )
     frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
-    stamps = wire.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     minutes = _whole(frame["interval_hours"] * _MINUTES)
-    points = wire.objects(
+    points = json_rows.objects(
         {"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"], "intervalMinutes": minutes}
     )
     return {
-        "symbol": asked["symbol"],
-        "series": wire.split(points, frame["exchange"]),
+        "symbol": params["symbol"],
+        "series": json_rows.split(points, frame["exchange"]),
         "notices": window.notices + _no_data(view, frame),
     }
 
@@ -116,7 +116,9 @@ def _no_data(view: View, frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
     first = view.store.start
-    return [f"no data for this request: historical funding starts in {first:%B %Y} ({wire.stamp(first)} UTC)"]
+    return [
+        f"no data for this request: historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+    ]
 
 
 def _venues(slugs: list[str]) -> dict[str, Any]:
@@ -126,8 +128,8 @@ def _venues(slugs: list[str]) -> dict[str, Any]:
 
 def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
     """Venue to (symbol to token), from rows sorted by venue."""
-    pairs = list(map(b"%b:%b".__mod__, zip(wire.tokens(frame["symbol"]), values, strict=True)))
-    return wire.split(pairs, frame["exchange"], b"{%b}")
+    pairs = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(frame["symbol"]), values, strict=True)))
+    return json_rows.split(pairs, frame["exchange"], b"{%b}")
 
 
 def _raw(frame: pd.DataFrame) -> list[bytes]:
@@ -138,7 +140,7 @@ def _raw(frame: pd.DataFrame) -> list[bytes]:
 
 def _whole(values: pd.Series) -> list[bytes]:
     """Numbers as tokens, whole ones without a fraction."""
-    return [wire.encode(_number(value)) for value in values.tolist()]
+    return [json_rows.encode(_number(value)) for value in values.tolist()]
 
 
 def _number(value: float) -> float | int:
@@ -153,3 +155,11 @@ def _most_common(values: pd.Series) -> float:
 def _rankings(view: View, shown: set[str]) -> dict[str, int]:
     """Rank by open interest on the venue that has the most, the first 500 of it."""
     return {s: rank for s, rank in market.oi_ranks(view).items() if rank <= _RANKED and s in shown}
+
+
+ANSWERS: Answers = {
+    "/funding": snapshot,
+    "/funding/metadata": metadata,
+    "/funding/historical": historical,
+    "/funding/settlement": settlement,
+}

@@ -7,24 +7,14 @@ from typing import Any
 import pandas as pd
 
 from derivdata import times
-from derivdata.service import span, wire
+from derivdata.service import json_rows
 from derivdata.service.answers import traders
-from derivdata.service.answers.asking import Ask
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.refusal import not_found
 from derivdata.service.view import View
+from derivdata.service.window import Window
 
-__all__ = [
-    "by_dex",
-    "by_symbol",
-    "candles",
-    "dashboard",
-    "dex_detail",
-    "leaderboard",
-    "oi_trends_dex",
-    "oi_trends_total",
-    "timeseries_dex_breakdown",
-    "timeseries_symbol",
-]
+__all__ = ["ANSWERS"]
 
 _TRADERS, _CANDLES = "hip3_traders", "hip3_hourly_candles"
 _LIQUIDATIONS = {"liquidation_value_usd": "liquidation_value_usd", "liquidation_count": "liquidation_count"}
@@ -47,139 +37,146 @@ _TRADERS_SHOWN = 100
 _CANDLES_SHOWN = 500
 
 
-def dashboard(ask: Ask) -> dict[str, Any]:
+def dashboard(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/dashboard``: totals, dexes, and the totals over time."""
-    chosen, frame = _traded(ask)
+    chosen, frame = _traded(context)
     body = {
         "summary": _summary(frame),
-        "by_dex": wire.rows(_dexes(frame)),
-        "timeseries": wire.rows(_series(ask, frame, chosen)),
+        "by_dex": json_rows.rows(_dexes(frame)),
+        "timeseries": json_rows.rows(_series(context, frame, chosen)),
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def dex_detail(ask: Ask) -> dict[str, Any]:
+def dex_detail(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/dex-detail``: totals, symbols and time of one dex."""
-    chosen, frame = _traded(ask)
+    chosen, frame = _traded(context)
     body = {
-        "dex_name": ask.params["dex"],
+        "dex_name": context.params["dex"],
         "summary": _summary(frame),
-        "by_symbol": wire.rows(traders.ranked(_symbols(frame), "volume_usd")),
-        "timeseries": wire.rows(_series(ask, frame, chosen)),
+        "by_symbol": json_rows.rows(traders.ranked(_symbols(frame), "volume_usd")),
+        "timeseries": json_rows.rows(_series(context, frame, chosen)),
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def by_dex(ask: Ask) -> dict[str, Any]:
+def by_dex(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/by-dex``: the largest volume first."""
-    chosen, frame = _traded(ask)
-    return traders.envelope(ask, chosen, {"data": wire.rows(_dexes(frame))})
+    chosen, frame = _traded(context)
+    return traders.envelope(context, chosen, {"data": json_rows.rows(_dexes(frame))})
 
 
-def by_symbol(ask: Ask) -> dict[str, Any]:
+def by_symbol(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/by-symbol``: a row per dex and symbol, the largest volume first."""
-    chosen, frame = _traded(ask)
-    rows = traders.ranked(_symbols(frame), "volume_usd", ask.params["limit"])
-    return traders.envelope(ask, chosen, {"data": wire.rows(rows)})
+    chosen, frame = _traded(context)
+    rows = traders.ranked(_symbols(frame), "volume_usd", context.params["limit"])
+    return traders.envelope(context, chosen, {"data": json_rows.rows(rows)})
 
 
-def timeseries_symbol(ask: Ask) -> dict[str, Any]:
+def timeseries_symbol(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/timeseries/symbol``: by the hour up to a week, else by the day."""
-    chosen, frame = _traded(ask)
-    symbol = ask.params["symbol"]
+    chosen, frame = _traded(context)
+    symbol = context.params["symbol"]
     if symbol is not None:
         dex, _, name = symbol.rpartition(":")
         frame = frame[(frame["symbol"] == name) & ((frame["dex"] == dex) | (dex == ""))]
-        _require(name in _names(ask.view, "symbol"), f"unknown symbol {symbol!r}")
-    return traders.envelope(ask, chosen, {"symbol": symbol, "data": wire.rows(_series(ask, frame, chosen))})
+        _require(name in _names(context.view, "symbol"), f"unknown symbol {symbol!r}")
+    return traders.envelope(
+        context, chosen, {"symbol": symbol, "data": json_rows.rows(_series(context, frame, chosen))}
+    )
 
 
-def timeseries_dex_breakdown(ask: Ask) -> dict[str, Any]:
+def timeseries_dex_breakdown(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/timeseries/dex-breakdown``: volume of a dex's symbols, or of every dex."""
-    chosen, frame = _traded(ask)
-    column = "dex" if ask.params["dex"] is None else "symbol"
-    added = traders.sums(traders.steps(ask, frame, chosen), ["timestamp", column], {"volume_usd": "volume"})
+    chosen, frame = _traded(context)
+    column = "dex" if context.params["dex"] is None else "symbol"
+    added = traders.sums(
+        traders.steps(context, frame, chosen), ["timestamp", column], {"volume_usd": "volume"}
+    )
     wide = added.pivot(index="timestamp", columns=column, values="volume")
     wide = wide[sorted(wide.columns)]
-    stamps = wire.iso_tokens(pd.DatetimeIndex(wide.index))
-    body = {"symbols": [*map(str, wide.columns)], "data": wire.array(wire.sparse_objects(stamps, wide))}
-    return traders.envelope(ask, chosen, body)
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(wide.index))
+    body = {
+        "symbols": [*map(str, wide.columns)],
+        "data": json_rows.array(json_rows.sparse_objects(stamps, wide)),
+    }
+    return traders.envelope(context, chosen, body)
 
 
-def leaderboard(ask: Ask) -> dict[str, Any]:
+def leaderboard(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/leaderboard``: addresses by volume."""
-    chosen, frame = _traded(ask)
+    chosen, frame = _traded(context)
     rows = traders.sums(frame, ["address"], _TRADER)
     kinds = frame.drop_duplicates(["address", "dex", "symbol"]).groupby("address", observed=True).size()
     rows["symbols_traded"] = rows["address"].map(kinds).astype("int64")
-    shown = traders.ranked(rows, "volume", ask.params["limit"] or _TRADERS_SHOWN)
-    return traders.envelope(ask, chosen, {"data": wire.rows(shown), "total_traders": len(rows)})
+    shown = traders.ranked(rows, "volume", context.params["limit"] or _TRADERS_SHOWN)
+    return traders.envelope(context, chosen, {"data": json_rows.rows(shown), "total_traders": len(rows)})
 
 
-def oi_trends_total(ask: Ask) -> dict[str, Any]:
+def oi_trends_total(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/oi-trends/total``: the last of every day, in all and by dex."""
-    chosen, last = _held(ask)
+    chosen, last = _held(context)
     body = {
-        "data": wire.rows(traders.sums(last, ["day"], _OI)),
+        "data": json_rows.rows(traders.sums(last, ["day"], _OI)),
         "by_dex": traders.by_key(traders.sums(last, ["dex", "day"], _OI), "dex"),
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def oi_trends_dex(ask: Ask) -> dict[str, Any]:
+def oi_trends_dex(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/oi-trends/dex``: the last of every day, of one dex and of its symbols."""
-    chosen, last = _held(ask)
+    chosen, last = _held(context)
     symbols = traders.by_key(traders.sums(last, ["symbol", "day"], _OI), "symbol")
     body = {
-        "dex_name": ask.params["dex"],
-        "aggregate": wire.rows(traders.sums(last, ["day"], _OI)),
+        "dex_name": context.params["dex"],
+        "aggregate": json_rows.rows(traders.sums(last, ["day"], _OI)),
         "symbols": list(symbols),
         "by_symbol": symbols,
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def candles(ask: Ask) -> dict[str, Any]:
+def candles(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/candles``: the newest of the window, 500 unless `limit` says otherwise."""
-    view, asked = ask.view, ask.params
-    dex, _, symbol = asked["coin"].rpartition(":")
+    view, params = context.view, context.params
+    dex, _, symbol = params["coin"].rpartition(":")
     _require(
-        (dex, symbol) in _coins(view), f"unknown coin {asked['coin']!r}; coins are written like xyz:TSLA"
+        (dex, symbol) in _coins(view), f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA"
     )
-    step, limit = times.RESOLUTIONS[asked["interval"]], asked["limit"] or _CANDLES_SHOWN
-    chosen = traders.window(ask)
-    if asked["range"] is None and asked["start"] is None:
+    step, limit = times.RESOLUTIONS[params["interval"]], params["limit"] or _CANDLES_SHOWN
+    chosen = traders.window(context)
+    if params["range"] is None and params["start"] is None:
         first = (chosen.end - step * limit).floor(step)
-        chosen = view.window({**asked, "start": first}, ask.tier)
+        chosen = view.window({**params, "start": first}, context.tier)
     whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
     prices, volume = (
         frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
         for frame in (traders.known(view, table, whole) for table in (_CANDLES, _TRADERS))
     )
     rows = _bars(prices, volume, step).tail(limit)
-    body = {"coin": asked["coin"], "interval": asked["interval"], "data": wire.rows(rows)}
-    return traders.envelope(ask, chosen, body) | {"period": asked["range"], "range": asked["range"]}
+    body = {"coin": params["coin"], "interval": params["interval"], "data": json_rows.rows(rows)}
+    return traders.envelope(context, chosen, body) | {"period": params["range"], "range": params["range"]}
 
 
-def _traded(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
+def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Single traders in the window, of the dex that is asked for."""
-    chosen = traders.window(ask)
-    frame = traders.known(ask.view, _TRADERS, chosen)
-    return chosen, _of_dex(ask, frame)
+    chosen = traders.window(context)
+    frame = traders.known(context.view, _TRADERS, chosen)
+    return chosen, _of_dex(context, frame)
 
 
-def _held(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
+def _held(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Open interest at the end of every day, and now for the day that has not ended."""
-    chosen = traders.window(ask)
-    frame = _of_dex(ask, traders.known(ask.view, _CANDLES, chosen))
+    chosen = traders.window(context)
+    frame = _of_dex(context, traders.known(context.view, _CANDLES, chosen))
     return chosen, traders.newest_per_day(frame, ["dex", "symbol"])
 
 
-def _of_dex(ask: Ask, frame: pd.DataFrame) -> pd.DataFrame:
-    dex = ask.params.get("dex")
+def _of_dex(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
+    dex = context.params.get("dex")
     if dex is None:
         return frame
-    _require(dex in _names(ask.view, "dex"), f"unknown dex {dex!r}")
+    _require(dex in _names(context.view, "dex"), f"unknown dex {dex!r}")
     return frame[frame["dex"] == dex]
 
 
@@ -199,8 +196,8 @@ def _symbols(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(unique_users=users.to_numpy())
 
 
-def _series(ask: Ask, frame: pd.DataFrame, chosen: span.Span) -> pd.DataFrame:
-    return traders.sums(traders.steps(ask, frame, chosen), ["timestamp"], _OVER_TIME)
+def _series(context: RequestContext, frame: pd.DataFrame, chosen: Window) -> pd.DataFrame:
+    return traders.sums(traders.steps(context, frame, chosen), ["timestamp"], _OVER_TIME)
 
 
 def _bars(prices: pd.DataFrame, volume: pd.DataFrame, step: pd.Timedelta) -> pd.DataFrame:
@@ -235,3 +232,17 @@ def _names(view: View, column: str) -> frozenset[str]:
 def _require(known: bool, otherwise: str) -> None:
     if not known:
         raise not_found(otherwise)
+
+
+ANSWERS: Answers = {
+    "/hip3-analytics/dashboard": dashboard,
+    "/hip3-analytics/dex-detail": dex_detail,
+    "/hip3-analytics/by-dex": by_dex,
+    "/hip3-analytics/by-symbol": by_symbol,
+    "/hip3-analytics/timeseries/symbol": timeseries_symbol,
+    "/hip3-analytics/timeseries/dex-breakdown": timeseries_dex_breakdown,
+    "/hip3-analytics/leaderboard": leaderboard,
+    "/hip3-analytics/oi-trends/total": oi_trends_total,
+    "/hip3-analytics/oi-trends/dex": oi_trends_dex,
+    "/hip3-analytics/candles": candles,
+}

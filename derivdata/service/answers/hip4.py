@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.service import span, wire
+from derivdata.service import json_rows
 from derivdata.service.answers import traders
-from derivdata.service.answers.asking import Ask
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.refusal import not_found
 from derivdata.service.view import View
+from derivdata.service.window import Window
 
-__all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
+__all__ = ["ANSWERS"]
 
 _TRADERS, _OI = "hip4_traders", "hip4_oi"
 _FIGURES = {
@@ -32,63 +33,63 @@ _TRADERS_SHOWN = 100
 _MONTH = pd.Timedelta(30, "D")
 
 
-def dashboard(ask: Ask) -> dict[str, Any]:
+def dashboard(context: RequestContext) -> dict[str, Any]:
     """``GET /hip4-analytics/dashboard``: totals, outcomes, and the totals by day."""
-    chosen, frame = _traded(ask)
+    chosen, frame = _traded(context)
     outcomes = traders.ranked(_counted(frame, "outcome_id"), "volume")
     body = {
         "summary": _summary(frame),
-        "by_outcome": wire.rows(outcomes),
-        "timeseries": wire.rows(_daily(frame)),
+        "by_outcome": json_rows.rows(outcomes),
+        "timeseries": json_rows.rows(_daily(frame)),
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def outcome(ask: Ask) -> dict[str, Any]:
+def outcome(context: RequestContext) -> dict[str, Any]:
     """``GET /hip4-analytics/outcome/{outcome_id}``: totals, venues and days of one outcome."""
-    number = ask.params["outcome_id"]
-    chosen, frame = _traded(ask)
-    if number not in _outcomes(ask.view):
+    number = context.params["outcome_id"]
+    chosen, frame = _traded(context)
+    if number not in _outcomes(context.view):
         raise not_found(f"unknown outcome {number!r}")
     frame = frame[frame["outcome_id"] == number]
     body = {
         "outcome_id": number,
         "summary": _summary(frame),
-        "by_venue": wire.rows(traders.ranked(_counted(frame, "venue"), "volume")),
-        "timeseries": wire.rows(_daily(frame)),
+        "by_venue": json_rows.rows(traders.ranked(_counted(frame, "venue"), "volume")),
+        "timeseries": json_rows.rows(_daily(frame)),
     }
-    return traders.envelope(ask, chosen, body)
+    return traders.envelope(context, chosen, body)
 
 
-def oi_eod(ask: Ask) -> dict[str, Any]:
+def oi_eod(context: RequestContext) -> dict[str, Any]:
     """``GET /hip4-analytics/oi-eod``: open interest at the end of each day since `start`, or of 30 days."""
-    view = ask.view
+    view = context.view
     view.need(_OI)
-    start = view.now - _MONTH if ask.params["start"] is None else ask.params["start"]
-    chosen = view.window({"start": start}, ask.tier)
+    start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
+    chosen = view.window({"start": start}, context.tier)
     day = pd.Timedelta(1, "D")
-    ends = _of_venue(ask, view.read(_OI, chosen.start + day, chosen.end))
+    ends = _of_venue(context, view.read(_OI, chosen.start + day, chosen.end))
     rows = traders.sums(ends.assign(day=ends["time"] - day), ["day"], _HELD)
-    return {"success": True, "data": wire.rows(rows), "notices": chosen.notices}
+    return {"success": True, "data": json_rows.rows(rows), "notices": chosen.notices}
 
 
-def leaderboard(ask: Ask) -> dict[str, Any]:
+def leaderboard(context: RequestContext) -> dict[str, Any]:
     """``GET /hip4-analytics/leaderboard``: addresses by volume."""
-    chosen, frame = _traded(ask)
+    chosen, frame = _traded(context)
     rows = traders.sums(frame, ["address"], _TRADER)
     kinds = frame.groupby("address", observed=True)["outcome_id"].nunique()
     rows["outcomes_traded"] = rows["address"].map(kinds).astype("int64")
-    shown = traders.ranked(rows, "volume", ask.params["limit"] or _TRADERS_SHOWN)
-    return traders.envelope(ask, chosen, {"data": wire.rows(shown), "total_traders": len(rows)})
+    shown = traders.ranked(rows, "volume", context.params["limit"] or _TRADERS_SHOWN)
+    return traders.envelope(context, chosen, {"data": json_rows.rows(shown), "total_traders": len(rows)})
 
 
-def _traded(ask: Ask) -> tuple[span.Span, pd.DataFrame]:
-    chosen = traders.window(ask)
-    return chosen, _of_venue(ask, traders.known(ask.view, _TRADERS, chosen))
+def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
+    chosen = traders.window(context)
+    return chosen, _of_venue(context, traders.known(context.view, _TRADERS, chosen))
 
 
-def _of_venue(ask: Ask, frame: pd.DataFrame) -> pd.DataFrame:
-    venue = ask.params["venue"]
+def _of_venue(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
+    venue = context.params["venue"]
     return frame if venue is None else frame[frame["venue"] == venue]
 
 
@@ -113,3 +114,11 @@ def _outcomes(view: View) -> frozenset[str]:
         return frozenset(frame["outcome_id"].astype(str).unique())
 
     return view.once("hip4 outcomes", found)
+
+
+ANSWERS: Answers = {
+    "/hip4-analytics/dashboard": dashboard,
+    "/hip4-analytics/outcome/{outcome_id}": outcome,
+    "/hip4-analytics/oi-eod": oi_eod,
+    "/hip4-analytics/leaderboard": leaderboard,
+}

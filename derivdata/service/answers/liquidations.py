@@ -1,51 +1,97 @@
-"""Liquidation events, recent or since an instant."""
+"""Liquidations: single orders, value over time, and by group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from derivdata import tables
-from derivdata.service import fills, span, wire
-from derivdata.service.answers.asking import Ask
+from derivdata import tables, times
+from derivdata.service import fills, json_rows
+from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.venue_totals import cut
 from derivdata.service.view import View
+from derivdata.service.window import INSTANT, Window
 
-__all__ = ["DEFAULT_LIMIT", "events"]
+__all__ = ["ANSWERS", "DEFAULT_LIMIT"]
 
 DEFAULT_LIMIT = 1000
-_SNAPSHOT = pd.Timedelta(24, "h")
+_DAY = pd.Timedelta(1, "D")
+_WEEK = pd.Timedelta(7, "D")
 _FIRST_STEP = pd.Timedelta(6, "h")
+_FINEST = "1m"
+_SIDES = ("long_usd", "short_usd", "unknown_usd")
+_FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
 
 
-def events(ask: Ask) -> dict[str, Any]:
+def events(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/events``.
 
     Without `since`: the last 24 hours of at least `min_usd`, newest first. With it: what came after, oldest
     first, so that a client that goes on from the last one misses none; `min_usd` has no effect.
     """
-    view, asked = ask.view, ask.params
-    limit = asked["limit"] or DEFAULT_LIMIT
+    view, params = context.view, context.params
+    limit = params["limit"] or DEFAULT_LIMIT
     view.need(*fills.TABLES)
-    symbols = _symbols(view, asked)
-    if asked["since"] is None:
+    symbols = _symbols(view, params)
+    if params["since"] is None:
         found = fills.events(
-            view, view.now - _SNAPSHOT, view.horizon, symbols=symbols, exchanges=asked["exchange"]
+            view, view.now - _DAY, view.horizon, symbols=symbols, exchanges=params["exchange"]
         )
-        if asked["min_usd"] is not None:
-            found = found[found["value_usd"] >= asked["min_usd"]]
+        if params["min_usd"] is not None:
+            found = found[found["value_usd"] >= params["min_usd"]]
         found = found.iloc[::-1].head(limit)
     else:
-        found = _since(view, asked["since"] + span.INSTANT, limit, symbols, asked["exchange"])
-    return {"events": wire.rows(_columns(found)), "count": len(found)}
+        found = _since(view, params["since"] + INSTANT, limit, symbols, params["exchange"])
+    return {"events": json_rows.rows(_columns(found)), "count": len(found)}
 
 
-def _symbols(view: View, asked: Any) -> Sequence[str] | None:
-    if asked["exclude_symbol"] is None:
-        return asked["symbol"]  # type: ignore[no-any-return]
+def history(context: RequestContext) -> dict[str, Any]:
+    """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
+    view, params = context.view, context.params
+    view.need(*fills.TABLES)
+    window = view.window(params, context.tier)
+    used, notices = _resolution(params["resolution"], window)
+    found = _history(view, window, used, params["symbol"])
+    notices += _sideless(found)
+    found = found[(found["unknown_usd"] == 0) | (found[["long_usd", "short_usd"]] > 0).any(axis=1)]
+    venues = json_rows.objects(found[["long_usd", "short_usd"]])
+    named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(found["exchange"]), venues, strict=True)))
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object)
+    dates = json_rows.split(named, stamps.str.decode("ascii"), b"{%b}")
+    rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
+    notices += [] if rows else ["no liquidations in this range"]
+    return {"data": rows, "unit": "usd", "resolution": used, "notices": window.notices + notices}
+
+
+def aggregates(context: RequestContext) -> dict[str, Any]:
+    """``GET /liquidations/aggregates``: orders of the last hours, the largest group first."""
+    view, params = context.view, context.params
+    view.need(*fills.TABLES)
+    length = times.lookback(params["range"]) or _DAY
+    orders = fills.events(view, view.now - length, view.horizon)
+    by = params["group_by"].split("_")
+    names = orders[by].astype(object).agg(":".join, axis=1) if len(orders) else pd.Series(dtype=object)
+    groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
+    totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
+    none = dict.fromkeys(_FIGURES, 0)
+    return {
+        "period": params["range"],
+        "range": params["range"],
+        "group_by": params["group_by"],
+        "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else none,
+        "groups": json_rows.rows(groups),
+        "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
+    }
+
+
+def _symbols(view: View, params: Any) -> Sequence[str] | None:
+    if params["exclude_symbol"] is None:
+        return params["symbol"]  # type: ignore[no-any-return]
     held = {symbol for table in fills.TABLES if view.has(table) for symbol in view.store.symbols(table)}
-    return sorted(held - set(asked["exclude_symbol"]))
+    return sorted(held - set(params["exclude_symbol"]))
 
 
 def _since(
@@ -74,3 +120,70 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     )
     names = tables.LIQUIDATIONS_EVENTS.wire
     return {names.get(name, name): frame[name] for name in order.split()}
+
+
+def _resolution(asked: str | None, window: Window) -> tuple[str, list[str]]:
+    """The step of the buckets, and a notice where it is not the one that was asked for."""
+    if asked == "raw":
+        return _FINEST, [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
+    return asked or ("1h" if window.requested < _DAY else "1d"), []
+
+
+def _sideless(found: pd.DataFrame) -> list[str]:
+    """What the answer cannot show: orders of which no side is known."""
+    lost = found["unknown_usd"].sum()
+    return [f"{lost:.2f} USD of liquidations are left out: their side is not known"] if lost > 0 else []
+
+
+def _history(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+    """Value by bucket, venue and side, read a week at a time; buckets whose start lies in the window."""
+    parts = [
+        view.once(
+            f"liquidated {week.start} {week.end} {step} {symbols}", partial(_part, view, week, step, symbols)
+        )
+        for week in cut(window._replace(end=min(window.end, view.horizon)), _WEEK)
+    ]
+    found = [part for part in parts if len(part)]
+    empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
+    return pd.concat(found, ignore_index=True) if found else empty
+
+
+def _part(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+    length = times.RESOLUTIONS[step]
+    start, end = (stamp.ceil(length) for stamp in (window.start, window.end))
+    orders = fills.events(view, start, end, symbols=symbols)
+    split = orders[["exchange"]].assign(time=orders["time"].dt.floor(length), **_by_side(orders))
+    sums = split.groupby(["time", "exchange"], observed=True)[[*_SIDES]].sum().round(2)
+    return sums.reset_index().astype({"exchange": object})
+
+
+def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:
+    """Value of each order under the side that it belongs to, 0 under the others."""
+    value, is_long, is_short = orders["value_usd"], orders["side"] == "long", orders["side"] == "short"
+    parts = (is_long, is_short, ~(is_long | is_short))
+    return {name: value.where(part, 0.0) for name, part in zip(_SIDES, parts, strict=True)}
+
+
+def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Number and value of orders by side and in total, a row per name.
+
+    An order of which no side is known counts in the total alone.
+    """
+    sides = _by_side(orders)
+    columns = {
+        "name": names,
+        "long_count": (orders["side"] == "long").astype("int64"),
+        "short_count": (orders["side"] == "short").astype("int64"),
+        "long_usd": sides["long_usd"],
+        "short_usd": sides["short_usd"],
+        "total_count": 1,
+        "total_usd": orders["value_usd"],
+    }
+    return pd.DataFrame(columns).groupby("name").sum().round(2).reset_index()
+
+
+ANSWERS: Answers = {
+    "/liquidations/events": events,
+    "/liquidations/history": history,
+    "/liquidations/aggregates": aggregates,
+}

@@ -1,59 +1,32 @@
-"""Open interest: venues now, one symbol over time."""
+"""Open interest: venues now and over time, one symbol over time."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from derivdata.service import market, wire
-from derivdata.service.answers.asking import Ask
-from derivdata.service.answers.quantity import Quantity
-from derivdata.service.refusal import not_found
+from derivdata.service import json_rows, market
+from derivdata.service.answers import measures
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.view import View
 
-__all__ = ["exchanges_summary", "timeseries"]
+__all__ = ["ANSWERS"]
 
 _DAY = pd.Timedelta(1, "D")
 _WEEK = 7
 
 
-def exchanges_summary(ask: Ask) -> dict[str, Any]:
+def exchanges_summary(context: RequestContext) -> dict[str, Any]:
     """``GET /oi/exchanges-summary``: changes are percent; the line has a point a day and ends now."""
-    view = ask.view
+    view = context.view
     view.need("oi_history", "markets_symbol_exchanges")
     summary = view.once("oi_summary", lambda: _summary(view))
     total = float(summary["total_oi_usd"].sum())
     rows = dict(summary.items()) | {"sparkline_7d": summary["sparkline_7d"].tolist()}
-    return {"exchanges": wire.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
-
-
-def timeseries(ask: Ask, quantity: Quantity) -> dict[str, Any]:
-    """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
-    view, asked = ask.view, ask.params
-    view.need(quantity.table)
-    if asked["symbol"] not in view.store.symbols(quantity.table):
-        raise not_found(f"unknown symbol {asked['symbol']!r}")
-    window = view.window(asked, ask.tier)
-    frame, used, left_out = view.series(
-        quantity.table,
-        quantity.column,
-        window,
-        asked["resolution"],
-        symbols=[asked["symbol"]],
-        exchanges=asked["exchanges"],
-        added=quantity.added,
-    )
-    names = {"time": "timestamp", "exchange": "exchange", quantity.column: quantity.one}
-    frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
-    return {
-        "symbol": asked["symbol"],
-        "unit": "usd",
-        "resolution": used,
-        "data": wire.rows(frame),
-        "notices": window.notices + left_out + ([] if len(frame) else ["no data in this range"]),
-    }
+    return {"exchanges": json_rows.rows(rows), "total": len(summary), "total_market_oi": round(total, 2)}
 
 
 def _summary(view: View) -> pd.DataFrame:
@@ -71,7 +44,7 @@ def _summary(view: View) -> pd.DataFrame:
             "top_symbol": venues["symbol"].first(),
             "change_24h": _change(total, days[-2]),
             "change_7d": _change(total, days[0]),
-            "sparkline_7d": [wire.encode(row) for row in line.to_numpy().tolist()],
+            "sparkline_7d": [json_rows.encode(row) for row in line.to_numpy().tolist()],
             "market_share": total / total.sum(),
         }
     ).reset_index()
@@ -86,3 +59,11 @@ def _totals(view: View, days_ago: int) -> pd.Series:
 def _change(now: pd.Series, before: pd.Series) -> Any:
     before = before.reindex(now.index)
     return ((now / before.where(before > 0, np.nan) - 1) * 100).round(6)
+
+
+ANSWERS: Answers = {
+    "/oi/exchanges-summary": exchanges_summary,
+    "/oi/exchange-totals": partial(measures.exchange_totals, measure=measures.OI),
+    "/oi/{symbol}/timeseries": partial(measures.timeseries, measure=measures.OI),
+    "/oi/exchange-top-symbols-timeseries": partial(measures.top_symbols, measure=measures.OI),
+}

@@ -1,18 +1,21 @@
-"""The options of one symbol on one venue."""
+"""Options of one symbol on one venue, now and over time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from derivdata import api
-from derivdata.service import buckets, wire
-from derivdata.service.answers.asking import Ask
+from derivdata import api, tables, times
+from derivdata.service import buckets, json_rows
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.refusal import bad_request
+from derivdata.service.venue_totals import cut
 from derivdata.service.view import View
+from derivdata.service.window import Window
 
-__all__ = ["require_pair", "snapshot"]
+__all__ = ["ANSWERS"]
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
 _COLUMNS = (
@@ -25,26 +28,110 @@ _COLUMNS = (
     "open_interest",
     "underlying_price",
 )
+_DAY = pd.Timedelta(1, "D")
+_CAP_DAYS = 90
+_STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
+_LONGEST = "1d"
+_KEYS = ["time", "expiry"]
 
 
-def snapshot(ask: Ask) -> dict[str, Any]:
+def snapshot(context: RequestContext) -> dict[str, Any]:
     """``GET /options/snapshot``: the newest chain, at most an hour old; greeks where there are any.
 
     Pairs of the document's matrix are answered, and those that the source holds besides.
     """
-    view, symbol, exchange = ask.view, ask.params["symbol"], ask.params["exchange"]
-    chain = require_pair(view, symbol, exchange)
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
     shown = [name for name in _COLUMNS if name not in _GREEKS or chain[name].notna().any()]
     return {
         "symbol": symbol,
         "exchange": exchange,
         "count": len(chain),
-        "instruments": wire.rows({name: chain[name] for name in shown}),
+        "instruments": json_rows.rows({name: chain[name] for name in shown}),
     }
 
 
-def require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
+def metrics(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/metrics``: at-the-money volatility of every expiry now and a day ago."""
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    _require_pair(view, symbol, exchange)
+    now, before = (_atm(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
+    ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
+    columns = {
+        "expiry": now["expiry"],
+        "underlying_price": now["underlying_price"],
+        "atm_strike": now["strike"],
+        "atm_iv": now["iv"],
+        "atm_iv_24h_ago": ago,
+        "atm_iv_change_24h": (now["iv"] - ago).round(6),
+    }
+    return {
+        "symbol": symbol,
+        "exchange": exchange,
+        "count": len(now),
+        "data": json_rows.rows(columns),
+        "cached": False,
+    }
+
+
+def atm_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/atm-history``: a row per full hour and expiry."""
+    window = _window(context)
+    found = _joined([_atm(chains) for chains in _hourly(context, window)])
+    columns = {"hour": found["time"], **found[["expiry", "underlying_price", "strike", "iv"]]}
+    return _envelope(context) | {
+        "count": len(found),
+        "data": json_rows.rows(columns),
+        "resolution": "1h",
+        "notices": window.notices + _none(found),
+    }
+
+
+def surface_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day."""
+    window, view = _window(context), context.view
+    _require_pair(view, context.params["symbol"], context.params["exchange"])
+    step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
+    length = times.RESOLUTIONS[step]
+    hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
+    chains = [_chain(view, context.params["symbol"], context.params["exchange"], hour) for hour in hours]
+    found = _joined(chains)
+    names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object).str.decode(
+        "ascii"
+    )
+    snapshots = json_rows.split(json_rows.objects(found[names]), stamps.str.strip('"'))
+    return _envelope(context) | {
+        "hours": list(snapshots),
+        "snapshots": snapshots,
+        "resolution": step,
+        "notices": window.notices + _thinned(context, step) + _none(found),
+    }
+
+
+def overview_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/overview-history``: notional figures by hour, venue and symbol."""
+    view = context.view
+    view.need("options_overview_history")
+    window = _window(context)
+    found = view.read("options_overview_history", window.start, window.end)
+    found = found.sort_values(["time", "exchange", "symbol"])
+    columns = {
+        "timestamp": found["time"],
+        **found[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
+    }
+    echo = {"range": context.params["range"], "days": _days(context)}
+    return echo | {
+        "count": len(found),
+        "data": json_rows.rows(columns),
+        "unit": "usd",
+        "resolution": "1h",
+        "notices": window.notices + _none(found),
+    }
+
+
+def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     """The newest chain of a pair, which may be empty.
 
     Raises
@@ -52,8 +139,6 @@ def require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     Refusal
         The pair is neither in the document's matrix nor held now (400), or there are no options at all (404).
     """
-    if exchange not in view.exchanges:
-        raise bad_request(f"exchange={exchange!r} is not an exchange; slugs are lower case, like 'deribit'")
     view.need("options_snapshot")
     chain = view.store.latest(
         "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
@@ -61,3 +146,96 @@ def require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     if chain.empty and exchange not in api.OPTIONS_MATRIX.get(symbol, ()):
         raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
     return chain
+
+
+def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    found = [part for part in parts if len(part)]
+    return pd.concat(found, ignore_index=True) if found else tables.OPTIONS_SNAPSHOT.empty()
+
+
+def _days(context: RequestContext) -> int:
+    return int(context.params["range"][:-1])
+
+
+def _window(context: RequestContext) -> Window:
+    if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
+        raise bad_request(f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
+    return context.view.window(context.params, context.tier)
+
+
+def _envelope(context: RequestContext) -> dict[str, Any]:
+    params = context.params
+    return {
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "days": _days(context),
+        "range": params["range"],
+    }
+
+
+def _thinned(context: RequestContext, step: str) -> list[str]:
+    hourly = step == "1h"
+    return (
+        [] if hourly else [f"of a range of {context.params['range']} the surface is given by {step}, not 1h"]
+    )
+
+
+def _none(found: pd.DataFrame) -> list[str]:
+    return [] if len(found) else ["no options in this range"]
+
+
+def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
+    """The newest chain at an instant, at most an hour old, stamped with that instant."""
+    if at < view.store.start:
+        return view.read("options_snapshot", at, at)
+    chain = view.store.latest(
+        "options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
+    )
+    return chain[chain["expiry"] > at].assign(time=at)
+
+
+def _hourly(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:
+    """The chains at the full hours of the window, a day at a time."""
+    view, params = context.view, context.params
+    _require_pair(view, params["symbol"], params["exchange"])
+    for day in cut(window, _DAY):
+        frame = view.read(
+            "options_snapshot",
+            day.start - buckets.HOLD,
+            day.end,
+            symbols=[params["symbol"]],
+            exchanges=[params["exchange"]],
+        )
+        hours = pd.date_range(day.start.ceil("1h"), day.end, freq="1h", inclusive="left", unit="us")
+        yield _at_hours(frame, pd.DatetimeIndex(hours))
+
+
+def _at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
+    """Each hour's newest chain that still holds, stamped with the hour."""
+    stamps = pd.DatetimeIndex(frame["time"].drop_duplicates().sort_values())
+    place = stamps.searchsorted(hours, side="right") - 1
+    hours, place = hours[place >= 0], place[place >= 0]
+    held = hours - stamps[place] <= buckets.HOLD
+    chosen = pd.DataFrame({"time": stamps[place[held]], "hour": hours[held]})
+    found = frame.merge(chosen, on="time").drop(columns="time").rename(columns={"hour": "time"})
+    return found[found["expiry"] > found["time"]]
+
+
+def _atm(chains: pd.DataFrame) -> pd.DataFrame:
+    """Strike nearest the underlying (the lower of two) and the mean volatility there, by time and expiry."""
+    quoted = chains[(chains["iv"] > 0) & (chains["underlying_price"] > 0)]
+    distance = (quoted["strike"] - quoted["underlying_price"]).abs()
+    nearest = quoted.assign(distance=distance).sort_values([*_KEYS, "distance", "strike"])
+    nearest = nearest.drop_duplicates(_KEYS)[[*_KEYS, "strike"]]
+    there = quoted.merge(nearest, on=[*_KEYS, "strike"])
+    found = there.groupby([*_KEYS, "strike"])[["iv", "underlying_price"]].mean().reset_index()
+    return found.round({"iv": 6})
+
+
+ANSWERS: Answers = {
+    "/options/snapshot": snapshot,
+    "/options/metrics": metrics,
+    "/options/atm-history": atm_history,
+    "/options/surface-history": surface_history,
+    "/options/overview-history": overview_history,
+}

@@ -7,53 +7,53 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.service import buckets, wire
-from derivdata.service.answers.asking import Ask
-from derivdata.service.refusal import bad_request, not_found
+from derivdata.service import buckets, json_rows
+from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.refusal import not_found
 from derivdata.service.view import View
 
-__all__ = ["book", "depth_history"]
+__all__ = ["ANSWERS"]
 
 _DEPTHS = (10, 25, 50, 100)
 
 
-def book(ask: Ask) -> dict[str, Any]:
+def book(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/book``: the newest book, at most an hour old, as pairs of price and size."""
-    view, asked = ask.view, ask.params
-    _require(view, "orderbook_book", asked["symbol"], asked["exchange"])
+    view, params = context.view, context.params
+    _require(view, "orderbook_book", params["symbol"], params["exchange"])
     levels = view.store.latest(
         "orderbook_book",
         view.now,
         within=buckets.HOLD,
-        symbols=[asked["symbol"]],
-        exchanges=[asked["exchange"]],
+        symbols=[params["symbol"]],
+        exchanges=[params["exchange"]],
     )
     if levels.empty:
-        raise not_found(f"no book of {asked['symbol']} on {asked['exchange']} now")
+        raise not_found(f"no book of {params['symbol']} on {params['exchange']} now")
     taken = levels["time"].max()
     levels = levels[levels["time"] == taken].sort_values("level")
     sides = {
-        side: levels[levels["side"] == side].head(asked["limit"] or len(levels)) for side in ("bid", "ask")
+        side: levels[levels["side"] == side].head(params["limit"] or len(levels)) for side in ("bid", "ask")
     }
     return {
-        "symbol": asked["symbol"],
-        "exchange": asked["exchange"],
-        "timestamp": wire.stamp(taken),
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "timestamp": json_rows.stamp(taken),
         **{f"{s}s": np.column_stack([f["price_usd"], f["size"]]).tolist() for s, f in sides.items()},
     }
 
 
-def depth_history(ask: Ask) -> dict[str, Any]:
+def depth_history(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
-    view, asked = ask.view, ask.params
-    _require(view, "orderbook_depth_history", asked["symbol"], asked["exchange"])
-    window = view.window(asked, ask.tier)
+    view, params = context.view, context.params
+    _require(view, "orderbook_depth_history", params["symbol"], params["exchange"])
+    window = view.window(params, context.tier)
     frame, used = view.around(
         "orderbook_depth_history",
         window,
-        asked["resolution"],
-        symbols=[asked["symbol"]],
-        exchanges=[asked["exchange"]],
+        params["resolution"],
+        symbols=[params["symbol"]],
+        exchanges=[params["exchange"]],
     )
     parts = {}
     for depth in _DEPTHS:
@@ -63,9 +63,9 @@ def depth_history(ask: Ask) -> dict[str, Any]:
             parts[column.replace("depth", f"depth_{depth}bps")] = found.round(2)
     joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
     return {
-        "symbol": asked["symbol"],
-        "exchange": asked["exchange"],
-        "data": wire.rows(joined),
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "data": json_rows.rows(joined),
         "unit": "usd",
         "resolution": used,
         "notices": window.notices + ([] if len(joined) else ["no data in this range"]),
@@ -74,7 +74,11 @@ def depth_history(ask: Ask) -> dict[str, Any]:
 
 def _require(view: View, table: str, symbol: str, exchange: str) -> None:
     view.need(table)
-    if exchange not in view.exchanges:
-        raise bad_request(f"exchange={exchange!r} is not an exchange; slugs are lower case, like 'binance'")
     if symbol not in view.store.symbols(table):
         raise not_found(f"unknown symbol {symbol!r}")
+
+
+ANSWERS: Answers = {
+    "/orderbook/book": book,
+    "/orderbook/depth-history": depth_history,
+}

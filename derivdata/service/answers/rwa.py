@@ -6,19 +6,19 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.service import wire
-from derivdata.service.answers.asking import Ask
+from derivdata.service import json_rows
+from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.refusal import bad_request
 
-__all__ = ["market_hours"]
+__all__ = ["ANSWERS"]
 
 _DAY = pd.Timedelta(1, "D")
 _NAMES = ("exchange_id", "short_name", "mic")
 
 
-def market_hours(ask: Ask) -> dict[str, Any]:
+def market_hours(context: RequestContext) -> dict[str, Any]:
     """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
-    view, wanted = ask.view, ask.params["exchange"]
+    view, wanted = context.view, context.params["exchange"]
     view.need("rwa_market_hours")
     calendar = view.store.latest("rwa_market_hours", view.now, within=_DAY)
     calendar = calendar.sort_values(["exchange_id", "start", "end"])
@@ -29,7 +29,7 @@ def market_hours(ask: Ask) -> dict[str, Any]:
             raise bad_request(f"exchange={name!r} is no id, short name or market identifier code")
         chosen |= same
     venues = [_venue(rows) for _, rows in calendar[chosen].groupby("exchange_id", sort=True)]
-    return {"timestamp": wire.stamp(view.now), "exchanges": venues}
+    return {"timestamp": json_rows.stamp(view.now), "exchanges": venues}
 
 
 def _venue(rows: pd.DataFrame) -> dict[str, Any]:
@@ -47,4 +47,11 @@ def _venue(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _intervals(rows: pd.DataFrame) -> list[Any]:
-    return [wire.Raw(item) for item in wire.objects(rows[["start", "end", "session", "is_tradable"]])]
+    return [
+        json_rows.Raw(item) for item in json_rows.objects(rows[["start", "end", "session", "is_tradable"]])
+    ]
+
+
+ANSWERS: Answers = {
+    "/rwa/market-hours": market_hours,
+}

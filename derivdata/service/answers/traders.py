@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.service import span, wire
-from derivdata.service.answers.asking import Ask
+from derivdata.service import json_rows
+from derivdata.service.answers.context import RequestContext
 from derivdata.service.view import View
+from derivdata.service.window import INSTANT, Window
 
 __all__ = [
     "QUARTER",
@@ -31,24 +32,24 @@ _DEFAULT = "7d"
 _WEEK = pd.Timedelta(7, "D")
 
 
-def window(ask: Ask) -> span.Span:
+def window(context: RequestContext) -> Window:
     """The rolling window of `range` (a week unless given, or ``all``), or an absolute one."""
-    asked = dict(ask.params)
-    if asked.get("range") == "all":
-        asked |= {"range": None, "start": ask.view.store.start}
-    return ask.view.window(asked, ask.tier)
+    params = dict(context.params)
+    if params.get("range") == "all":
+        params |= {"range": None, "start": context.view.store.start}
+    return context.view.window(params, context.tier)
 
 
-def envelope(ask: Ask, chosen: span.Span, body: Mapping[str, Any]) -> dict[str, Any]:
+def envelope(context: RequestContext, chosen: Window, body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that every answer of these families has, about its own."""
-    name = ask.params.get("range") or _DEFAULT
+    name = context.params.get("range") or _DEFAULT
     return {"success": True, "period": name, "range": name, **body, "notices": chosen.notices}
 
 
-def known(view: View, table: str, chosen: span.Span) -> pd.DataFrame:
+def known(view: View, table: str, chosen: Window) -> pd.DataFrame:
     """Rows of a base table whose quarter of an hour lies in the window and is over."""
     view.need(table)
-    return view.read(table, chosen.start, min(chosen.end, view.now - QUARTER + span.INSTANT))
+    return view.read(table, chosen.start, min(chosen.end, view.now - QUARTER + INSTANT))
 
 
 def sums(frame: pd.DataFrame, by: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -68,9 +69,9 @@ def ranked(frame: pd.DataFrame, column: str, limit: int | None = None) -> pd.Dat
     return ordered if limit is None else ordered.head(limit)
 
 
-def steps(ask: Ask, frame: pd.DataFrame, chosen: span.Span) -> pd.DataFrame:
+def steps(context: RequestContext, frame: pd.DataFrame, chosen: Window) -> pd.DataFrame:
     """The frame with times floored to the hour for windows up to a week, else to the day."""
-    hourly = chosen.asked <= _WEEK and ask.params.get("range") != "all"
+    hourly = chosen.requested <= _WEEK and context.params.get("range") != "all"
     return frame.assign(timestamp=frame["time"].dt.floor("1h" if hourly else "1D"))
 
 
@@ -83,4 +84,4 @@ def newest_per_day(frame: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
 def by_key(frame: pd.DataFrame, key: str) -> dict[str, Any]:
     """Rows of each value of a column as an array, without that column."""
     ordered = frame.sort_values([key, "day"])
-    return wire.split(wire.objects(ordered.drop(columns=key)), ordered[key].astype(object))
+    return json_rows.split(json_rows.objects(ordered.drop(columns=key)), ordered[key].astype(object))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.service.openapi.document import PLAIN, document
-from derivdata.service.openapi.page import page
+from derivdata.service.openapi.html_page import page
 from derivdata.service.openapi.payloads import PAYLOADS
+from derivdata.service.openapi.specification import PLAIN, document
 
 __all__ = ["PAYLOADS", "PLAIN", "document", "page"]

@@ -12,8 +12,8 @@ from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import noise
 from derivdata.sample.grid import DAY_US, Ints
 from derivdata.sample.noise import Floats
-from derivdata.sample.options.listing import EXPIRY_US, Listing, instrument_names, listing
-from derivdata.sample.options.surface import Slices, slices, total_variance
+from derivdata.sample.options.listings import EXPIRY_US, Listing, instrument_names, listing
+from derivdata.sample.options.surfaces import Slices, slices, total_variance
 from derivdata.sample.universe import symbols
 
 __all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets", "open_interest"]

@@ -10,7 +10,7 @@ import pandas as pd
 from derivdata import times
 from derivdata.service.refusal import DOCS, Refusal, bad_request
 
-__all__ = ["DEV_DAYS", "INSTANT", "Span", "adaptive", "resolve"]
+__all__ = ["DEV_DAYS", "INSTANT", "Window", "adaptive", "resolve"]
 
 DEV_DAYS = 30
 INSTANT = pd.Timedelta(1, "us")
@@ -21,16 +21,16 @@ _DAY = pd.Timedelta(1, "D")
 _DEV = pd.Timedelta(DEV_DAYS, "D")
 
 
-class Span(NamedTuple):
+class Window(NamedTuple):
     """A half-open window, how long the asked one was, and what was changed about it."""
 
     start: pd.Timestamp
     end: pd.Timestamp
-    asked: pd.Timedelta
+    requested: pd.Timedelta
     notices: list[str]
 
 
-def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Span:
+def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Window:
     """The window of `range`, or of `start` and `end`; the last 7 days where none is given.
 
     An end that is left out, or lies in the future, reaches up to and including the clock's instant.
@@ -52,7 +52,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Span:
     if tier == "dev":
         first, last, notices = _clamped(first, last, now)
     reach = last if end is not None and end <= now else now + INSTANT
-    return Span(first, reach, asked, notices)
+    return Window(first, reach, asked, notices)
 
 
 def adaptive(asked: pd.Timedelta) -> str:

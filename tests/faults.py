@@ -1,4 +1,4 @@
-"""Faults on demand, for tests of what stands between a service and its user; only with ``faults=True``.
+"""The local service with faults on demand, to test what stands between a service and its user.
 
 A request says what shall go wrong with it, in the query (``?fault=503``) or before its path, which holds
 for all that is asked of one base address (``http://127.0.0.1:8080/fault:503``). Items parted by ``;`` are
@@ -31,8 +31,10 @@ import json
 import random
 import socket
 import struct
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -40,11 +42,14 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode
 
+import uvicorn
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["PASSING", "FaultProtocol", "Faults", "drawn"]
+from derivdata import sample, service
+
+__all__ = ["PASSING", "FaultProtocol", "Faults", "drawn", "serve"]
 
 PASSING = (
     "500", "html=502", "503", "504", "429=0.01", "429=soon", "reset", "reset=20", "cut=20", "open=20",
@@ -119,6 +124,27 @@ class Faults:
             await _gone(receive)
         else:
             await _sent(_INSTEAD[name](answer, value), send)
+
+
+@contextmanager
+def serve(keys: Mapping[str, str]) -> Iterator[str]:
+    """Serve the sample with faults on demand in a thread; give its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = Faults(service.app(sample.open(), keys=keys, limits=False))
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "ws": "none", "lifespan": "off"}
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app, loop="asyncio", http=FaultProtocol, date_header=False, timeout_graceful_shutdown=1, **quiet
+        )
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield "http://{}:{}".format(*listener.getsockname())
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
 
 
 def drawn(share: float, seed: str, target: str, tried: int) -> str:

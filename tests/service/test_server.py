@@ -127,7 +127,7 @@ class Interrupted:
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.service.running.uvicorn.Server", Interrupted)
+    monkeypatch.setattr("derivdata.service.server.uvicorn.Server", Interrupted)
 
 
 @pytest.mark.usefixtures("stopped")

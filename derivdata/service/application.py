@@ -19,15 +19,15 @@ from starlette.routing import Route
 import derivdata
 from derivdata import api
 from derivdata.errors import DerivdataError
-from derivdata.service import legacy, query, wire
-from derivdata.service.access import Keys, Pace
-from derivdata.service.answers import ANSWERS, Ask
-from derivdata.service.kept import Encoded, Kept
-from derivdata.service.naming import BaseSymbols
+from derivdata.service import json_rows, legacy, query
+from derivdata.service.access import Keys, RateLimit
+from derivdata.service.answers import ANSWERS, RequestContext
+from derivdata.service.base_symbols import BaseSymbols
 from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
-from derivdata.service.sending import Flights, Pieces
+from derivdata.service.response_cache import EncodedBody, ResponseCache
 from derivdata.service.store import Store
+from derivdata.service.streaming import Flights, StreamedResponse
 from derivdata.service.view import View
 
 __all__ = ["app"]
@@ -94,9 +94,9 @@ class _Service:
     """What all routes share: the view, the keys, the answers that are kept, the headers."""
 
     def __init__(self, view: View, keys: Keys, limits: bool) -> None:
-        self._view, self._keys, self._kept, self._flights = view, keys, Kept(), Flights()
+        self._view, self._keys, self._kept, self._flights = view, keys, ResponseCache(), Flights()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
-        self._paces = {path: Pace(int(rate)) for path, rate in rates.items()}
+        self._paces = {path: RateLimit(int(rate)) for path, rate in rates.items()}
         self._headers = {
             "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
             "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
@@ -145,7 +145,7 @@ class _Service:
 
     async def _answer(
         self, request: Request, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]
-    ) -> Encoded:
+    ) -> EncodedBody:
         ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
         answer = self._kept.get(ask)
         if answer is None:
@@ -156,10 +156,10 @@ class _Service:
             self._kept.put(ask, answer)
         return answer
 
-    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool) -> Encoded:
+    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool) -> EncodedBody:
         params = query.parse(endpoint, texts, self._view.exchanges)
-        body = wire.encode(ANSWERS[endpoint.path](Ask(self._view, tier, params)))
-        return Encoded(body, packed=packed)
+        body = json_rows.encode(ANSWERS[endpoint.path](RequestContext(self._view, tier, params)))
+        return EncodedBody(body, packed=packed)
 
     async def hello(self, request: Request) -> Response:
         """The root: what this is, without a key."""
@@ -168,20 +168,20 @@ class _Service:
             "service": "derivdata",
             "source": store.label,
             "synthetic": store.synthetic,
-            "start": wire.stamp(store.start),
-            "now": wire.stamp(self._view.now),
+            "start": json_rows.stamp(store.start),
+            "now": json_rows.stamp(self._view.now),
             "docs": DOCS,
         }
-        return self._response(request, 200, Encoded(wire.encode(body)))
+        return self._response(request, 200, EncodedBody(json_rows.encode(body)))
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document, without a key."""
         made = document(self._view.exchanges, label=self._view.store.label, version=derivdata.__version__)
-        return self._response(request, 200, Encoded(wire.encode(made)))
+        return self._response(request, 200, EncodedBody(json_rows.encode(made)))
 
     async def docs(self, request: Request) -> Response:
         """The same as a page to read, without a key."""
-        answer = Encoded(page(self._view.store.label).encode())
+        answer = EncodedBody(page(self._view.store.label).encode())
         return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
 
     async def refused(self, request: Request, error: Exception) -> Response:
@@ -207,16 +207,16 @@ class _Service:
     def _error(
         self, request: Request, status: int, body: Any, headers: Mapping[str, str] | None = None
     ) -> Response:
-        return self._response(request, status, Encoded(wire.encode(body)), headers)
+        return self._response(request, status, EncodedBody(json_rows.encode(body)), headers)
 
     def _response(
-        self, request: Request, status: int, answer: Encoded, headers: Mapping[str, str] | None = None
+        self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
     ) -> Response:
         body, extra = answer.body, dict(headers or {})
         if answer.worth_compressing and _accepts_gzip(request):
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
-        return Pieces(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+        return StreamedResponse(body, status, {"Content-Type": "application/json", **self._headers, **extra})
 
 
 def _accepts_gzip(request: Request) -> bool:

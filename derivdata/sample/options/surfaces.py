@@ -20,7 +20,7 @@ import numpy as np
 from derivdata.sample import noise, paths, prices
 from derivdata.sample.grid import ANCHOR_DAY, DAY_US, STEP_US, STEPS, Ints
 from derivdata.sample.noise import Floats, Keys
-from derivdata.sample.options.listing import EXPIRY_US
+from derivdata.sample.options.listings import EXPIRY_US
 from derivdata.sample.universe import symbols
 from derivdata.units import SECONDS_PER_YEAR
 

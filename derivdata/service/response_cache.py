@@ -1,4 +1,4 @@
-"""Encoded answers of a store that does not change, kept up to a number of bytes."""
+"""EncodedBody answers of a store that does not change, kept up to a number of bytes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import gzip
 from collections import OrderedDict
 from collections.abc import Hashable
 
-__all__ = ["Encoded", "Kept"]
+__all__ = ["EncodedBody", "ResponseCache"]
 
 _SMALL = 1024
 
 
-class Encoded:
+class EncodedBody:
     """One answer as bytes, compressed at most once.
 
     Parameters
@@ -41,7 +41,7 @@ def _packed(body: bytes) -> bytes:
     return gzip.compress(body, 1, mtime=0)
 
 
-class Kept:
+class ResponseCache:
     """The answers that were asked for last, as many as fit into `limit` bytes (compressed form included).
 
     Not locked: it belongs to the one thread that serves.
@@ -49,9 +49,9 @@ class Kept:
 
     def __init__(self, limit: int = 64 << 20) -> None:
         self._limit, self._size = limit, 0
-        self._answers: OrderedDict[Hashable, tuple[Encoded, int]] = OrderedDict()
+        self._answers: OrderedDict[Hashable, tuple[EncodedBody, int]] = OrderedDict()
 
-    def get(self, ask: Hashable) -> Encoded | None:
+    def get(self, ask: Hashable) -> EncodedBody | None:
         """The answer that was kept for `ask`, or None."""
         found = self._answers.get(ask)
         if found is None:
@@ -59,7 +59,7 @@ class Kept:
         self._answers.move_to_end(ask)
         return found[0]
 
-    def put(self, ask: Hashable, answer: Encoded) -> None:
+    def put(self, ask: Hashable, answer: EncodedBody) -> None:
         """Keep an answer and let go of the oldest that no longer fit."""
         size = 2 * len(answer.body)
         if size > self._limit or ask in self._answers:

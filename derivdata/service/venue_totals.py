@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from derivdata.service.buckets import length
-from derivdata.service.span import Span, adaptive
 from derivdata.service.view import Series, View
+from derivdata.service.window import Window, adaptive
 
 __all__ = ["cut", "totals"]
 
@@ -18,22 +18,22 @@ _DAY = pd.Timedelta(1, "D")
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 
-def cut(span: Span, each: pd.Timedelta) -> list[Span]:
+def cut(window: Window, each: pd.Timedelta) -> list[Window]:
     """The window in parts of whole days, cut at the same midnights whatever its start.
 
     Each keeps the length that the whole was asked for.
     """
-    first = span.start.floor(each)
-    count = max(-((first - span.end) // each), 0)
+    first = window.start.floor(each)
+    count = max(-((first - window.end) // each), 0)
     starts = [first + n * each for n in range(count)]
-    return [span._replace(start=max(s, span.start), end=min(s + each, span.end)) for s in starts]
+    return [window._replace(start=max(s, window.start), end=min(s + each, window.end)) for s in starts]
 
 
 def totals(
     view: View,
     table: str,
     value: str,
-    span: Span,
+    window: Window,
     resolution: str | None,
     *,
     exchanges: Sequence[str] | None = None,
@@ -49,15 +49,15 @@ def totals(
         Its frame has exchange (text), time, value, symbol_count; sorted by time and venue.
     """
 
-    def made(day: Span, used: str | None = None) -> Series:
-        key = f"{table} {resolution} {used} {day.start} {day.end} {span.asked} {exchanges}"
+    def made(day: Window, used: str | None = None) -> Series:
+        key = f"{table} {resolution} {used} {day.start} {day.end} {window.requested} {exchanges}"
         ask = partial(view.series, table, value, day, resolution, exchanges=exchanges, added=added, used=used)
         return view.once(key, lambda: _summed(ask(), value))
 
-    days = cut(span, _DAY)
+    days = cut(window, _DAY)
     parts = [made(day) for day in days]
     held = {part.used for part in parts if len(part.frame) or part.notices}
-    finest = min(held, key=length, default=resolution or adaptive(span.asked))
+    finest = min(held, key=length, default=resolution or adaptive(window.requested))
     parts = [
         part if part.used == finest else made(day, finest) for day, part in zip(days, parts, strict=True)
     ]

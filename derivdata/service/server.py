@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
 import secrets
@@ -11,16 +10,15 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 import uvicorn
-from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
 from derivdata import api, times
-from derivdata.service.app import app
+from derivdata.service.application import app
 from derivdata.service.store import Store
 
 __all__ = ["Local", "open_store", "serve", "start"]
@@ -100,7 +98,6 @@ def start(
     host: str = "127.0.0.1",
     port: int = 0,
     middleware: Sequence[Middleware] = (),
-    faults: bool = False,
 ) -> Local:
     """Run the service in a thread of this process; it answers when this returns.
 
@@ -120,8 +117,6 @@ def start(
         0 takes a free one.
     middleware
         See `app`.
-    faults
-        Whether requests may ask for faults (`derivdata.service.faults`): for tests only.
 
     Raises
     ------
@@ -137,7 +132,7 @@ def start(
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     made = app(store, now=clock, keys=keys, keyless=keyless, limits=limits, middleware=middleware)
     listener = _listen(host, port)
-    server = _Server(_faulty(made) if faults else _config(made), listener)
+    server = _Server(_config(made), listener)
     server.start()
     best = max(keys, key=lambda key: api.TIERS.index(keys[key]))
     return Local(_url(listener), best, store, clock, server)
@@ -205,17 +200,11 @@ class _Server:
         self._listener.close()
 
 
-def _faulty(made: Starlette) -> uvicorn.Config:
-    from derivdata.service.faults import FaultProtocol, Faults
-
-    return _config(Faults(made), FaultProtocol)
-
-
-def _config(made: ASGIApp, protocol: type[asyncio.Protocol] | Literal["h11"] = "h11") -> uvicorn.Config:
+def _config(made: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         made,
         loop="asyncio",
-        http=protocol,
+        http="h11",
         ws="none",
         lifespan="off",
         log_config=None,

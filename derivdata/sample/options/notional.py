@@ -11,9 +11,9 @@ from derivdata.sample import noise
 from derivdata.sample.grid import HOUR_US, Ints, instants
 from derivdata.sample.histories import text
 from derivdata.sample.noise import Floats
-from derivdata.sample.options.chain import EXCHANGES, SYMBOLS, markets, open_interest
-from derivdata.sample.options.listing import listing, session
-from derivdata.sample.options.surface import slices
+from derivdata.sample.options.chains import EXCHANGES, SYMBOLS, markets, open_interest
+from derivdata.sample.options.listings import listing, session
+from derivdata.sample.options.surfaces import slices
 
 __all__ = ["overview"]
 

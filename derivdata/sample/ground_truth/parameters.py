@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.sample import activity
 from derivdata.sample import liquidations as process
+from derivdata.sample import oi_volume
 from derivdata.sample import prices as price_paths
 from derivdata.sample.grid import DAY_US, Ints, instants
 from derivdata.sample.universe import FOREVER, Pairs, exchange_names, symbols, venue_values
-from derivdata.sample.venues import MODELS
+from derivdata.sample.venue_models import MODELS
 
 __all__ = [
     "funding",
@@ -111,8 +111,8 @@ def oi(chosen: Pairs) -> pd.DataFrame:
             **_named(chosen),
             "level_usd": s.oi[chosen.symbol] * chosen.share,
             "growth_per_year": s.trend[chosen.symbol] + venue_values("growth")[chosen.exchange],
-            "deviation": activity.OI_DEVIATION,
-            "half_life_hours": activity.OI_HALF_LIFE_HOURS,
+            "deviation": oi_volume.OI_DEVIATION,
+            "half_life_hours": oi_volume.OI_HALF_LIFE_HOURS,
             "turnover_per_day": venue_values("turnover")[chosen.exchange],
         }
     )

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Hashable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from derivdata.service.kept import Encoded
+from derivdata.service.response_cache import EncodedBody
 
-__all__ = ["Flights", "Pieces"]
+__all__ = ["Flights", "StreamedResponse"]
 
 _PIECE = 1 << 17
 
 
-class Pieces(Response):
+class StreamedResponse(Response):
     """A response whose body goes out piece by piece, as fast as the client reads: none is copied whole."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,9 +39,9 @@ class Flights:
 
     def __init__(self, *, at_once: int = 4) -> None:
         self._room = asyncio.Semaphore(at_once)
-        self._under_way: dict[Hashable, asyncio.Future[Encoded]] = {}
+        self._under_way: dict[Hashable, asyncio.Future[EncodedBody]] = {}
 
-    async def run(self, ask: Hashable, make: Callable[[], Awaitable[Encoded]]) -> Encoded:
+    async def run(self, ask: Hashable, make: Callable[[], Awaitable[EncodedBody]]) -> EncodedBody:
         """What `make` gives, or the same ask's `make` that is under way."""
         flight = self._under_way.get(ask)
         if flight is None:
@@ -49,6 +49,6 @@ class Flights:
             flight.add_done_callback(lambda _: self._under_way.pop(ask))
         return await asyncio.shield(flight)
 
-    async def _made(self, make: Callable[[], Awaitable[Encoded]]) -> Encoded:
+    async def _made(self, make: Callable[[], Awaitable[EncodedBody]]) -> EncodedBody:
         async with self._room:
             return await make()

@@ -1,0 +1,138 @@
+"""Open interest and volume over time: the answers that both families give, each about its own measure."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata.service import json_rows
+from derivdata.service.answers.context import RequestContext
+from derivdata.service.refusal import not_found
+from derivdata.service.venue_totals import totals
+from derivdata.service.view import Series
+from derivdata.service.window import Window
+
+__all__ = [
+    "OI",
+    "VOLUME",
+    "Measure",
+    "exchange_totals",
+    "notices",
+    "timeseries",
+    "top_symbols",
+    "totals_of",
+]
+
+_TOP = 50
+
+
+class Measure(NamedTuple):
+    """One figure.
+
+    Attributes
+    ----------
+    table, column
+        Where it is held.
+    one, total
+        Its name on the wire, of one symbol and of a venue.
+    added
+        Whether the steps of a bucket add up, as volume does; else they are averaged over time.
+    """
+
+    table: str
+    column: str
+    one: str
+    total: str
+    added: bool
+
+
+OI = Measure("oi_history", "oi_usd", "open_interest_usd", "total_open_interest_usd", added=False)
+VOLUME = Measure("volume_history", "volume_usd", "volume_usd", "total_volume_usd", added=True)
+
+
+def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
+    context.view.need(measure.table)
+    window = context.view.window(context.params, context.tier)
+    found, used, left_out = totals_of(
+        context, measure, window, context.params["exchanges"], context.params.get("resolution")
+    )
+    columns = {
+        "timestamp": found["time"],
+        "exchange": found["exchange"],
+        measure.total: found["value"].round(2),
+        "symbol_count": found["symbol_count"],
+    }
+    remarks = notices(window, found, left_out)
+    return {"data": json_rows.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
+
+
+def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi/{symbol}/timeseries`` and ``GET /volume/{symbol}/timeseries``, by time and venue."""
+    view, params = context.view, context.params
+    view.need(measure.table)
+    if params["symbol"] not in view.store.symbols(measure.table):
+        raise not_found(f"unknown symbol {params['symbol']!r}")
+    window = view.window(params, context.tier)
+    frame, used, left_out = view.series(
+        measure.table,
+        measure.column,
+        window,
+        params["resolution"],
+        symbols=[params["symbol"]],
+        exchanges=params["exchanges"],
+        added=measure.added,
+    )
+    names = {"time": "timestamp", "exchange": "exchange", measure.column: measure.one}
+    frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
+    return {
+        "symbol": params["symbol"],
+        "unit": "usd",
+        "resolution": used,
+        "data": json_rows.rows(frame),
+        "notices": notices(window, frame, left_out),
+    }
+
+
+def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
+    """``GET /oi|volume/exchange-top-symbols-timeseries``: wide rows, the largest over the window first."""
+    view, exchange = context.view, context.params["exchange"]
+    view.need(measure.table)
+    window = view.window(context.params, context.tier)
+    frame, used, left_out = view.series(
+        measure.table, measure.column, window, None, exchanges=[exchange], added=measure.added
+    )
+    size = frame.groupby("symbol", observed=True)[measure.column].sum().reset_index()
+    size = size.astype({"symbol": object}).sort_values([measure.column, "symbol"], ascending=[False, True])
+    chosen = size["symbol"].head(context.params["limit"] or _TOP).tolist()
+    wide = frame[frame["symbol"].isin(chosen)].pivot(index="time", columns="symbol", values=measure.column)
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(wide.index))
+    return {
+        "exchange": exchange,
+        "symbols": chosen,
+        "timeseries": json_rows.array(json_rows.sparse_objects(stamps, wide[chosen])),
+        "unit": "usd",
+        "resolution": used,
+        "notices": notices(window, wide, left_out),
+    }
+
+
+def totals_of(
+    context: RequestContext, measure: Measure, window: Window, exchanges: Any, resolution: str | None
+) -> Series:
+    """Return the totals of a measure by venue and step."""
+    return totals(
+        context.view,
+        measure.table,
+        measure.column,
+        window,
+        resolution,
+        exchanges=exchanges,
+        added=measure.added,
+    )
+
+
+def notices(window: Window, found: Any, left_out: list[str]) -> list[str]:
+    """Return what the window, the rows left out and an empty answer have to say."""
+    return window.notices + left_out + ([] if len(found) else ["no data in this range"])

@@ -1,0 +1,85 @@
+"""Volume: venues and symbols over time, and volume over open interest."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata import times
+from derivdata.service import json_rows
+from derivdata.service.answers import measures
+from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.answers.measures import OI, VOLUME
+from derivdata.service.refusal import DOCS, Refusal, bad_request
+from derivdata.service.venue_totals import totals
+
+__all__ = ["ANSWERS"]
+
+_DEV_DAYS = 7
+_MOST_DAYS = 365
+_DAY = pd.Timedelta(1, "D")
+
+
+def ratio(context: RequestContext) -> dict[str, Any]:
+    """``GET /volume-oi-ratio``: volume of the `window_days` before each step over its open interest.
+
+    A step whose window begins before the source's first instant is left out.
+    """
+    view, days = context.view, context.params["window_days"]
+    view.need(OI.table)
+    view.need(VOLUME.table)
+    if days > _MOST_DAYS:
+        raise bad_request(f"window_days={days} is not a number of days from 1 to {_MOST_DAYS}")
+    if context.tier == "dev" and days > _DEV_DAYS:
+        error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
+        raise Refusal(403, error, required_tier="pro", docs=DOCS)
+    window = view.window(context.params, context.tier)
+    oi, used, _ = measures.totals_of(
+        context, OI, window, context.params["exchanges"], context.params.get("resolution")
+    )
+    longer = window._replace(start=window.start - (days + 1) * _DAY)
+    volume, step, left_out = totals(
+        view, VOLUME.table, VOLUME.column, longer, "1h", exchanges=context.params["exchanges"], added=True
+    )
+    volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
+    found = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
+    return {
+        "data": json_rows.split(json_rows.objects(found.drop(columns="exchange")), found["exchange"]),
+        "window_days": days,
+        "notices": measures.notices(window, found, left_out),
+        "unit": "ratio",
+        "resolution": used,
+    }
+
+
+def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
+    """Columns of the answer, by venue and time."""
+    found = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
+    found = found.sort_values(["exchange", "timestamp"], ignore_index=True)
+    traded = [
+        _trailing(rows["timestamp"], volume[volume["exchange"] == exchange], length)
+        for exchange, rows in found.groupby("exchange", sort=True)
+    ]
+    found["volume"] = np.concatenate([*traded, np.array([])])
+    held = found["open_interest"].astype("float64")
+    found["ratio"] = (found["volume"] / held.where(held > 0)).round(6)
+    found = found.round({"volume": 2, "open_interest": 2})
+    return found[["exchange", "timestamp", "ratio", "volume", "open_interest"]]
+
+
+def _trailing(at: pd.Series, volume: pd.DataFrame, length: pd.Timedelta) -> Any:
+    """Volume of the steps that ended in ``(at − length, at]``, from the running sum."""
+    running = np.concatenate([[0.0], volume["value"].astype("float64").cumsum()])
+    late, early = (np.searchsorted(volume["end"], t, side="right") for t in (at, at - length))
+    return running[late] - running[early]
+
+
+ANSWERS: Answers = {
+    "/volume/exchange-totals": partial(measures.exchange_totals, measure=VOLUME),
+    "/volume/{symbol}/timeseries": partial(measures.timeseries, measure=VOLUME),
+    "/volume/exchange-top-symbols-timeseries": partial(measures.top_symbols, measure=VOLUME),
+    "/volume-oi-ratio": ratio,
+}
