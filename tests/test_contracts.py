@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from derivdata.tables import VENUES, venue_slug
 from derivdata.tables.contracts import QUOTES, contract
 
 
@@ -33,20 +34,56 @@ from derivdata.tables.contracts import QUOTES, contract
         ("AAPL", "AAPL", ""),
         ("XAU-USD", "XAU", "USD"),
         ("测试USDT", "测试", "USDT"),
+        ("btc", "BTC", ""),
+        ("XDG", "DOGE", ""),
+        ("PF_XDGUSD", "DOGE", "USD"),
+        ("BTCUSDT Perpetual", "BTC", "USDT"),
+        ("BTC_USDT_Perp", "BTC", "USDT"),
+        ("PERP_BTC_USDC", "BTC", "USDC"),
+        ("BTC-PERP-INTX", "BTC", ""),
+        ("BTCUSDT_UMCBL", "BTC", "USDT"),
+        ("BTCUSDT.P", "BTC", "USDT"),
+        ("PI-USDT", "PI", "USDT"),
+        ("OPPERP", "OP", ""),
+        ("SUPERPERP", "SUPER", ""),
+        ("BNBUSD", "BNB", "USD"),
+        ("BNBUSD_PERP", "BNB", "USD"),
+        ("ARBUSD", "ARB", "USD"),
+        ("DOTUSD", "DOT", "USD"),
+        ("SPYUSD", "SPY", "USD"),
+        ("STARDUSTUSDT", "STARDUST", "USDT"),
     ],
 )
 def test_quotes_and_separators_are_removed(name: str, symbol: str, quote: str) -> None:
     assert contract(name) == (symbol, quote)
 
 
-@pytest.mark.parametrize("name", ["FDUSD", "TUSD", "USDT", "USDC", "DUST", "TRUST", "RUST", "PERP", "SUPER"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FDUSD",
+        "TUSD",
+        "USDT",
+        "USDC",
+        "DUST",
+        "TRUST",
+        "RUST",
+        "PERP",
+        "SUPER",
+        "SUPERP",
+        "ROBUST",
+        "STARDUST",
+    ],
+)
 def test_assets_whose_name_ends_like_a_quote_stay_whole(name: str) -> None:
     assert contract(name) == (name, "")
     assert contract(f"{name}USDT") == (name, "USDT")
     assert contract(f"{name}-USD") == (name, "USD")
 
 
-@pytest.mark.parametrize("name", ["BTC-27JUN25", "BTCUSDT_250627", "xyz:TSLA", "BTC-EUR", ""])
+@pytest.mark.parametrize(
+    "name", ["BTC-27JUN25", "BTCUSDT_250627", "xyz:TSLA", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", ""]
+)
 def test_what_is_no_perpetual_against_a_known_quote_stays_whole(name: str) -> None:
     assert contract(name) == (name, "")
 
@@ -55,3 +92,28 @@ def test_priority_is_that_of_the_api() -> None:
     assert QUOTES == ("USDT", "USD", "USDC", "BUSD", "UST")
     names = ["BTC-UST", "BTC-BUSD", "BTC-USDC", "BTC-USD", "BTC-USDT", "BTC"]
     assert sorted(names, key=lambda name: contract(name).rank) == names[::-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("binance", "binance"),
+        (" Binance ", "binance"),
+        ("htx", "huobi"),
+        ("HTX", "huobi"),
+        ("gate", "gateio"),
+        ("Gate.io", "gateio"),
+        ("Crypto.com", "cryptocom"),
+        ("okex", "okx"),
+        ("COINBASE US", "coinbaseus"),
+        ("01", "zo"),
+        ("WOOFI", "woofipro"),
+        ("My-Venue", "my-venue"),
+    ],
+)
+def test_other_names_of_venues(name: str, slug: str) -> None:
+    assert venue_slug(name) == slug
+
+
+def test_a_slug_is_its_own() -> None:
+    assert [venue_slug(slug) for slug in VENUES] == list(VENUES)

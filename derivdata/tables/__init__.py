@@ -21,7 +21,7 @@ from derivdata.tables.orderbook import *
 from derivdata.tables.panels import depth, panel, provenance
 from derivdata.tables.rwa import *
 from derivdata.tables.surfaces import surface, surface_history
-from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue
+from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue, venue_slug
 from derivdata.tables.volume import *
 
 _NAMED = {name: value for name, value in globals().items() if isinstance(value, Table | OpenTable)}
@@ -49,6 +49,7 @@ __all__ = [
     "provenance",
     "surface",
     "surface_history",
+    "venue_slug",
 ]
 __all__ += [*_NAMED]
 

@@ -1,4 +1,9 @@
-"""Base symbols of contract names: quote currencies and separators removed, quotes in order of priority."""
+"""One dictionary of contract names: the base symbol and the quote that a venue's spelling stands for.
+
+Names are read in three steps: split at separators, drop the words that say "perpetual" or name a venue's
+book, then read the base and the quote. A name without separators is cut only where the cut is certain: a
+wrong cut would file a coin's rows under another coin, while a name that stays whole is at worst not found.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +17,31 @@ __all__ = ["QUOTES", "Contract", "contract"]
 QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
 """Quote currencies by priority: where a symbol has several, the first of these is the one to take."""
 
-_SEPARATORS = re.compile(r"[-_/:]")
-_PERPETUAL = frozenset({"PERP", "PERPETUAL", "SWAP"})
-_VENUE_MARKS = frozenset({"PF", "PI"})
-_ALIASES = {"XBT": "BTC"}
+_SEPARATORS = re.compile(r"[-_/:\s]+")
+_TRADINGVIEW = re.compile(r"\.(P|PERP)$")
+_PERPETUAL = frozenset({"PERP", "PERPETUAL", "PERPETUALS", "SWAP"})
+# Prefixes of Kraken's linear and inverse books, Orderly and WEEX; suffixes of Coinbase International, Bitget.
+_PREFIXES = frozenset({"PF", "PI", "PERP", "CMT"})
+_SUFFIXES = frozenset({*_PERPETUAL, "INTX", "UMCBL", "DMCBL", "CMCBL"})
+_ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
+
+# Joined names. USDT and USDC end no other coin's name. "PERP" after two letters is more often a coin (SUPERP)
+# than a perpetual, so those that are known are listed. "UST" ends English words (STARDUST, ROBUST), so it is
+# a quote only after coins that were traded against it.
 _JOINED = re.compile(
     r"(?P<base>\w+?)(?:(?P<quote>USDT|USDC|BUSD)M?(?:PERP)?|(?P<usd>(?<=\w{2})USD)M?(?:PERP)?"
-    r"|(?P<ust>(?<=\w{3})UST)|(?<=\w{2})PERP)"
+    r"|(?P<ust>UST)|(?P<perpetual>PERP))"
 )
+_PERP_AFTER_TWO = frozenset("AI AR BB ID IO IP OM OP ZK ZU".split())
+_AGAINST_UST = frozenset(
+    "ADA ATOM AVAX BCH BNB BTC DOGE DOT EOS ETC ETH LINK LTC LUNA MATIC SOL TRX UNI XBT XRP".split()
+)
+_ENDS_IN_B = frozenset("1000SHIB ARB BB BNB SHIB TRB".split())
+"""Coins before USD that would lose their last letter to BUSD: BNBUSD is BNB against USD."""
+
+_OTHER_STABLECOINS = ("FDUSD", "PYUSD", "RLUSD", "CRVUSD", "FRXUSD", "LISUSD")
+"""Quotes that the API does not know and that end in USD: BTCFDUSD stays whole, it is not BTCFD."""
+
 _ASSETS = frozenset(
     "AUSD BUSD CUSD CRVUSD DUSD FDUSD GUSD LUSD MUSD PYUSD RLUSD SUSD TUSD USDC USDT FRXUSD LISUSD".split()
 )
@@ -39,21 +61,24 @@ class Contract(NamedTuple):
 
 @typed
 def contract(name: str) -> Contract:
-    """Base symbol and quote of a venue's name for a perpetual.
+    """Return the base symbol and the quote of a venue's name for a perpetual.
 
-    ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``XBTUSDTM`` and ``btc``
-    are all ``BTC``. A name that is none of these patterns, a dated future or ``xyz:TSLA`` say, stays whole.
+    ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``BTC-PERP-INTX``,
+    ``PERP_BTC_USDC``, ``BTC_USDT_Perp``, ``BTCUSDT Perpetual``, ``XBTUSDTM`` and ``btc`` are all ``BTC``;
+    ``XDG`` is ``DOGE``. A name that is none of these patterns, a dated future or ``xyz:TSLA`` say, stays
+    whole.
 
     Notes
     -----
     Rule 5 of the API's section 1. Names joined without a separator are split only where the rest cannot
-    be a stablecoin's own name such as ``FDUSD``; ``UST`` only after three letters or more.
+    be a coin's own name such as ``FDUSD``, ``STARDUST`` or ``SUPERP``.
     """
-    text = name.upper() if name.islower() else name
+    stripped = name.strip()
+    text = _TRADINGVIEW.sub("", stripped.upper() if stripped.islower() else stripped)
     tokens = [token for token in _SEPARATORS.split(text) if token]
-    if len(tokens) > 1 and tokens[0] in _VENUE_MARKS:
-        tokens = tokens[1:]
-    while len(tokens) > 1 and tokens[-1] in _PERPETUAL:
+    if len(tokens) > 1 and tokens[0].upper() in _PREFIXES and tokens[1] not in QUOTES:
+        tokens = tokens[1:]  # but PERP-USD is the coin PERP, and PI-USDT the coin PI
+    while len(tokens) > 1 and tokens[-1].upper() in _SUFFIXES:
         tokens = tokens[:-1]
     if len(tokens) == 1:
         return _joined(tokens[0])
@@ -65,10 +90,19 @@ def contract(name: str) -> Contract:
 
 
 def _joined(text: str) -> Contract:
-    match = None if text in _ASSETS else _JOINED.fullmatch(text)
+    """Cut a name without separators, where that is certain."""
+    other = any(text.endswith(coin) and len(text) > len(coin) + 1 for coin in _OTHER_STABLECOINS)
+    match = None if text in _ASSETS or other else _JOINED.fullmatch(text)
     if match is None:
         return _plain(text, "")
-    return _plain(match["base"], match["quote"] or match["usd"] or match["ust"] or "")
+    base = match["base"]
+    if match["quote"] == "BUSD" and f"{base}B" in _ENDS_IN_B:
+        return _plain(f"{base}B", "USD")
+    if match["ust"] and base not in _AGAINST_UST:
+        return _plain(text, "")
+    if match["perpetual"] and (len(base) < 2 or (len(base) == 2 and base not in _PERP_AFTER_TWO)):
+        return _plain(text, "")
+    return _plain(base, match["quote"] or match["usd"] or match["ust"] or "")
 
 
 def _plain(base: str, quote: str) -> Contract:

@@ -1,10 +1,13 @@
-"""Facts about venues, dated: display name, kind, usual interval. The API states no kind; this is ours."""
+"""Facts about venues, dated, and one dictionary of their names. The API states no kind; this is ours."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
-__all__ = ["VENUES", "VENUES_AS_OF", "Venue"]
+from derivdata.arguments import typed
+
+__all__ = ["VENUES", "VENUES_AS_OF", "Venue", "venue_slug"]
 
 VENUES_AS_OF = "2026-08-15"
 
@@ -50,3 +53,33 @@ VENUES: dict[str, Venue] = {
     slug: Venue(_DISPLAY.get(slug, slug.upper()), _kind(slug), hours)
     for slug, hours in sorted((s, h) for h, slugs in _INTERVALS.items() for s in slugs)
 }
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+_ALIASES = {
+    "htx": "huobi",
+    "huobiglobal": "huobi",
+    "gate": "gateio",
+    "okex": "okx",
+    "binancefutures": "binance",
+    "binanceusdm": "binance",
+    "binancecoinm": "binance",
+    "kucoinfutures": "kucoin",
+    "krakenfutures": "kraken",
+    "coinbaseinternational": "coinbase",
+    "cryptocomexchange": "cryptocom",
+    **{_NOT_IN_NAMES.sub("", venue.display_name.lower()): slug for slug, venue in VENUES.items()},
+}
+
+
+@typed
+def venue_slug(name: str) -> str:
+    """Return the API's name of a venue for one of its other names.
+
+    ``Binance`` is ``binance``, ``htx`` is ``huobi``, ``gate`` and ``Gate.io`` are ``gateio``. A venue that
+    is not known comes back in lower case, without blanks around.
+    """
+    lower = name.strip().lower()
+    squeezed = _NOT_IN_NAMES.sub("", lower)
+    if squeezed in VENUES:
+        return squeezed
+    return _ALIASES.get(squeezed, lower)

@@ -14,7 +14,7 @@ from derivdata.archive.importing.readers import Chunk
 from derivdata.archive.importing.values import Rejections, numbers, shown, words
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind
-from derivdata.tables.contracts import contract
+from derivdata.tables import contract, venue_slug
 
 __all__ = ["RANK", "Rows", "quotes", "rows"]
 
@@ -71,7 +71,7 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
         elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
             found[name] = _flags(raw, name, rejections)
     if "exchange" in found:
-        found["exchange"] = _mapped(found["exchange"], str.lower)
+        found["exchange"] = _mapped(found["exchange"], venue_slug)
     if "symbol" in found:
         contracts = _mapped(found["symbol"], contract)
         found["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
