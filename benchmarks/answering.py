@@ -9,9 +9,8 @@ from typing import Any
 import pandas as pd
 
 import derivdata as dd
-from derivdata import transport
 from derivdata.api import Request
-from derivdata.transport import Served
+from derivdata.transport import SESSION, Response
 
 __all__ = ["NOW", "answer_with", "history_table", "serve"]
 
@@ -21,8 +20,8 @@ NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 def answer_with(body: bytes) -> None:
     """Have every fetcher of this process read `body`, whatever it asks for; its hash is known already."""
 
-    def answer(request: Request) -> Served:
-        return Served(
+    def answer(request: Request) -> Response:
+        return Response(
             request=request,
             status=200,
             headers={},
@@ -33,7 +32,7 @@ def answer_with(body: bytes) -> None:
             digest="0" * 64,
         )
 
-    transport.set_responder(answer)
+    SESSION.responder = answer
 
 
 def history_table() -> pd.DataFrame:

@@ -86,6 +86,6 @@ class _Stage:
             self._folder.cleanup()
         self._row = self._made = None
         gc.unfreeze()
-        transport.set_responder(None)
+        transport.SESSION.responder = None
         dd.disconnect()
         gc.collect()

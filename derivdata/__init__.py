@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
 # typing.TYPE_CHECKING without typing, which takes longer to load than all else here.
 TYPE_CHECKING = False
@@ -62,16 +61,9 @@ def __getattr__(name: str) -> Any:
         found = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
     else:
         raise AttributeError(f"module 'derivdata' has no attribute {name!r}")
-    if transport := sys.modules.get("derivdata.transport"):
-        transport.set_starter(_start_service)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-def _start_service(source: str, now: Any) -> Any:
-    """The local service, started when a connection first needs it: no import points up from transport."""
-    return importlib.import_module("derivdata.service").start(source, now=now)

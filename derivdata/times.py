@@ -1,7 +1,7 @@
 """Instants, windows, ISO text, year fractions, and the one clock.
 
-Every instant is UTC with microseconds. Nothing here, nor anywhere in the package, asks the machine what
-time it is: `asof` asks the clock of the connection or of the recording.
+Every instant is UTC with microseconds. No result depends on the machine's clock: `asof` asks the clock of the
+connection or of the recording. `machine_now` is the one place where the machine's clock is read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "iso",
     "length",
     "lookback",
+    "machine_now",
     "micros",
     "parse",
     "resolution",
@@ -79,6 +80,15 @@ def asof() -> pd.Timestamp:
     if _clock is None:
         raise NotConnected
     return _clock()
+
+
+def machine_now() -> dt.datetime:
+    """Return the time of this machine's clock, in UTC.
+
+    For three uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
+    and when a message arrived while collecting. It is never the time of a result: that is `asof`.
+    """
+    return dt.datetime.now(dt.UTC)
 
 
 def instant(value: Instant, name: str = "time") -> pd.Timestamp:

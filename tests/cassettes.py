@@ -9,7 +9,7 @@ from typing import Any
 
 import vcr
 
-from derivdata import transport
+from derivdata.transport import SESSION
 
 FOLDER = Path(__file__).resolve().parents[1] / "cassettes"
 ORIGINS = ("recorded", "documented", "synthetic")
@@ -19,7 +19,7 @@ KEY = "cassette-key"
 
 def without_key(response: dict[str, Any]) -> dict[str, Any] | None:
     """A response that may be recorded; None for one that repeats the connection's key."""
-    return None if transport.holds_key(repr(response).encode()) else response
+    return None if SESSION.holds_key(repr(response).encode()) else response
 
 
 SETTINGS: dict[str, Any] = {

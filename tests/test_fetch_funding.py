@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import derivdata as dd
-from derivdata import transport
 from derivdata.api import Request
 from derivdata.errors import SchemaError
-from derivdata.transport import Served
+from derivdata.transport import SESSION, Response
 
 START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-01T07:00", tz="UTC")
 
@@ -25,8 +24,8 @@ START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-0
 def answering(body: Any) -> Iterator[None]:
     """Every request is answered with `body`."""
 
-    def answer(request: Request) -> Served:
-        return Served(
+    def answer(request: Request) -> Response:
+        return Response(
             request=request,
             status=200,
             headers={},
@@ -36,11 +35,11 @@ def answering(body: Any) -> Iterator[None]:
             synthetic=False,
         )
 
-    before = transport.set_responder(answer)
+    restore = SESSION.install(responder=answer)
     try:
         yield
     finally:
-        transport.set_responder(before)
+        restore()
 
 
 def one_by_one(series: dict[str, list[dict[str, Any]]]) -> list[tuple[str, pd.Timestamp, float]]:

@@ -14,11 +14,11 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import api, times, transport
+from derivdata import api, times
 from derivdata.api import Request
 from derivdata.errors import DataNotice, SchemaError, TierError
 from derivdata.fetch.windows import pieces
-from derivdata.transport import Served
+from derivdata.transport import SESSION, Response
 
 DAY = ("2026-06-01", "2026-06-02")
 NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
@@ -31,10 +31,10 @@ def answering(reply: Reply, now: pd.Timestamp = NOW) -> Iterator[list[Request]]:
     """Every request is answered with the status and the body that `reply` gives it."""
     asked: list[Request] = []
 
-    def answer(request: Request) -> Served:
+    def answer(request: Request) -> Response:
         asked.append(request)
         status, body = reply(request)
-        return Served(
+        return Response(
             request=request,
             status=status,
             headers={"Content-Type": "application/json"},
@@ -44,12 +44,11 @@ def answering(reply: Reply, now: pd.Timestamp = NOW) -> Iterator[list[Request]]:
             synthetic=False,
         )
 
-    before, clock = transport.set_responder(answer), times.set_clock(lambda: now.floor("min"))
+    restore = SESSION.install(responder=answer, clock=lambda: now.floor("min"))
     try:
         yield asked
     finally:
-        transport.set_responder(before)
-        times.set_clock(clock)
+        restore()
 
 
 def always(body: Any) -> Reply:

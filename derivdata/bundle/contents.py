@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from derivdata import times
+from derivdata.bundle.environment import differences
 from derivdata.bundle.layout import Entry, Manifest, request_of
 from derivdata.bundle.reading import Bundle
-from derivdata.bundle.versions import differences
 
 __all__ = ["Contents", "info", "verify"]
 

@@ -15,10 +15,9 @@ from derivdata.arguments import typed
 from derivdata.bundle.layout import Entry, request_of
 from derivdata.bundle.reading import Bundle
 from derivdata.bundle.refetch import table_of
-from derivdata.bundle.rows import changed_rows
 from derivdata.schema import Table
 
-__all__ = ["BundleDiff", "bundle_diff"]
+__all__ = ["BundleDiff", "bundle_diff", "changed_rows"]
 
 _ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b", "table", "rows")
 
@@ -170,3 +169,36 @@ def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | N
     frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
     known = isinstance(frame, pd.DataFrame) and set(table.columns) <= set(frame.columns)
     return frame if known else None
+
+
+def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Rows of two frames of a table that differ, side by side.
+
+    The one instant of a snapshot is not compared: the next snapshot has another in every row.
+    """
+    snapshot = _is_snapshot(a) and _is_snapshot(b)
+    key = [name for name in table.key if not (snapshot and name == "time")]
+    values = [n for n in table.columns if n not in table.key and not (snapshot and n == "time")]
+    names = [*key, *values]
+    both = _plain(a[names]).merge(
+        _plain(b[names]), on=key, how="outer", suffixes=("_a", "_b"), indicator="change"
+    )
+    shared = both["change"] == "both"
+    differs = ~shared
+    for name in values:
+        x, y = both[f"{name}_a"], both[f"{name}_b"]
+        differs |= ~((x == y) | (x.isna() & y.isna())).fillna(False).astype(bool)
+    labels = {"left_only": "only in a", "right_only": "only in b", "both": "changed"}
+    both["change"] = both["change"].astype("str").map(labels)
+    sides = [f"{name}_{side}" for name in values for side in "ab"]
+    return both.loc[differs, [*key, "change", *sides]].reset_index(drop=True)
+
+
+def _is_snapshot(frame: pd.DataFrame) -> bool:
+    return "time" in frame.columns and frame["time"].nunique() <= 1
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with categories as text: two answers rarely have the same ones."""
+    texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    return frame.astype(dict.fromkeys(texts, "str"))

@@ -18,7 +18,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.api import Request
-from derivdata.transport import Served
+from derivdata.transport import Response
 
 __all__ = [
     "ANSWERS",
@@ -34,7 +34,7 @@ __all__ = [
     "body_name",
     "entry_of",
     "request_of",
-    "served_of",
+    "response_of",
     "spoken",
 ]
 
@@ -118,28 +118,28 @@ def request_of(entry: Entry) -> Request:
     return Request(entry.path, tuple(entry.query))
 
 
-def entry_of(served: Served) -> Entry:
+def entry_of(response: Response) -> Entry:
     """The entry of an answer."""
-    dated = served.as_of is not pd.NaT
+    dated = response.as_of is not pd.NaT
     return Entry(
         method="GET",
-        path=served.request.path,
-        query=list(served.request.query),
-        status=served.status,
-        headers=dict(sorted(served.headers.items())),
-        date=times.iso(served.as_of) if dated else None,
-        received=times.iso(served.as_of + _age(served)) if dated else None,
-        sha256=served.sha256,
-        bytes=len(served.body),
-        source=served.source,
-        synthetic=served.synthetic,
-        attribution=served.attribution,
+        path=response.request.path,
+        query=list(response.request.query),
+        status=response.status,
+        headers=dict(sorted(response.headers.items())),
+        date=times.iso(response.as_of) if dated else None,
+        received=times.iso(response.as_of + _age(response)) if dated else None,
+        sha256=response.sha256,
+        bytes=len(response.body),
+        source=response.source,
+        synthetic=response.synthetic,
+        attribution=response.attribution,
     )
 
 
-def served_of(entry: Entry, body: bytes) -> Served:
+def response_of(entry: Entry, body: bytes) -> Response:
     """The answer of an entry."""
-    return Served(
+    return Response(
         request=request_of(entry),
         status=entry.status,
         headers=dict(entry.headers),
@@ -157,6 +157,6 @@ def spoken(entry: Entry) -> bytes:
     return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
 
 
-def _age(served: Served) -> pd.Timedelta:
-    text = served.headers.get("Age", "0")
+def _age(response: Response) -> pd.Timedelta:
+    text = response.headers.get("Age", "0")
     return pd.Timedelta(int(text) if text.isdecimal() and len(text) < 9 else 0, "s")

@@ -98,6 +98,10 @@ class Bundle:
             raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
         return body
 
+    def reopen(self) -> None:
+        """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
+        self._zip = zipfile.ZipFile(self.path)
+
     def close(self) -> None:
         """Close the file."""
         self._zip.close()

@@ -11,12 +11,15 @@ from typing import Any, Self
 
 import pandas as pd
 
-from derivdata import times, transport
+from derivdata import times
 from derivdata.arguments import typed
 from derivdata.bundle.layout import entry_of, spoken
 from derivdata.bundle.reading import Bundle
 from derivdata.bundle.writing import Writer
 from derivdata.errors import BundleError, NotConnected
+from derivdata.forking import renew_in_child
+from derivdata.notices import warn_caller
+from derivdata.transport import SESSION, Response
 
 __all__ = ["Recording", "record"]
 
@@ -35,12 +38,13 @@ class Recording:
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path = path
         self._writer = Writer(path, about)
-        self._lock = threading.Lock()
+        self.fork_lock = threading.Lock()
         self._asof: pd.Timestamp | None = None
         self._open = True
-        self._clock_before = times.set_clock(self._clock)
-        self._observer_before = transport.set_observer(self._observe)
-        self._forget = transport.at_disconnect(self.close)
+        self._clock_before = SESSION.clock
+        self._restore = SESSION.install(observer=self._observe, clock=self._clock)
+        SESSION.closers.append(self.close)
+        renew_in_child(self)
 
     def close(self) -> None:
         """End the recording; a second time does nothing."""
@@ -49,9 +53,16 @@ class Recording:
             return
         self._open = False
         _current = None
-        self._forget()
-        times.set_clock(self._clock_before)
-        transport.set_observer(self._observer_before)
+        if self.close in SESSION.closers:
+            SESSION.closers.remove(self.close)
+        self._restore()
+
+    def after_fork(self) -> None:
+        """End the recording in a forked child, whose answers would be written over the parent's."""
+        self.fork_lock = threading.Lock()
+        if self._open:
+            self.close()
+            SESSION.install(observer=self._not_recorded)
 
     def _start(self) -> None:
         self._writer.sweep()
@@ -63,21 +74,24 @@ class Recording:
     def _clock(self) -> pd.Timestamp:
         """The time when this was first asked for; it stands still from then on."""
         if self._asof is None:
-            assert self._clock_before is not None
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)
             self._writer.publish()
         return self._asof
 
-    def _observe(self, served: transport.Served) -> None:
-        if _holds_key(served):
+    def _observe(self, response: Response) -> None:
+        if _holds_key(response):
             raise BundleError(
-                f"{self.path}: the answer to {served.request.path} holds the API key and is not recorded; "
+                f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
                 "end the recording with dd.disconnect() to go on without it"
             )
-        with self._lock:
+        with self.fork_lock:
             self._clock()
-            self._writer.add(entry_of(served), served.body)
+            self._writer.add(entry_of(response), response.body)
+
+    def _not_recorded(self, _: Response) -> None:
+        SESSION.install(observer=None)
+        warn_caller(f"{self.path}: the process that records is this one's parent: nothing here is recorded")
 
     def __enter__(self) -> Self:
         return self
@@ -93,8 +107,8 @@ class Recording:
         return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
 
 
-def _holds_key(served: transport.Served) -> bool:
-    return transport.holds_key(spoken(entry_of(served))) or transport.holds_key(served.body)
+def _holds_key(response: Response) -> bool:
+    return SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body)
 
 
 @typed
@@ -129,7 +143,7 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
     global _current
     if _current is not None:
         raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
-    if transport.replaying():
+    if SESSION.responder is not None:
         raise ValueError("a replay is under way: end it first, with dd.disconnect()")
     target, said = Path(path), _plain(about or {})
     _refuse_other_files(target)
@@ -148,7 +162,7 @@ def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:
         raise type(fault)(f"about= holds what JSON cannot say: {fault}") from None
-    if transport.holds_key(text.encode()):
+    if SESSION.holds_key(text.encode()):
         raise ValueError("about= holds the API key")
     return dict(json.loads(text))
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata import times, transport
+from derivdata import times
 from derivdata.api import Endpoint, ParamKind, Request, endpoint_of
-from derivdata.bundle.layout import Entry, request_of, served_of
+from derivdata.bundle.layout import Entry, request_of, response_of
 from derivdata.errors import DataNotice, DeprecationNotice, DerivdataError, NotRecorded
+from derivdata.transport import SESSION, Response
 
 __all__ = ["table_of"]
 
@@ -55,28 +56,24 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
     """One answer is all that there is, its time stands still, and nobody watches."""
     request = request_of(entry)
 
-    def respond(asked: Request) -> transport.Served:
+    def respond(asked: Request) -> Response:
         if asked != request:
             raise NotRecorded(str(asked), "a fetcher asks for more than this answer")
-        return served_of(entry, body)
+        return response_of(entry, body)
 
     def clock() -> pd.Timestamp:
         if asof is None:
             raise NotRecorded("the clock", "the recording holds no time")
         return times.instant(asof)
 
-    responder = transport.set_responder(respond)
-    observer = transport.set_observer(None)
-    before = times.set_clock(clock)
+    restore = SESSION.install(responder=respond, observer=None, clock=clock)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataNotice)
             warnings.simplefilter("ignore", DeprecationNotice)
             yield
     finally:
-        times.set_clock(before)
-        transport.set_observer(observer)
-        transport.set_responder(responder)
+        restore()
 
 
 def _called(fetcher: Callable[..., pd.DataFrame], arguments: dict[str, Any]) -> pd.DataFrame | None:

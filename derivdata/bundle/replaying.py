@@ -11,13 +11,15 @@ from typing import Self
 
 import pandas as pd
 
-from derivdata import times, transport
+from derivdata import times
 from derivdata.api import Request
 from derivdata.arguments import typed
-from derivdata.bundle.layout import Entry, request_of, served_of
+from derivdata.bundle.environment import differences
+from derivdata.bundle.layout import Entry, request_of, response_of
 from derivdata.bundle.reading import Bundle
-from derivdata.bundle.versions import differences
 from derivdata.errors import NotRecorded
+from derivdata.forking import renew_in_child
+from derivdata.transport import SESSION, Response
 
 __all__ = ["Replay", "replay"]
 
@@ -53,37 +55,43 @@ class Replay:
         for entry in bundle.entries:
             self._answers.setdefault(request_of(entry), []).append(entry)
         self._served: dict[Request, int] = {}
-        self._lock = threading.Lock()
+        self.fork_lock = threading.Lock()
         self._open = True
-        self._clock_before = times.set_clock(self._clock)
-        self._responder_before = transport.set_responder(self._respond)
-        self._forget = transport.at_disconnect(self.close)
+        self._restore = SESSION.install(responder=self._respond, clock=self._clock)
+        SESSION.closers.append(self.close)
+        renew_in_child(self)
 
     def close(self) -> None:
         """End the replay; a second time does nothing."""
         if not self._open:
             return
         self._open = False
-        self._forget()
-        times.set_clock(self._clock_before)
-        transport.set_responder(self._responder_before)
+        if self.close in SESSION.closers:
+            SESSION.closers.remove(self.close)
+        self._restore()
         self._bundle.close()
+
+    def after_fork(self) -> None:
+        """Open the file again in a forked child: parent and child would move one place in it to and fro."""
+        self.fork_lock = threading.Lock()
+        if self._open:
+            self._bundle.reopen()
 
     def _clock(self) -> pd.Timestamp:
         if self.asof is None:
             raise NotRecorded("the clock", f"{self.path} holds no time: the recording never asked for it")
         return self.asof
 
-    def _respond(self, request: Request) -> transport.Served:
+    def _respond(self, request: Request) -> Response:
         """The request's next answer; its last one again when there are no more."""
         answers = self._answers.get(request)
         if answers is None:
             raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._answers))}")
-        with self._lock:
+        with self.fork_lock:
             turn = self._served.get(request, 0)
             self._served[request] = turn + 1
         entry = answers[min(turn, len(answers) - 1)]
-        return served_of(entry, self._bundle.body(entry))
+        return response_of(entry, self._bundle.body(entry))
 
     def __enter__(self) -> Self:
         return self
@@ -145,7 +153,7 @@ def replay(path: str | Path) -> Replay:
     >>> again.equals(live)
     True
     """
-    if transport.replaying():
+    if SESSION.responder is not None:
         raise ValueError("a replay is under way: end it first, with dd.disconnect() or its close()")
     return Replay(Bundle(path))
 

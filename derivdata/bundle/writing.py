@@ -12,6 +12,7 @@ from typing import IO, Any
 import msgspec
 
 from derivdata.api import Request
+from derivdata.bundle.environment import python, system, versions
 from derivdata.bundle.layout import (
     ANSWERS,
     FORMAT,
@@ -23,8 +24,7 @@ from derivdata.bundle.layout import (
     body_name,
     request_of,
 )
-from derivdata.bundle.packing import Member, Packed, Zip, pack
-from derivdata.bundle.versions import python, system, versions
+from derivdata.bundle.zip_writer import Member, Packed, Zip, pack
 from derivdata.errors import BundleError
 
 __all__ = ["Writer"]

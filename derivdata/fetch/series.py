@@ -73,7 +73,7 @@ def _venues(
     """
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
-        points = transport.part(answer, raw, _decoder(point), f"$.series.{venue}")
+        points = transport.decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")
         before, texts = texts, [point.timestamp for point in points]
         if not all(texts):
             texts = _older(answer, venue)
@@ -87,8 +87,8 @@ def _venues(
 
 def _older(answer: Answer[Any], venue: str) -> list[str]:
     """Instants of a venue's points under their older name."""
-    points = transport.part(answer, answer.body.series[venue], _decoder(_OlderPoint), f"$.series.{venue}")
-    return [point.t for point in points]
+    raw, place = answer.body.series[venue], f"$.series.{venue}"
+    return [point.t for point in transport.decode_raw(answer, raw, _decoder(_OlderPoint), place)]
 
 
 @cache

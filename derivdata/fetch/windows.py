@@ -15,8 +15,7 @@ from derivdata import api, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import TierError
 from derivdata.fetch.validation import instants, require_subject
-from derivdata.transport import Answer
-from derivdata.transport.progress import progress
+from derivdata.transport import Answer, progress
 
 T = TypeVar("T")
 

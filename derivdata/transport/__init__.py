@@ -7,49 +7,45 @@ key, the turn at the endpoint, the deadlines and the checks; above it the error 
 from __future__ import annotations
 
 from derivdata.times import asof
-from derivdata.transport.answers import Answer, get, get_each, part, parts, raw
-from derivdata.transport.connecting import (
-    Starter,
-    at_disconnect,
-    connect,
-    current,
-    disconnect,
-    holds_key,
-    set_starter,
+from derivdata.transport.answers import (
+    Answer,
+    decode_items,
+    decode_raw,
+    get,
+    get_each,
+    notify,
+    progress,
+    provenance,
+    tabulate,
 )
+from derivdata.transport.cache_admin import CacheInfo, cache_clear, cache_info
 from derivdata.transport.connection import Connection, Local
-from derivdata.transport.notices import notify
-from derivdata.transport.served import Observer, Responder, Served, replaying, set_observer, set_responder
-from derivdata.transport.tabulating import provenance, tabulate
-from derivdata.transport.upkeep import CacheInfo, cache_clear, cache_info
+from derivdata.transport.response import Response
+from derivdata.transport.session import SESSION, Observer, Responder, Session, connect, disconnect
+from derivdata.transport.untyped import raw
 
 __all__ = [
+    "SESSION",
     "Answer",
     "CacheInfo",
     "Connection",
     "Local",
     "Observer",
     "Responder",
-    "Served",
-    "Starter",
+    "Response",
+    "Session",
     "asof",
-    "at_disconnect",
     "cache_clear",
     "cache_info",
     "connect",
-    "current",
+    "decode_items",
+    "decode_raw",
     "disconnect",
     "get",
     "get_each",
-    "holds_key",
     "notify",
-    "part",
-    "parts",
+    "progress",
     "provenance",
     "raw",
-    "replaying",
-    "set_observer",
-    "set_responder",
-    "set_starter",
     "tabulate",
 ]

@@ -14,11 +14,11 @@ from requests.structures import CaseInsensitiveDict
 
 from derivdata.errors import FetchError, NetworkError, SchemaError
 from derivdata.transport.body import BodyTooLarge, NotJson, TooSlow, check_json, read_body
+from derivdata.transport.error_mapping import network_error, permanent
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import origin_of
-from derivdata.transport.outages import lasting, network_error
-from derivdata.transport.served import DIGEST_HEADER
-from derivdata.transport.timing import Limits, Timing, backoff, http_date, retry_after
+from derivdata.transport.response import DIGEST_HEADER, http_date, retry_after
+from derivdata.transport.settings import Limits, Timing
 
 __all__ = ["KEPT_HEADERS", "Adapter"]
 
@@ -39,6 +39,8 @@ KEPT_HEADERS = (
 )
 """Response headers that matter; the rest (validators, cookies, Vary, caching) ends here."""
 
+_BASE_SECONDS = 0.5
+_CAP_SECONDS = 20.0
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 
@@ -98,13 +100,13 @@ class Adapter(HTTPAdapter):
         if tried == self._limits.tries:
             return None
         if not isinstance(outcome, requests.Response):
-            return backoff(tried, self._timing) if getattr(outcome, "retryable", False) else None
+            return _backoff(tried, self._timing) if getattr(outcome, "retryable", False) else None
         if request.method != "GET" or outcome.status_code not in _RETRIED:
             return None
         asked = retry_after(outcome.headers.get("Retry-After"), outcome.headers.get("Date"))
         if asked is not None and asked > self._limits.retry_after:
             return None
-        return asked or backoff(tried, self._timing)
+        return asked or _backoff(tried, self._timing)
 
     def _try(
         self, request: requests.PreparedRequest, options: dict[str, Any], seconds: float
@@ -125,7 +127,7 @@ class Adapter(HTTPAdapter):
             return _checked(request, response, body)
         except BodyTooLarge:
             limit = f"the answer is larger than {self._limits.body_bytes >> 20} MiB"
-            return lasting(NetworkError(path, f"{limit}: ask for a shorter window or fewer venues"))
+            return permanent(NetworkError(path, f"{limit}: ask for a shorter window or fewer venues"))
         except TooSlow:
             return NetworkError(path, f"the answer was not complete after {seconds:.0f} s")
         except NotJson as error:
@@ -147,6 +149,11 @@ class Adapter(HTTPAdapter):
         timeout = (min(self._limits.connect, seconds), min(self._limits.read, seconds))
         proxies = options.get("proxies") if str(request.url).startswith("https:") else {}
         return {**options, "stream": True, "timeout": timeout, "proxies": proxies}
+
+
+def _backoff(tried: int, timing: Timing) -> float:
+    """Return the seconds before the next try after `tried` of them: full jitter, doubling, capped."""
+    return timing.chance() * min(_CAP_SECONDS, _BASE_SECONDS * 2.0 ** (tried - 1))
 
 
 def _release(raw: Any) -> None:

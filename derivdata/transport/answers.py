@@ -1,10 +1,12 @@
-"""Typed answers for fetchers."""
+"""Typed answers for fetchers, and their tables with where they come from."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,15 +14,25 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint, Request, endpoint_of
-from derivdata.arguments import typed
-from derivdata.errors import DeprecationNotice, SchemaError
-from derivdata.transport.connecting import current
-from derivdata.transport.failures import checked
-from derivdata.transport.notices import notices_in, notify
-from derivdata.transport.progress import progress
-from derivdata.transport.served import Served, observed, replaying, responder
+from derivdata.errors import DataNotice, DeprecationNotice, SchemaError
+from derivdata.notices import warn_caller
+from derivdata.schema import Table
+from derivdata.transport.response import Response, notices_in
+from derivdata.transport.session import SESSION
 
-__all__ = ["Answer", "get", "get_each", "part", "parts", "raw"]
+__all__ = [
+    "Answer",
+    "decode_body",
+    "decode_items",
+    "decode_raw",
+    "get",
+    "get_each",
+    "notify",
+    "progress",
+    "provenance",
+    "tabulate",
+    "warn_deprecated",
+]
 
 T = TypeVar("T")
 
@@ -61,6 +73,17 @@ class Answer(Generic[T]):
     attribution: str = ""
 
 
+class _Provenance(dict[str, Any]):
+    """A dict that is its own deep copy, and must not be changed.
+
+    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
+    of a thousand requests would cost more than the step.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Provenance:
+        return self
+
+
 def get(
     endpoint: Endpoint,
     params: Mapping[str, Any],
@@ -69,12 +92,12 @@ def get(
     until: pd.Timestamp | None = None,
     quiet: bool = False,
 ) -> Answer[T]:
-    """One answer, decoded.
+    """Request one answer and decode it.
 
     Parameters
     ----------
     endpoint, params
-        What is asked for; a parameter that is None is not sent.
+        What is requested; a parameter that is None is not sent.
     into
         The wire struct.
     until
@@ -93,20 +116,27 @@ def get(
         The answer is not what `into` says; the message names path and field.
     """
     request = endpoint.request(params)
-    served = _serve(request, endpoint, until)
-    body = _decoded(served, into)
-    answer = Answer(
+    response = SESSION.serve(request, endpoint, until)
+    body = decode_body(response, into)
+    # The service may send notices that the wire struct leaves out, as text or as objects.
+    sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
+    items = sent if isinstance(sent, list | tuple) else [sent] if sent else []
+    notices = tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
+    if not quiet:
+        for notice in notices:
+            notify(request, notice)
+    if "Deprecation" in response.headers or "Sunset" in response.headers:
+        warn_deprecated(response)
+    return Answer(
         body=body,
-        as_of=served.as_of,
+        as_of=response.as_of,
         request=request,
-        sha256=served.sha256,
-        notices=_notices(body, served),
-        source=served.source,
-        synthetic=served.synthetic,
-        attribution=served.attribution,
+        sha256=response.sha256,
+        notices=notices,
+        source=response.source,
+        synthetic=response.synthetic,
+        attribution=response.attribution,
     )
-    _warn(answer, served, () if quiet else answer.notices)
-    return answer
 
 
 def get_each(
@@ -117,10 +147,10 @@ def get_each(
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
     quiet: bool = False,
 ) -> Iterator[Answer[T]]:
-    """One answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+    """Yield one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
 
-    Each is asked for when it is wanted: whoever lets go of one before the next holds one at a time. The first
-    error ends it; what came before is in the cache, so that running it again goes on from there.
+    Each is requested when it is wanted: a caller that drops one before the next holds one at a time. The
+    first error ends it; what came before is in the cache, so that running it again goes on from there.
 
     Raises
     ------
@@ -134,8 +164,22 @@ def get_each(
         yield get(endpoint, one, into=into, until=end, quiet=quiet)
 
 
-def part(answer: Answer[Any], found: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
-    """A part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
+def decode_body(response: Response, into: Any) -> Any:
+    """Return the body decoded as `into`; one that is something else is removed from the cache.
+
+    Raises
+    ------
+    SchemaError
+        The message names path and field.
+    """
+    try:
+        return msgspec.json.decode(response.body, type=into)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(response.request, str(error)) from None
+
+
+def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
 
     Parameters
     ----------
@@ -148,16 +192,16 @@ def part(answer: Answer[Any], found: msgspec.Raw, decoder: msgspec.json.Decoder[
         The part is not what `decoder` says; the message names path and field.
     """
     try:
-        return decoder.decode(found)
+        return decoder.decode(raw)
     except msgspec.MsgspecError as error:
-        said = str(error) if "`$" in str(error) else f"{error} - at `$`"
-        raise _unreadable(answer.request, said.replace("`$", f"`{place}")) from None
+        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        raise _unreadable(answer.request, message.replace("`$", f"`{place}")) from None
 
 
-def parts(
-    answer: Answer[Any], found: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+def decode_items(
+    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
 ) -> Iterator[list[T]]:
-    """Items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
 
     So many stay in the processor's cache until they are read, where a whole long list does not.
 
@@ -166,106 +210,98 @@ def parts(
     SchemaError
         An item is not what `decoder` says; the message names path and field, and the item within a slice.
     """
-    for start in range(0, len(found), _BATCH):
-        some = found[start : start + _BATCH]
+    for start in range(0, len(items), _BATCH):
+        some = items[start : start + _BATCH]
         listed = msgspec.Raw(b"[%b]" % b",".join(some))
-        yield part(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
 
 
-@typed
-def raw(path: str, **params: Any) -> Any:
-    """The decoded JSON of any path of the API: what a table leaves out, or what has no table yet.
+def tabulate(
+    table: Table, answers: Iterable[Answer[T]], columns: Callable[[Answer[T]], Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Return the table of some answers, with their provenance in ``attrs``.
 
     Parameters
     ----------
-    path
-        ``"/funding"``, ``"/oi/BTC/timeseries"``.
-    **params
-        Query parameters; those that the API document names are written in its way, others are sent as
-        text. Which values it takes is the service's to say.
+    answers
+        Each is dropped as soon as its columns are there, so that one at a time is in memory.
+    columns
+        Wire-named columns of one answer.
 
     Raises
     ------
-    ValueError, TypeError
-        The path or a parameter makes no request.
-    NotConnected, FetchError, SchemaError
-        Nothing is connected; no usable answer came; it is not JSON.
+    SchemaError
+        A column is missing or of another kind; a key is missing or doubled.
     """
-    if not path.startswith("/") or path.startswith("//") or any(c in path for c in "?#\\ "):
-        raise ValueError(f"path={path!r} must start with one / and hold no query: give parameters by name")
+    seen: list[Answer[Any]] = []
+
+    def each() -> Iterator[Mapping[str, Any]]:
+        for answer in answers:
+            seen.append(replace(answer, body=None))  # type: ignore[arg-type]
+            yield columns(answer)
+
+    frame = table.concat(each())
+    frame.attrs["provenance"] = provenance(seen)
+    return frame
+
+
+def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
+    """Return what some answers said beside their data, ready for JSON, the same whenever they are."""
+    last = max((a.as_of for a in answers), default=None)
+    return _Provenance(
+        {
+            "source": ", ".join(dict.fromkeys(a.source for a in answers)),
+            "synthetic": any(a.synthetic for a in answers),
+            "as_of": None if last is None else times.iso(last),
+            "requests": [
+                {
+                    "path": a.request.path,
+                    "query": dict(a.request.query),
+                    "sha256": a.sha256,
+                    "as_of": times.iso(a.as_of),
+                }
+                for a in answers
+            ],
+            "notices": list(dict.fromkeys(n for a in answers for n in a.notices)),
+            "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
+        }
+    )
+
+
+def notify(about: Request | str, notice: str, category: type[Warning] = DataNotice) -> None:
+    """Warn the caller of the library of something about a request or a path."""
+    warn_caller(f"{about}: {notice}", category)
+
+
+def warn_deprecated(response: Response) -> None:
+    """Warn that an endpoint of a source, or the way in which it was requested, will end; once for each."""
+    path = response.request.path
     endpoint = endpoint_of(path)
-    request = _plain(path, params) if endpoint is None else _canonical(endpoint, path, params)
-    served = _serve(request, endpoint, None)
-    _warn_deprecated(served)
-    return _decoded(served, Any)
-
-
-def _serve(request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Served:
-    answers = responder()
-    served = answers(request) if answers is not None else current().serve(request, endpoint, until)
-    return checked(observed(served))
-
-
-def _decoded(served: Served, into: Any) -> Any:
-    try:
-        return msgspec.json.decode(served.body, type=into)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _unreadable(served.request, str(error)) from None
-
-
-def _unreadable(request: Request, said: str) -> SchemaError:
-    """What cannot be read, let go of so that it is asked for again."""
-    if not replaying():
-        current().forget(request)
-    return SchemaError(f"{request.path}: {said}; see the answer with dd.raw({request.path!r}, ...)")
-
-
-def _notices(body: Any, served: Served) -> tuple[str, ...]:
-    """Notices of an answer, whatever their form, also where the wire struct leaves them out."""
-    found = body.notices if hasattr(body, "notices") else notices_in(served.body)
-    items = found if isinstance(found, list | tuple) else [found] if found else []
-    return tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
-
-
-def _warn(answer: Answer[Any], served: Served, notices: Sequence[str]) -> None:
-    for notice in notices:
-        notify(answer.request, notice)
-    _warn_deprecated(served)
-
-
-def _warn_deprecated(served: Served) -> None:
-    """Say that an endpoint of a source, or the way in which it was asked, will end; once for each."""
-    said = "; ".join(f"{name}: {served.headers[name]}" for name in _DEPRECATION if name in served.headers)
-    path = served.request.path
-    endpoint = endpoint_of(path)
-    about = served.source, path if endpoint is None else endpoint.path
-    if ("Deprecation" in served.headers or "Sunset" in served.headers) and about not in _deprecated:
+    about = response.source, path if endpoint is None else endpoint.path
+    if ("Deprecation" in response.headers or "Sunset" in response.headers) and about not in _deprecated:
         _deprecated.add(about)
-        notify(path, said, DeprecationNotice)
+        headers = response.headers
+        text = "; ".join(f"{name}: {headers[name]}" for name in _DEPRECATION if name in headers)
+        notify(path, text, DeprecationNotice)
 
 
-def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Request:
-    """The canonical request, with what the document does not name beside it."""
-    names = {p.name for p in endpoint.params}
-    in_path = endpoint.values(path)
-    twice = sorted(set(in_path) & set(params))
-    if twice:
-        raise ValueError(f"{twice[0]} is already in the path {path}")
-    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}}, held=False)
-    other = _plain(path, {n: v for n, v in params.items() if n not in names})
-    return Request(known.path, tuple(sorted((*known.query, *other.query))))
+def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
+    """Return `items`, with a bar while they are gone through if there is somebody to see it."""
+    if total < 2 or not (_in_notebook() or sys.stderr.isatty()):
+        return items
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook it asks for a library of widgets, and does without
+        from tqdm.auto import tqdm
+    return tqdm(items, total=total, desc=label, leave=False)
 
 
-def _plain(path: str, params: Mapping[str, Any]) -> Request:
-    query = {name: _text(name, value) for name, value in params.items() if value is not None}
-    return Request(path, tuple(sorted(query.items())))
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return running is not None and "IPKernelApp" in running.config
 
 
-def _text(name: str, value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return ",".join(_text(name, item) for item in value)
-    return times.iso(times.instant(value, name))
+def _unreadable(request: Request, message: str) -> SchemaError:
+    """Return the error of an answer that cannot be read, which is not kept."""
+    SESSION.forget(request)
+    return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")

@@ -1,24 +1,36 @@
-"""A connection: who answers, with which key, from which cache, and what time it is there."""
+"""A connection to one source: answers from the cache, else from the network, and what time it is there."""
 
 from __future__ import annotations
 
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from html import escape
-from typing import NoReturn, Protocol
-from urllib.parse import unquote
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from urllib.parse import unquote, urlencode
 
 import pandas as pd
 
-from derivdata.api import Endpoint, Request
-from derivdata.errors import CacheNotice, NotCached
+from derivdata.api import Endpoint, Request, endpoint_of
+from derivdata.errors import CacheNotice, NetworkError, NotCached
+from derivdata.forking import renew_in_child
 from derivdata.notices import warn_caller
-from derivdata.transport.channel import Channel
+from derivdata.times import machine_now
+from derivdata.transport.cache import AnswerFiles, Record
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
-from derivdata.transport.served import DIGEST_HEADER, Reply, Served
+from derivdata.transport.pace import Pace
+from derivdata.transport.response import DIGEST_HEADER, Response, http_date
 from derivdata.transport.settings import Settings
-from derivdata.transport.timing import http_date
+from derivdata.transport.worker import TookTooLong, in_worker
+
+if TYPE_CHECKING:
+    from derivdata.transport.network import Network, Reply
 
 __all__ = ["Connection", "Local"]
+
+T = TypeVar("T")
 
 _MEMO_SECONDS = 15.0
 
@@ -53,32 +65,41 @@ class Connection:
         What people know it by: the host, the archive's name, ``sample``.
     synthetic
         Whether its data is made up.
+    fork_lock
+        Held while the network is opened, and while the process forks.
     """
 
     def __init__(
         self,
-        place: Site,
+        site: Site,
         secret: Secret | None,
         settings: Settings,
         *,
         local: Local | None = None,
         attribution_url: str | None = None,
     ) -> None:
-        self.source = place.host if local is None else local.label
+        self.source = site.host if local is None else local.label
         self.synthetic = local is not None and local.synthetic
-        self._place = place
+        self._site = site
         self._attribution_url = attribution_url
         self._secret = secret
         self._settings = settings
         self._local = local
-        self._channel = Channel(place, secret, settings)
-        self._dated: tuple[float, pd.Timestamp] | None = None
-        self._told = False
+        fingerprint = secret.fingerprint() if secret is not None else ""
+        self._scope = f"{settings.scope}\n{fingerprint}"
+        self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
+        self._files = AnswerFiles(settings.folder / "answers", _digest(self._scope)[:32])
+        self._network: Network | None = None
+        self._last_date: tuple[float, pd.Timestamp] | None = None
+        self._trouble_told = False
+        self._inherited = False
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
 
     def serve(
         self, request: Request, endpoint: Endpoint | None = None, until: pd.Timestamp | None = None
-    ) -> Served:
-        """The answer to a request, of any HTTP status, from the cache or the network.
+    ) -> Response:
+        """Return the answer to a request, of any HTTP status, from the cache or the network.
 
         Parameters
         ----------
@@ -92,15 +113,22 @@ class Connection:
         NotCached, NetworkError, SchemaError
             Offline and not there; nothing whole came; what came is not JSON.
         """
-        reply = self._channel.exchange(request, endpoint, until)
-        self._tell_trouble()
-        served = self._served(request, reply)
-        if not reply.from_cache and served.as_of is not pd.NaT:
-            self._dated = self._settings.timing.monotonic(), served.as_of
-        return served
+        url = f"{self._site.base}{_path_and_query(request)}"
+        cached = self._cached(url)
+        if cached is not None:
+            return self._response(request, 200, cached.head.headers, cached.body)
+        reply = self._exchange(request, url, endpoint, until)
+        if self._files.trouble is not None and not self._trouble_told:
+            self._trouble_told = True
+            warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
+        self._files.trouble = None
+        response = self._response(request, reply.status, reply.headers, reply.body)
+        if not reply.from_cache and response.as_of is not pd.NaT:
+            self._last_date = self._settings.timing.monotonic(), response.as_of
+        return response
 
     def clock(self) -> pd.Timestamp:
-        """The source's time, floored to the minute.
+        """Return the source's time, floored to the minute.
 
         A local source's is its service's. The hosted service's is its ``Date``, asked for at most every
         15 seconds; offline it is the newest one in the cache.
@@ -110,70 +138,112 @@ class Connection:
         NetworkError, NotCached
             The service cannot be reached; offline, and nothing of it is in the cache.
         """
-        return self._instant().floor("min")
-
-    def forget(self, request: Request) -> None:
-        """Let go of a cached answer, so that it is asked for again."""
-        self._channel.forget(request)
-
-    def holds_key(self, data: bytes) -> bool:
-        """Whether the key's bytes are in `data`."""
-        return self._secret is not None and self._secret.within(data)
-
-    def close(self) -> None:
-        """Close the connections, and stop the local service if there is one."""
-        self._channel.close()
         if self._local is not None:
-            self._local.close()
-
-    def _instant(self) -> pd.Timestamp:
-        if self._local is not None:
-            return self._local.now
+            return self._local.now.floor("min")
         if self._settings.offline:
-            newest = self._channel.newest()
+            newest = self._files.newest()
             if newest is None:
                 raise NotCached(
                     "/", "offline, and the cache holds no answer of this source to take the time from"
                 )
-            return newest
+            return newest.floor("min")
         now = self._settings.timing.monotonic()
-        if self._dated is None or now - self._dated[0] > _MEMO_SECONDS:
-            self._dated = now, self._channel.date()
-        return self._dated[1]
+        if self._last_date is None or now - self._last_date[0] > _MEMO_SECONDS:
+            date = self._in_worker("/", lambda: self._opened().date())
+            if date is None:
+                raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
+            self._last_date = now, date
+        return self._last_date[1].floor("min")
 
-    def _served(self, request: Request, reply: Reply) -> Served:
-        headers = {name: str(v) for name, v in reply.headers.items() if name != "Cache-Control"}
+    def forget(self, request: Request) -> None:
+        """Remove a cached answer, so that it is requested again."""
+        self._files.forget(self._key("GET", f"{self._site.base}{_path_and_query(request)}"))
+
+    def holds_key(self, data: bytes) -> bool:
+        """Return whether the key's bytes are in `data`."""
+        return self._secret is not None and self._secret.within(data)
+
+    def close(self) -> None:
+        """Close the connections, and stop the local service if it was started here."""
+        if self._network is not None:
+            self._network.close()
+        if self._local is not None and not self._inherited:
+            self._local.close()
+
+    def after_fork(self) -> None:
+        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        self.fork_lock = threading.Lock()
+        self._network = None
+        self._pace = Pace(self._settings.folder / "turns", self._scope, self._settings.timing)
+        self._inherited = True
+
+    def _cached(self, url: str) -> Record | None:
+        """Return a cached answer that may be used as it is: one that has not expired, offline any.
+
+        requests-cache would find the same, ten times slower and in a thread, which only the network needs.
+        """
+        if self._settings.cache != "on" and not self._settings.offline:
+            return None
+        record = self._files.record(self._key("GET", url))
+        if record is None or self._settings.offline or record.head.expires is None:
+            return record
+        return record if machine_now() < record.head.expires else None
+
+    def _exchange(
+        self, request: Request, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None
+    ) -> Reply:
+        reply = self._in_worker(request.path, lambda: self._opened().get(request.path, url, endpoint, until))
+        if self._settings.offline and reply.status == 504:
+            raise NotCached(str(request), "not in the cache, and this connection is offline")
+        return reply
+
+    def _opened(self) -> Network:
+        """Return the network, imported and opened when it is first needed."""
+        with self.fork_lock:
+            if self._network is None:
+                from derivdata.transport.network import Network
+
+                self._network = Network(
+                    self._site, self._secret, self._settings, self._files, key=self._key, turn=self._turn
+                )
+            return self._network
+
+    def _in_worker(self, path: str, work: Callable[[], T]) -> T:
+        try:
+            return in_worker(work, seconds=self._settings.limits.patience)
+        except TookTooLong:
+            seconds = self._settings.limits.patience
+            raise NetworkError(path, f"no answer within {seconds:.0f} s") from None
+
+    def _key(self, method: str, url: str) -> str:
+        """Return the cache key: method, source, path, sorted query, fingerprint of the key, not the port."""
+        return _digest(f"{method}\n{self._scope}\n{url.removeprefix(self._site.base)}")
+
+    def _turn(self, url: str) -> None:
+        path = url.removeprefix(self._site.base).partition("?")[0]
+        self._pace.wait(endpoint_of(path))
+
+    def _response(self, request: Request, status: int, sent: Mapping[str, str], body: bytes) -> Response:
+        headers = {name: str(v) for name, v in sorted(sent.items()) if name != "Cache-Control"}
         digest = headers.pop(DIGEST_HEADER, "")
-        body = reply.body
-        if reply.status != 200:
-            body, digest = self._redacted(body), ""
-            headers = {name: self._redacted(v.encode()).decode() for name, v in headers.items()}
+        if status != 200 and self._secret is not None:
+            redact = self._secret.redact
+            body, digest = redact(body), ""
+            headers = {name: redact(v.encode()).decode() for name, v in headers.items()}
         date = http_date(headers.get("Date"))
-        return Served(
+        own_data = "X-Derivdata-Source" in headers or self._local is not None
+        url = self._attribution_url or (None if own_data else self._site.base)
+        return Response(
             request=request,
-            status=reply.status,
-            headers=dict(sorted(headers.items())),
+            status=status,
+            headers=headers,
             body=body,
             as_of=pd.NaT if date is None else date,
             source=unquote(headers.get("X-Derivdata-Source", "")) or self.source,
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
-            attribution=self._attribution(own="X-Derivdata-Source" in headers),
+            attribution=f"Funding rate data provided by {url}" if url else "",
             digest=digest,
         )
-
-    def _redacted(self, data: bytes) -> bytes:
-        return data if self._secret is None else self._secret.redact(data)
-
-    def _attribution(self, *, own: bool) -> str:
-        """The text that the API's terms ask for; none for data of one's own, unless an address was given."""
-        url = self._attribution_url or (None if own or self._local is not None else self._place.base)
-        return f"Funding rate data provided by {url}" if url else ""
-
-    def _tell_trouble(self) -> None:
-        trouble = self._channel.trouble()
-        if trouble is not None and not self._told:
-            self._told = True
-            warn_caller(f"answers are not kept in the cache: {trouble}", CacheNotice)
 
     def _facts(self) -> dict[str, str]:
         settings = self._settings
@@ -193,3 +263,13 @@ class Connection:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection holds a key and is not pickled: call dd.connect where the work is done")
+
+
+@lru_cache(maxsize=1024)
+def _path_and_query(request: Request) -> str:
+    query = urlencode(request.query, safe=",:")
+    return f"{request.path}{'?' if query else ''}{query}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

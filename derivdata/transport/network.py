@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import http.cookiejar
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
@@ -19,26 +19,31 @@ from requests.structures import CaseInsensitiveDict
 from requests_cache.backends.base import BaseCache, BaseStorage
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
-from requests_cache.policy.expiration import utcnow
 
 from derivdata.api import Endpoint
 from derivdata.transport.adapter import Adapter
+from derivdata.transport.cache import AnswerFiles, Record
+from derivdata.transport.error_mapping import network_error
 from derivdata.transport.keys import Secret
-from derivdata.transport.notices import notices_in
 from derivdata.transport.origin import Site
-from derivdata.transport.outages import network_error
-from derivdata.transport.records import Head, Record
-from derivdata.transport.served import Reply
+from derivdata.transport.response import http_date, notices_in
 from derivdata.transport.settings import Settings
-from derivdata.transport.store import AnswerFiles
-from derivdata.transport.timing import http_date
-from derivdata.transport.worker import Flights
+from derivdata.transport.worker import SharedRequests
 
-__all__ = ["Network", "Responses"]
+__all__ = ["Network", "Reply", "Responses"]
 
 _CLOSED = pd.Timedelta(1, "h")
 _DEFAULT_FRESH_SECONDS = 60.0
 _MAX_REDIRECTS = 5
+
+
+class Reply(NamedTuple):
+    """What came for a request, from the cache or the network."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    from_cache: bool
 
 
 class Responses(BaseStorage):  # type: ignore[type-arg]
@@ -105,7 +110,7 @@ class Network:
         self._base = f"{site.base}/"
         self._secret = secret
         self._again = settings.cache == "refresh" and not settings.offline
-        self._flights: Flights[requests.Response] = Flights()
+        self._shared: SharedRequests[requests.Response] = SharedRequests()
         self._session = _session(settings, _Cache(files), key)
         self._session.mount("https://", _adapter(site, None, settings, turn))
         for prefix in site.prefixes:
@@ -124,7 +129,7 @@ class Network:
             hooks = {"response": _keeper(endpoint, until, self._secret)}
             return self._session.get(url, force_refresh=self._again, hooks=hooks)
 
-        response = _ours(path, lambda: self._flights.run(url, send))
+        response = _ours(path, lambda: self._shared.run(url, send))
         cached = bool(getattr(response, "from_cache", False))
         return Reply(response.status_code, response.headers, response.content, from_cache=cached)
 
@@ -132,11 +137,6 @@ class Network:
         """The server's ``Date`` now; an answer of any status carries one."""
         response = _ours("/", lambda: self._session.head(self._base, allow_redirects=False))
         return http_date(response.headers.get("Date"))
-
-    @staticmethod
-    def expired(head: Head) -> bool:
-        """Whether a record's time is over, by the clock that requests-cache gave it its time by."""
-        return head.expires is not None and utcnow() >= head.expires
 
     def close(self) -> None:
         """Close the connections."""

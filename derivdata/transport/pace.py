@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from derivdata.api import Endpoint
-from derivdata.transport.folders import private_folder
-from derivdata.transport.timing import Timing
+from derivdata.files import private_folder
+from derivdata.transport.settings import Timing
 
 try:
     import fcntl

@@ -1,13 +1,59 @@
-"""How a connection works: where its answers are kept, and what bounds a request."""
+"""How a connection works: where its answers are kept, what bounds a request, and the clock for durations."""
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from derivdata.transport.timing import Limits, Timing
+__all__ = ["IN_PROCESS", "Limits", "Settings", "Timing"]
 
-__all__ = ["Settings"]
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one request; seconds unless said otherwise.
+
+    Attributes
+    ----------
+    connect, read
+        To open a connection; between two pieces of an answer.
+    answer
+        One try, from its start to the last byte.
+    budget
+        All tries and the pauses between them; waiting for a turn is not counted.
+    patience
+        The caller's, everything included.
+    retry_after
+        Longest pause that a service may ask for.
+    tries
+        Most tries.
+    body_bytes
+        Largest body, decompressed.
+    """
+
+    connect: float = 5.0
+    read: float = 20.0
+    answer: float = 60.0
+    budget: float = 120.0
+    patience: float = 300.0
+    retry_after: float = 30.0
+    tries: int = 5
+    body_bytes: int = 48 * 2**20
+
+
+IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
+"""Of a service in this process: while it makes a long answer its silence says nothing."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A clock for durations, a way to sleep, and chance in [0, 1)."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    chance: Callable[[], float] = random.random
 
 
 @dataclass(frozen=True)
@@ -21,7 +67,7 @@ class Settings:
     folder
         The cache folder.
     cache
-        ``"on"``, ``"refresh"`` (ask anew, then keep) or ``"off"``.
+        ``"on"``, ``"refresh"`` (request again, then keep) or ``"off"``.
     offline
         Whether only the cache may answer; then whatever the answer's age.
     paced

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["Flights", "TookTooLong", "in_worker"]
+__all__ = ["SharedRequests", "TookTooLong", "in_worker"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def _bare(error: BaseException) -> BaseException:
     return error.with_traceback(None)
 
 
-class Flights(Generic[T]):
+class SharedRequests(Generic[T]):
     """Who asks for what is already under way waits for that answer. To be called in workers only."""
 
     def __init__(self) -> None:

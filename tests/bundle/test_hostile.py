@@ -46,7 +46,7 @@ def refused(path: Path, says: str) -> None:
     for call in (bundle.verify, bundle.info, bundle.replay):
         with pytest.raises(errors.BundleError, match=says):
             call(path)
-    assert not transport.replaying()
+    assert transport.SESSION.responder is None
 
 
 def test_a_bundle_that_ordinary_tools_repacked_is_still_one(good: Path, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from derivdata.transport import connecting
+from derivdata.transport import SESSION
 from derivdata.transport.connection import Connection
-from derivdata.transport.timing import Limits, Timing
+from derivdata.transport.settings import Limits, Timing
 from tests import faults
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.transport.conftest import KEY, Open, fake, opened
@@ -70,7 +70,7 @@ def use(faulty: str, opened: Open, monkeypatch: pytest.MonkeyPatch) -> Use:
         settings.setdefault("limits", Limits(read=1.0, answer=2.0))
         settings.setdefault("paced", False)
         connection = opened(f"{faulty}/fault:{plan}", **settings)
-        monkeypatch.setattr(connecting, "_current", connection)
+        monkeypatch.setattr(SESSION, "connection", connection)
         return connection
 
     return connect

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import derivdata as dd
 from derivdata.errors import DataNotice, DerivdataError
-from derivdata.transport import connecting, served
+from derivdata.transport import SESSION
 from derivdata.transport.connection import Connection
 from tests.reliability.calls import CALLS, LEFT_OUT, MAIN, function, public
 from tests.reliability.conftest import Measured
@@ -62,11 +62,11 @@ def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
         patch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.chdir(tmp_path_factory.mktemp("here"))
         connection = dd.connect("sample", cache="off")
-        patch.setattr(connecting, "_current", None)
-        served.set_responder(functools.lru_cache(maxsize=1000)(connection.serve))
+        patch.setattr(SESSION, "connection", None)
+        SESSION.responder = functools.lru_cache(maxsize=1000)(connection.serve)
         signal.signal(signal.SIGALRM, _late)
         yield connection
-        served.set_responder(None)
+        SESSION.responder = None
         connection.close()
 
 
@@ -74,7 +74,7 @@ def _sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connection]:
 def _connected(_sample: Connection) -> Iterator[None]:
     """The sample is not closed after a test, as connections are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connecting, "_current", _sample)
+        patch.setattr(SESSION, "connection", _sample)
         yield
 
 
@@ -90,14 +90,14 @@ def _connected_as_before(name: str) -> Iterator[None]:
     if name not in _CONNECTING:
         yield
         return
-    before = served.set_responder(None)
+    restore = SESSION.install(responder=None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connecting, "_current", None)
+        patch.setattr(SESSION, "connection", None)
         try:
             yield
         finally:
             dd.disconnect()
-            served.set_responder(before)
+            restore()
 
 
 class _Hangs(BaseException):

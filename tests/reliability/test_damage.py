@@ -173,7 +173,7 @@ def refused(path: Path, name: str) -> None:
     for call in (bundle.info, bundle.replay, bundle.verify):
         with pytest.raises(errors.BundleError, match=path.name):
             call(path)
-        assert not transport.replaying(), name
+        assert transport.SESSION.responder is None, name
 
 
 def test_a_hostile_or_huge_bundle_is_refused(good: Path, tmp_path: Path, measured: Measured) -> None:

@@ -11,11 +11,10 @@ import requests
 import derivdata as dd
 from derivdata import api, errors, transport
 from derivdata.api import Request
-from derivdata.transport.failures import checked
-from derivdata.transport.timing import Limits, Timing
+from derivdata.transport.settings import Limits, Timing
 from tests.faults import PASSING
 from tests.reliability.conftest import Measured, Use
-from tests.transport.conftest import KEY, FakeTime
+from tests.transport.conftest import KEY, FakeTime, checked
 from tests.transport.test_faults import LASTING, RECOVERED
 
 LASTS: list[tuple[str, type[errors.DerivdataError], int, str]] = [
@@ -61,7 +60,7 @@ def right(faulty: str) -> bytes:
     return answer.content
 
 
-def served(use: Use, plan: str, fake: FakeTime, **settings: object) -> transport.Served:
+def served(use: Use, plan: str, fake: FakeTime, **settings: object) -> transport.Response:
     connection = use(quote(plan, safe="=;"), **{"timing": fake.timing, **settings})
     return checked(connection.serve(Request("/oi/exchanges-summary", ()), api.OI_EXCHANGES_SUMMARY))
 

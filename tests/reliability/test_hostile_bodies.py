@@ -79,11 +79,9 @@ CLIENT = """
     import derivdata as dd
     from derivdata import errors, transport
     from derivdata.api import FUNDING
-    from derivdata.transport import connecting
-    from derivdata.transport.settings import Settings
+    from derivdata.transport.settings import Limits, Settings, Timing
     from derivdata.transport.connection import Connection
     from derivdata.transport.origin import site
-    from derivdata.transport.timing import Limits, Timing
 
     class Body(msgspec.Struct):
         rate: float
@@ -91,7 +89,8 @@ CLIENT = """
     def connect(name):
         limits = Limits(answer=0.5, tries=2) if name == "drip" else Limits()
         settings = Settings(name, Path(sys.argv[2]), limits=limits, timing=Timing(sleep=lambda _: None))
-        connecting._current = Connection(site(f"{sys.argv[1]}/{name.replace(' ', '_')}"), None, settings)
+        place = site(f"{sys.argv[1]}/{name.replace(' ', '_')}")
+        transport.SESSION.connection = Connection(place, None, settings)
 
     def memory(what):
         line = next(l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith(what))

@@ -16,10 +16,10 @@ import vcr
 
 import derivdata as dd
 from derivdata import errors
-from derivdata.transport import connecting
+from derivdata.transport import SESSION
+from derivdata.transport.cache import AnswerFiles
 from derivdata.transport.connection import Connection
 from derivdata.transport.network import Responses
-from derivdata.transport.store import AnswerFiles
 from tests.cassettes import SETTINGS
 from tests.reliability.conftest import Measured
 from tests.transport.conftest import KEY, Open
@@ -71,6 +71,10 @@ class Scene:
             answers = Responses(AnswerFiles(path.parents[1], path.parent.name))
             yield answers[path.stem].content + repr(answers[path.stem].headers).encode()
 
+    def _network(self) -> dict[str, Any]:
+        network = self.connection._network
+        return {} if network is None else vars(network)
+
     def places(self, logged: str, printed: str) -> dict[str, bytes]:
         """What each of the nine places holds."""
         verbose = [
@@ -86,7 +90,11 @@ class Scene:
             "cassette": [(self.folder / "cassette.yaml").read_bytes()],
             "logs": [logged],
             "repr": [[repr(e), repr(vars(e))] for e in self.raised]
-            + [repr(vars(self.connection)), repr(vars(self.connection._channel)), *map(vars, modules)],
+            + [
+                repr(vars(self.connection)),
+                repr(vars(self.connection._network) if self.connection._network else {}),
+                *map(vars, modules),
+            ],
             "pickle": [pickle.dumps(e) for e in self.raised],
             "traceback": verbose,
             "notebook": [*(repr(s) + _html(s) for s in self.shown), printed, *map(str, self.raised)],
@@ -125,7 +133,7 @@ def test_the_key_is_in_none_of_nine_places(
         answers = {"/good": GOOD, "/fails": failure, "/elsewhere": away}
         with serving(lambda asked: answers.get(asked.path, GOOD), tls=TLS) as server:
             scene = Scene(opened(server.url), tmp_path, other.asked)
-            monkeypatch.setattr(connecting, "_current", scene.connection)
+            monkeypatch.setattr(SESSION, "connection", scene.connection)
             with warnings.catch_warnings():
                 warnings.simplefilter("always")
                 scene.play()

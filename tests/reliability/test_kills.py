@@ -12,8 +12,8 @@ import pytest
 
 from derivdata import bundle, tables
 from derivdata.archive import open_archive
+from derivdata.transport.cache import AnswerFiles
 from derivdata.transport.network import Responses
-from derivdata.transport.store import AnswerFiles
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
 from tests.reliability.conftest import Measured
@@ -50,7 +50,7 @@ CACHE = """
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
     from derivdata.transport.network import Responses
-    from derivdata.transport.store import AnswerFiles
+    from derivdata.transport.cache import AnswerFiles
 
     def work(kill, told):
         files, n = Responses(AnswerFiles(Path(sys.argv[1]), f"s{kill}")), 0
@@ -67,17 +67,17 @@ CACHE = """
 BUNDLE = """
     import pandas as pd
     from derivdata import bundle, transport
-    from derivdata.transport import Served
+    from derivdata.transport import Response
 
     noon = pd.Timestamp("2026-06-30T12:00:00Z")
 
     def answer(request):
         body = b'"' + random.Random(str(request)).randbytes(3_000).hex().encode() + b'"'
-        return Served(request, 200, {}, body, noon, "made up", True)
+        return Response(request, 200, {}, body, noon, "made up", True)
 
     def work(kill, told):
         recording = bundle.record(Path(sys.argv[1]) / f"{kill}.ddz")
-        transport.set_responder(answer)
+        transport.SESSION.responder = answer
         recording._asof = noon
         n = 0
         while True:

@@ -19,11 +19,11 @@ from derivdata import bundle, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from derivdata.archive import open_archive
 from derivdata.errors import ArchiveError
+from derivdata.transport.cache import AnswerFiles
 from derivdata.transport.connection import Connection
 from derivdata.transport.network import Responses
 from derivdata.transport.pace import Pace
-from derivdata.transport.store import AnswerFiles
-from derivdata.transport.timing import Timing
+from derivdata.transport.settings import Timing
 from tests.archive.rates import EVER, rates
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
@@ -38,7 +38,7 @@ WRITERS = """
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
     from derivdata.transport.network import Responses
-    from derivdata.transport.store import AnswerFiles
+    from derivdata.transport.cache import AnswerFiles
 
     folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
@@ -128,7 +128,7 @@ STOPPED = """
         from requests_cache.models.request import CachedRequest
         from requests_cache.models.response import CachedResponse
         from derivdata.transport.network import Responses
-        from derivdata.transport.store import AnswerFiles
+        from derivdata.transport.cache import AnswerFiles
 
         Path.replace = stop
         request = CachedRequest(method="GET", url="/x")
@@ -137,18 +137,18 @@ STOPPED = """
     elif what == "turn":
         from derivdata.api import FUNDING_HISTORICAL
         from derivdata.transport.pace import Pace
-        from derivdata.transport.timing import Timing
+        from derivdata.transport.settings import Timing
 
         Pace._next = stop
         Pace(folder, "scope", Timing()).wait(FUNDING_HISTORICAL)
     elif what == "bundle":
         import pandas as pd
         from derivdata import bundle, transport
-        from derivdata.transport import Served
+        from derivdata.transport import Response
 
         noon = pd.Timestamp("2026-06-30T12:00:00Z")
         recording = bundle.record(folder / "x.ddz")
-        transport.set_responder(lambda r: Served(r, 200, {}, b"1", noon, "s", True))
+        transport.SESSION.responder = lambda r: Response(r, 200, {}, b"1", noon, "s", True)
         recording._asof = noon
         transport.raw("/first")
         Path.replace = os.replace = stop

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from derivdata.transport import Response
 from derivdata.transport.connection import Connection
+from derivdata.transport.error_mapping import error_of
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import site
-from derivdata.transport.settings import Settings
-from derivdata.transport.timing import Limits, Timing
+from derivdata.transport.settings import Limits, Settings, Timing
 
 KEY = "k-5d0c5a2f-not-a-real-one"
 
@@ -35,6 +36,13 @@ class FakeTime:
 
 
 Open = Callable[..., Connection]
+
+
+def checked(response: Response) -> Response:
+    """Return a response of status 200, and raise the error of any other."""
+    if response.status != 200:
+        raise error_of(response)
+    return response
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from derivdata import errors, tables, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
-from derivdata.transport import Answer, Served
+from derivdata.transport import SESSION, Answer, Response
 from tests.transport.server import NOON, Asked, Reply, serving
 
 
@@ -297,22 +297,23 @@ def test_a_table_carries_its_provenance() -> None:
 
 
 def test_an_observer_sees_every_answer_and_a_responder_replaces_them() -> None:
-    seen: list[Served] = []
+    seen: list[Response] = []
     with serving(one_symbol) as server:
         transport.connect(server.url)
-        assert transport.set_observer(seen.append) is None
+        restore = SESSION.install(observer=seen.append)
         for _ in range(2):
             transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body)
         with pytest.raises(errors.NotFound):
             transport.get(OI_TIMESERIES, {"symbol": "BAD"}, into=Body)
-        assert transport.set_observer(None) == seen.append
+        restore()
+        assert SESSION.observer is None
     assert [s.status for s in seen] == [200, 200, 404]
     assert seen[0] == seen[1]
     assert set(seen[0].headers) == {"Content-Type", "Date"}
 
     transport.disconnect()
     by_request = {served.request: served for served in seen}
-    transport.set_responder(by_request.__getitem__)
+    restore = SESSION.install(responder=by_request.__getitem__)
     try:
         assert transport.get(OI_TIMESERIES, {"symbol": "A"}, into=Body).body.rate == 1.0
         with pytest.raises(errors.NotFound):
@@ -320,4 +321,4 @@ def test_an_observer_sees_every_answer_and_a_responder_replaces_them() -> None:
         with pytest.raises(errors.SchemaError):
             transport.get(OI_TIMESERIES, {"symbol": "A"}, into=list[int])
     finally:
-        transport.set_responder(None)
+        restore()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +12,9 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import errors, times, transport
+from derivdata import errors, service, times, transport
 from derivdata.api import FUNDING
-from derivdata.transport.timing import Timing
+from derivdata.transport.settings import Timing
 from tests.transport.conftest import KEY, FakeTime, Open
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 
@@ -41,7 +43,7 @@ class Starts:
     asked: list[tuple[str, pd.Timestamp | None]] = field(default_factory=list)
     made: list[FakeLocal] = field(default_factory=list)
 
-    def __call__(self, source: str, now: pd.Timestamp | None) -> FakeLocal:
+    def __call__(self, source: str, *, now: pd.Timestamp | None) -> FakeLocal:
         self.asked.append((source, now))
         self.made.append(FakeLocal(self.url, now=now or NOON))
         return self.made[-1]
@@ -54,16 +56,20 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def starts(server: Server) -> Iterator[Starts]:
+def starts(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Starts]:
     starter = Starts(server.url)
-    before = transport.set_starter(starter)
+    monkeypatch.setattr(service, "start", starter)
     yield starter
     transport.disconnect()
-    transport.set_starter(before)
 
 
 def test_nothing_connected_is_an_error_that_names_the_ways() -> None:
-    for call in (transport.current, transport.connect, transport.asof, lambda: transport.raw("/funding")):
+    for call in (
+        transport.SESSION.current,
+        transport.connect,
+        transport.asof,
+        lambda: transport.raw("/funding"),
+    ):
         with pytest.raises(errors.NotConnected, match=r"dd\.connect\(url, api_key=\.\.\.\).*archive.*sample"):
             call()
 
@@ -73,7 +79,7 @@ def test_the_environment_connects(server: Server, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("DERIVDATA_API_KEY", KEY)
     assert transport.raw("/funding") == {"ok": True}
     assert server.asked[0].headers["X-Api-Key"] == KEY
-    assert transport.current() is transport.current()
+    assert transport.SESSION.current() is transport.SESSION.current()
 
 
 def test_a_base_address_may_have_a_path(server: Server) -> None:
@@ -86,14 +92,14 @@ def test_a_new_connection_ends_the_old_one_and_a_failed_one_does_not(starts: Sta
     first = transport.connect("sample")
     with pytest.raises(ValueError, match="cache='maybe'"):
         transport.connect("sample", cache="maybe")
-    assert transport.current() is first
+    assert transport.SESSION.current() is first
     assert starts.made[0].closed == 0
     transport.connect(server.url)
     assert starts.made[0].closed == 1
     transport.disconnect()
     transport.disconnect()
     with pytest.raises(errors.NotConnected):
-        transport.current()
+        transport.SESSION.current()
 
 
 def test_a_local_source_brings_key_label_and_clock(starts: Starts, server: Server) -> None:
@@ -125,13 +131,15 @@ def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -
     assert starts.asked == []
 
 
-def test_a_local_source_without_the_package_above_is_not_connected() -> None:
-    before = transport.set_starter(None)
-    try:
-        with pytest.raises(errors.NotConnected):
-            transport.connect("sample")
-    finally:
-        transport.set_starter(before)
+def test_a_local_source_is_started_by_whichever_name_connect_is_reached() -> None:
+    """Importing `connect` from the transport alone is enough: nobody has to announce the service first."""
+    code = (
+        "from derivdata.transport import connect, raw\n"
+        "connection = connect('sample')\n"
+        "print(connection.synthetic, type(raw('/oi/exchanges-summary')).__name__)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "dict"]
 
 
 def test_what_a_connection_shows(server: Server) -> None:
@@ -146,7 +154,7 @@ def test_what_a_connection_shows(server: Server) -> None:
     assert "tier unknown" in html
     assert str(folder) in html
     assert "key: none" in repr(transport.connect(server.url, offline=True))
-    assert "cache: offline" in repr(transport.current())
+    assert "cache: offline" in repr(transport.SESSION.current())
 
 
 def test_attribution_names_the_service_or_what_was_given(server: Server) -> None:

@@ -14,9 +14,8 @@ import pytest
 
 from derivdata import errors
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
-from derivdata.transport.failures import checked
-from derivdata.transport.timing import Limits, Timing
-from tests.transport.conftest import FakeTime, Open
+from derivdata.transport.settings import Limits, Timing
+from tests.transport.conftest import FakeTime, Open, checked
 from tests.transport.server import NOON, Asked, Reply, serving
 
 GOOD = Reply.json({"rate": 1.0})

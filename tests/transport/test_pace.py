@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from derivdata.transport.pace import Pace
-from derivdata.transport.timing import Timing
+from derivdata.transport.settings import Timing
 from tests.transport.conftest import FakeTime, Open
 from tests.transport.server import Reply, serving
 

@@ -120,7 +120,7 @@ def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
 
 
 def _columns(answer: Answer[_Events]) -> dict[str, Any]:
-    orders = transport.parts(answer, answer.body.events, _EVENTS, "$.events")
+    orders = transport.decode_items(answer, answer.body.events, _EVENTS, "$.events")
     columns = tables.LIQUIDATIONS_EVENTS.batches(orders)
     if isinstance(columns["oid"], list):  # some of them are numbers
         columns["oid"] = list(map(str, columns["oid"]))

@@ -1,18 +1,28 @@
-"""What the cache folder holds, and how it is emptied."""
+"""Where the cache folder is, what it holds, and how it is emptied."""
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
+import platformdirs
 
 from derivdata import times
-from derivdata.transport.folders import cache_folder, folder_now
-from derivdata.transport.store import LIMIT_BYTES, records
+from derivdata.files import file_system_time
+from derivdata.transport.cache import LIMIT_BYTES, records
 
-__all__ = ["CacheInfo", "cache_clear", "cache_info"]
+__all__ = ["CacheInfo", "cache_clear", "cache_folder", "cache_info"]
+
+
+def cache_folder() -> Path:
+    """Return ``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches."""
+    given = os.environ.get("DERIVDATA_CACHE_DIR")
+    if given:
+        return Path(given).expanduser()
+    return Path(platformdirs.user_cache_dir("derivdata", appauthor=False))
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,7 @@ class CacheInfo:
 
 
 def cache_info() -> CacheInfo:
-    """What the cache holds, of every source."""
+    """Return what the cache holds, of every source."""
     folder = cache_folder()
     sizes = [stat.st_size for _, stat in records(folder / "answers")]
     return CacheInfo(folder=folder, answers=len(sizes), bytes=sum(sizes))
@@ -62,7 +72,7 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
     folder = cache_folder() / "answers"
     if not folder.is_dir():
         return 0
-    newest = float("inf") if older_than is None else folder_now(folder) - _seconds(older_than)
+    newest = float("inf") if older_than is None else file_system_time(folder) - _seconds(older_than)
     removed = 0
     for path, stat in records(folder):
         if stat.st_mtime <= newest:

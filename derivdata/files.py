@@ -1,0 +1,68 @@
+"""Files that the library writes: whole or not at all, for this user alone, never through a link."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+__all__ = ["TEMPORARY", "file_system_time", "private_folder", "replace_file"]
+
+TEMPORARY = ".tmp-"
+"""How the names of files that are being written begin."""
+
+
+def private_folder(folder: Path) -> None:
+    """Make a folder, and what is missing above it, for this user alone."""
+    for path in (*reversed(folder.parents), folder):
+        if not path.is_dir():
+            path.mkdir(mode=0o700, exist_ok=True)
+
+
+def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file whole: a reader, or whoever comes after a crash, sees the old content or the new.
+
+    The bytes go unbuffered into a temporary file in the same folder, which then takes the file's place; a
+    process that is forked meanwhile inherits no buffer that it could write out a second time.
+
+    Parameters
+    ----------
+    mode
+        Permissions of the file, less those that the process's umask removes.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; what was there is unchanged, and nothing is left beside it.
+    """
+    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            if mode != 0o600 and hasattr(os, "fchmod"):
+                os.fchmod(handle, mode & ~_umask())
+        finally:
+            os.close(handle)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def file_system_time(folder: Path) -> float:
+    """Return the file system's own time, so that ages never depend on the machine's clock."""
+    handle, name = tempfile.mkstemp(prefix=TEMPORARY, dir=folder)
+    os.close(handle)
+    try:
+        return Path(name).stat().st_mtime
+    finally:
+        Path(name).unlink()
+
+
+def _umask() -> int:
+    """Return the process's umask, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,65 @@
+"""What a forked child must not share with its parent: locks, sockets, files that are being written.
+
+A fork copies the memory of one thread. A lock that another thread holds stays locked for ever in the child,
+and a socket or a file is the same one in both. Objects that have such things register here: their lock is
+held while the process forks, so that none of them is half-way through a change, and in the child each
+replaces what it must not share.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["Forkable", "renew_in_child"]
+
+_PATIENCE_SECONDS = 5.0
+_objects: list[weakref.ref[Forkable]] = []
+_acquired: list[threading.Lock] = []
+
+
+class Forkable(Protocol):
+    """An object that holds a lock while it changes, and can start over in a child."""
+
+    @property
+    def fork_lock(self) -> threading.Lock:
+        """The lock under which the object changes."""
+        ...
+
+    def after_fork(self) -> None:
+        """Replace lock, sockets and files by new ones; called in the child only."""
+        ...
+
+
+def renew_in_child(one: Forkable) -> None:
+    """Hold the object's lock across every fork, and have a child call its `after_fork`."""
+    _objects.append(weakref.ref(one, _objects.remove))
+
+
+def _alive() -> list[Forkable]:
+    """Return the registered objects, the newest first: a recording takes its connection's lock in its own."""
+    return [one for reference in reversed(_objects) if (one := reference()) is not None]
+
+
+def _before() -> None:
+    for one in _alive():
+        lock = one.fork_lock
+        if lock.acquire(timeout=_PATIENCE_SECONDS):  # never for good: the forking thread may hold it itself
+            _acquired.append(lock)
+
+
+def _in_parent() -> None:
+    while _acquired:
+        _acquired.pop().release()
+
+
+def _in_child() -> None:
+    _acquired.clear()
+    for one in _alive():
+        one.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,247 @@
+"""The session of this process: who is connected, who answers instead, who watches, and what time it is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol, TypeAlias, cast
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.api import Endpoint, Request
+from derivdata.errors import NotConnected
+from derivdata.transport.cache_admin import cache_folder
+from derivdata.transport.connection import Connection, Local
+from derivdata.transport.error_mapping import error_of
+from derivdata.transport.keys import Secret, find
+from derivdata.transport.origin import is_url, site
+from derivdata.transport.response import Response
+from derivdata.transport.settings import IN_PROCESS, Settings
+
+__all__ = ["SESSION", "Observer", "Responder", "Session", "connect", "disconnect"]
+
+Observer: TypeAlias = Callable[[Response], None]
+Responder: TypeAlias = Callable[[Request], Response]
+Clock: TypeAlias = Callable[[], pd.Timestamp]
+
+_CACHES = ("on", "refresh", "off")
+
+
+class _Unchanged(Enum):
+    UNCHANGED = "unchanged"
+
+
+_UNCHANGED = _Unchanged.UNCHANGED
+
+
+class Session:
+    """What every fetch of this process goes through: `SESSION` is the one that there is.
+
+    Attributes
+    ----------
+    connection
+        The source that is connected; None before `connect`.
+    responder
+        Answers instead of connection, cache and network: a replay.
+    observer
+        Is shown every response, those from the cache too: a recording.
+    clock
+        Tells the time: the connection's, a recording's or a replay's.
+    closers
+        What `disconnect` calls before it closes the connection, the newest first.
+    """
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.responder: Responder | None = None
+        self.observer: Observer | None = None
+        self.clock: Clock = self._connection_clock
+        self.closers: list[Callable[[], None]] = []
+
+    def current(self) -> Connection:
+        """Return the connection; made from ``DERIVDATA_BASE_URL`` where that is set and nothing is connected.
+
+        Raises
+        ------
+        NotConnected
+            There is none, and nothing says where to connect.
+        """
+        return self.connection if self.connection is not None else connect()
+
+    def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
+        """Return the response to a request, of status 200, after the observer has seen it.
+
+        Raises
+        ------
+        FetchError, SchemaError
+            No usable answer came; the message has the service's own words.
+        """
+        if self.responder is not None:
+            response = self.responder(request)
+        else:
+            response = self.current().serve(request, endpoint, until)
+        if self.observer is not None:
+            self.observer(response)
+        if response.status != 200:
+            raise error_of(response)
+        return response
+
+    def forget(self, request: Request) -> None:
+        """Remove an answer from the cache, so that it is requested again."""
+        if self.responder is None:
+            self.current().forget(request)
+
+    def install(
+        self,
+        *,
+        responder: Responder | _Unchanged | None = _UNCHANGED,
+        observer: Observer | _Unchanged | None = _UNCHANGED,
+        clock: Clock | _Unchanged = _UNCHANGED,
+    ) -> Callable[[], None]:
+        """Replace responder, observer or clock, those that are given; return what takes that back."""
+        given = {"responder": responder, "observer": observer, "clock": clock}
+        new = {name: value for name, value in given.items() if value is not _UNCHANGED}
+        before = {name: getattr(self, name) for name in new}
+
+        def restore() -> None:
+            vars(self).update(before)
+
+        vars(self).update(new)
+        return restore
+
+    def holds_key(self, data: bytes) -> bool:
+        """Return whether the key of the connection is in `data`."""
+        return self.connection is not None and self.connection.holds_key(data)
+
+    def replace_connection(self, connection: Connection | None) -> None:
+        """Take a connection as the current one, and close the one before."""
+        before, self.connection = self.connection, connection
+        if before is not None:
+            before.close()
+
+    def _connection_clock(self) -> pd.Timestamp:
+        return self.current().clock()
+
+
+SESSION = Session()
+times.set_clock(lambda: SESSION.clock())
+
+
+def connect(
+    source: str | None = None,
+    *,
+    api_key: str | None = None,
+    cache: str = "on",
+    offline: bool = False,
+    now: times.Instant | None = None,
+    attribution_url: str | None = None,
+) -> Connection:
+    """Connect to a source of data; every fetch asks it until the next `connect`.
+
+    Parameters
+    ----------
+    source
+        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, or ``"sample"``.
+    api_key
+        Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
+    cache
+        ``"on"``; ``"refresh"`` requests again and keeps the answer; ``"off"`` neither reads nor keeps.
+    offline
+        Answer from the cache only, whatever the age of what is there.
+    now
+        Clock of an archive or the sample, instead of its own.
+    attribution_url
+        Address that the attribution text names, instead of the service's own.
+
+    Raises
+    ------
+    NotConnected, ValueError, TypeError
+        No source is named; an argument or the key makes no sense, the key would travel in clear, or a
+        replay is under way.
+
+    Notes
+    -----
+    The key goes to the origin of `source` only, by https or on this machine.
+
+    Examples
+    --------
+    >>> connection = dd.connect("sample", now="2026-03-02T08:00")
+    >>> dd.asof()
+    Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
+    """
+    if SESSION.responder is not None:
+        raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
+    given, api_key = (None if api_key is None else Secret(api_key)), None
+    _check(source, attribution_url, cache=cache, offline=offline)
+    source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
+    if source is None:
+        raise NotConnected
+    if is_url(source):
+        if now is not None:
+            raise ValueError("now= is for archives and the sample: a hosted service has its own clock")
+        connection = _hosted(source, given, attribution_url, cache=cache, offline=offline)
+    else:
+        if given is not None:
+            raise ValueError(
+                f"{source!r} is a local source and takes no api_key: an address starts with https://"
+            )
+        instant = None if now is None else times.instant(now, "now")
+        connection = _local(source, instant, attribution_url, cache=cache, offline=offline)
+    SESSION.replace_connection(connection)
+    return connection
+
+
+def disconnect() -> None:
+    """End a recording or a replay that is under way, and close the connection, if there is one."""
+    while SESSION.closers:
+        SESSION.closers.pop()()
+    SESSION.replace_connection(None)
+
+
+def _check(source: str | None, attribution_url: str | None, *, cache: str, offline: bool) -> None:
+    """Refuse arguments of another kind by name; by hand, since `typed` would keep the key in a frame."""
+    for name, text in (("source", source), ("attribution_url", attribution_url)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} must be text, not {type(text).__name__}")
+        if text is not None and not text.isprintable():
+            raise ValueError(f"{name} holds characters that no address or path has: {text!r}")
+    if not isinstance(cache, str) or cache not in _CACHES:
+        raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
+    if not isinstance(offline, bool):
+        raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
+
+
+def _hosted(
+    source: str, given: Secret | None, attribution_url: str | None, *, cache: str, offline: bool
+) -> Connection:
+    place = site(source)
+    secret = find(given)
+    if secret is not None and not place.private:
+        raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
+    settings = Settings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
+    return Connection(place, secret, settings, attribution_url=attribution_url)
+
+
+class _Service(Protocol):
+    def start(self, source: str, *, now: pd.Timestamp | None) -> Local: ...
+
+
+def _local(
+    source: str, now: pd.Timestamp | None, attribution_url: str | None, *, cache: str, offline: bool
+) -> Connection:
+    # By name: the service is built on this package, so that an import would be a circle.
+    service = cast(_Service, importlib.import_module("derivdata.service"))
+    local = service.start(source, now=now)
+    settings = Settings(
+        scope=f"local {local.identity}",
+        folder=cache_folder(),
+        cache=cache,
+        offline=offline,
+        paced=False,
+        limits=IN_PROCESS,
+    )
+    secret = Secret(local.api_key) if local.api_key else None
+    return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)
