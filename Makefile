@@ -12,7 +12,11 @@ SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
 
-.PHONY: report test soak bench docs lock audit clean
+# A newer Python than the locks' oldest takes the newest numpy and scipy that are allowed.
+NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
+	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
+
+.PHONY: report test test-newest test-machines test-more mutants soak bench docs lock audit clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -23,6 +27,25 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
+	$(MAKE) --no-print-directory test-newest
+
+test-newest:
+ifeq ($(NEWER),)
+	@echo "the newest numpy and scipy were not checked: they need Python 3.12 or 3.13, and none is installed"
+else
+	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
+	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
+	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m environment
+endif
+
+# What takes too long for the gate: other users, Pythons, locales and processors; mutants; full loads; the pages.
+test-more: test-machines mutants soak docs
+
+test-machines: $(VENV)/.dev
+	$(BIN)/python -m tests.machines
+
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tests.mutants
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

@@ -15,6 +15,12 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
+# Run again in other environments: numerics, transport, command line, what depends on locale and time.
+_ENVIRONMENT = (
+    *("analysis", "transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py"),
+    *("test_real_data.py", "test_report.py", "test_times.py", "test_units.py"),
+)
+
 _connect = socket.socket.connect
 
 
@@ -23,6 +29,15 @@ def _loopback_only(self: socket.socket, address: object) -> None:
     if host is not None and host != "localhost" and not ipaddress.ip_address(host).is_loopback:
         raise RuntimeError(f"a test tried to reach {host}: tests talk to this machine only")
     _connect(self, address)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests whose results an environment could change."""
+    here = Path(__file__).parent
+    for item in items:
+        path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+        if path.startswith(_ENVIRONMENT):
+            item.add_marker("environment")
 
 
 @pytest.fixture(scope="session", autouse=True)
