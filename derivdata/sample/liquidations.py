@@ -98,7 +98,7 @@ class _Tree(NamedTuple):
 
 def starts_per_day() -> Floats:
     """Mean number of clusters that begin in a day, per symbol, shocks aside."""
-    return np.asarray(100.0 * (symbols().oi / symbols().oi.max()) ** 0.6 + 0.2)
+    return np.asarray(100.0 * (symbols().oi / np.max(symbols().oi)) ** 0.6 + 0.2)
 
 
 @lru_cache(maxsize=64)
@@ -157,7 +157,9 @@ def _shocks_of(day: int) -> list[int]:
 
 def _shocked(shock: int) -> _Tree:
     """First orders of the clusters that a shock begins."""
-    symbol, place = _places(np.ceil(SHOCK_SIZE * starts_per_day() / starts_per_day().max()).astype(np.int64))
+    symbol, place = _places(
+        np.ceil(SHOCK_SIZE * starts_per_day() / np.max(starts_per_day())).astype(np.int64)
+    )
     number = noise.bits((symbols().streams ^ _SHOCKED)[symbol], shock // 1_000_000 * 128 + place)
     late = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
     return _Tree(number, number, symbol, shock + _milliseconds(late))

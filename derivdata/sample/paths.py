@@ -89,8 +89,8 @@ def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
         Instants as days since 1970, with fractions.
     """
     whole = np.floor(day_fraction).astype(np.int64)
-    first = int(whole.min())
-    ends = midnights(streams, half_life_hours, first, int(whole.max()) - first + 2).T
+    first = int(np.min(whole))
+    ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T
     u = day_fraction - whole
     left, right = ends[:, whole - first], ends[:, whole - first + 1]
     return np.asarray(left + (right - left) * (u * u * (3.0 - 2.0 * u)))

@@ -213,7 +213,7 @@ class View:
         for back in (lead, _LONGEST):
             frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
             held = buckets.holds(frame["resolution"])
-            if step is None or not held.size or pd.Timedelta(int(held.max()), "us") <= back:
+            if step is None or not held.size or pd.Timedelta(max(held.tolist()), "us") <= back:
                 break
         return frame
 

@@ -175,7 +175,7 @@ class _Grid(NamedTuple):
     @property
     def crowded(self) -> bool:
         """Whether several rows share a cell."""
-        return bool(self.cells.size and np.bincount(self.cells).max() > 1)
+        return bool(self.cells.size and int(np.max(np.bincount(self.cells))) > 1)
 
     def scattered(self, values: Any, elsewhere: float | bool) -> Array:
         """Each row's value in its cell, and one value in all others."""

@@ -91,7 +91,7 @@ def _by_region(
 ) -> Floats:
     if region.size == 0:
         return np.empty_like(h)
-    first, last = int(region.min()), int(region.max())
+    first, last = int(np.min(region)), int(np.max(region))
     if first == last:
         return forms[first](h, t)
     value = np.empty_like(h)

@@ -130,6 +130,7 @@ def _nearest_root(options: pd.DataFrame, signs: pd.Series) -> float:
 
     scan = exposure(_SCAN)
     turns = np.flatnonzero(np.sign(scan[:-1]) * np.sign(scan[1:]) < 0)
-    roots = [optimize.brentq(exposure, _SCAN[i], _SCAN[i + 1], xtol=1e-12) for i in turns]
+    ends = zip(_SCAN[turns].tolist(), _SCAN[turns + 1].tolist(), strict=True)
+    roots = [optimize.brentq(exposure, low, high, xtol=1e-12) for low, high in ends]
     roots.extend(_SCAN[(scan == 0.0) & (scan.any())])
     return min(roots, key=lambda root: abs(root - 1.0), default=np.nan)

@@ -63,7 +63,8 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats) -> QuoteGrid:
     )
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
     k, iv, weight = (np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight))
-    t, n, status = (np.take_along_axis(part, order, 1) for part in (t, n, status))
+    t, n = np.take_along_axis(t, order, 1), np.take_along_axis(n, order, 1)
+    status = np.take_along_axis(status, order, 1)
     return QuoteGrid(k, iv, weight, t, n, status, (status == 0).sum(axis=1), order)
 
 
@@ -90,7 +91,7 @@ def _quotes(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
 
 def _packed(live: NDArray[np.bool_], k: Floats, iv: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """Move the quotes of every slice to the front and cut off what no slice uses."""
-    most = max(int(live.sum(axis=-1).max(initial=0)), 1)
+    most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
     front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
     here = np.take_along_axis(live, front, -1)
     moved = (np.take_along_axis(part, front, -1) for part in (k, iv, weight))

@@ -51,7 +51,7 @@ def heston_phi(theta: Numbers, lam: Numbers) -> Floats:
     """Heston-like ``φ(θ) = (1 − (1 − e^(−λθ))/(λθ))/(λθ)``, 1/2 at 0; arrays broadcast, NaN stays NaN."""
     theta, lam = together(theta=theta, lam=lam)
     x = np.asarray(np.multiply(lam, theta), dtype=np.float64)
-    return np.divide(_heston(x)[0], x, out=np.full_like(x, 0.5), where=x != 0.0)
+    return np.asarray(np.divide(_heston(x)[0], x, out=np.full_like(x, 0.5), where=x != 0.0))
 
 
 def at_the_money(quotes: SurfaceQuotes, otherwise: Floats) -> Floats:

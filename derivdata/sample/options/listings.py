@@ -138,8 +138,8 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
     wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
     step = _nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
     reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
-    low = max(np.floor(seen.min() / reach / step), 1.0)
-    return np.asarray(np.round(np.arange(low, np.ceil(seen.max() * reach / step) + 1.0) * step, 4))
+    low = max(float(np.floor(np.min(seen) / reach / step)), 1.0)
+    return np.asarray(np.round(np.arange(low, float(np.ceil(np.max(seen) * reach / step)) + 1.0) * step, 4))
 
 
 @lru_cache(maxsize=64)
