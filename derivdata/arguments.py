@@ -1,6 +1,6 @@
-"""Arguments held to their annotations, so that a wrong one is refused by name before anything is done.
+"""Check arguments against their annotations at run time, so that a wrong one is refused by name.
 
-What an annotation can not say (a unit, a dim, a range) is the function's own to check.
+What an annotation cannot say (a unit, a dim, a range) each function checks itself.
 """
 
 from __future__ import annotations
@@ -25,81 +25,97 @@ Numbers: TypeAlias = Annotated[Any, "numbers"]
 """A number, or an array of them: list, numpy, pandas, xarray or another library's, in memory or lazy."""
 
 _NUMERIC = ("i", "u", "f")
-_PAIR = 2
-_MISFIT = re.compile(r"broadcast|shape|dimension|conflicting sizes")  # in the words of numpy and xarray
-_WHOLE = 2**53  # above, a float holds a whole number only about
+_WHOLE = 2**53  # above, a float cannot hold every whole number
 
 
 class _Rule(NamedTuple):
-    """What an argument must be, in words; whether a value is it; and as what the function gets it."""
+    """What an annotation allows.
+
+    Attributes
+    ----------
+    words
+        The rule for a message: "a number".
+    fits
+        Whether a value obeys it.
+    convert
+        Makes of a value what the function receives; None passes it unchanged.
+    choices
+        Members of a `Literal`, also inside a union or a list; empty where any value of the kind fits.
+    """
 
     words: str
     fits: Callable[[Any], bool]
-    given: Callable[[Any], Any] | None = None
+    convert: Callable[[Any], Any] | None = None
+    choices: tuple[Any, ...] = ()
 
 
 def typed(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, which first holds its arguments to their annotations.
+    """Return the function with a check of its arguments against their annotations.
 
-    A list for `Numbers` is given as an array of floats. Floating-point faults are NaN or infinite in the
-    result and no warnings. An annotation that says nothing (``Any``), or that only a type checker can read,
-    holds for every value.
+    A list for `Numbers` arrives as an array of floats. Floating-point faults become NaN or infinity in the
+    result, without warnings. An annotation that says nothing (``Any``), or that only a type checker can
+    read, allows every value. An exception of the function itself passes unchanged; where it does not name
+    an argument, a note lists the arguments with their shapes.
 
     Raises
     ------
     TypeError
-        An argument is of another kind: the message names it and says what it must be, but not what it held.
+        An argument is of another kind: the message names it and says what it must be, but does not show its
+        value, which may be a key.
     ValueError
-        Python's arithmetic has no result for the numbers that the message names: a division by zero. Or
-        the arrays that it names do not fit together.
+        An argument is not one of the choices of its `Literal`; or Python's arithmetic has no result for the
+        single numbers that the message lists, such as a division by zero.
     """
     positional = function.__code__.co_varnames[: function.__code__.co_argcount]
-    # Made with the first call: only then is every name known that the annotations use.
+    # Built at the first call: only then is every name defined that the annotations use.
     rules = functools.cache(lambda: _rules(function))
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        held = rules()
-        placed = [_held(held, name, value) for name, value in zip(positional, args, strict=False)]
-        named = {name: _held(held, name, value) for name, value in kwargs.items()}
+        expected = rules()
+        placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
+        named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
         try:
             with np.errstate(all="ignore"):
                 return function(*placed, *args[len(placed) :], **named)  # type: ignore[arg-type]
-        except (ArithmeticError, ValueError) as fault:
-            said = _said(fault, dict(zip(positional, placed, strict=False)) | named)
-            if not said:
+        except ArithmeticError as fault:  # of Python's own numbers: numpy's give NaN
+            arguments = dict(zip(positional, placed, strict=False)) | named
+            single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
+            if not single:
                 raise
-            raise ValueError(said) from fault
+            raise ValueError(f"no result for {', '.join(single)}: {fault}") from fault
+        except ValueError as fault:
+            _note_shapes(fault, function, dict(zip(positional, placed, strict=False)) | named)
+            raise
 
     return call
 
 
-def _held(rules: dict[str, _Rule], name: str, value: Any) -> Any:
+def _checked(rules: dict[str, _Rule], name: str, value: Any) -> Any:
+    """Return the value as the function receives it, or refuse it."""
     rule = rules.get(name)
     if rule is None:
         return value
     if not rule.fits(value):
+        for item in value if _is_listed(value) else [value]:
+            if _has_kind(item, rule.choices) and item not in rule.choices:
+                choices = ", ".join(map(str, rule.choices))
+                raise ValueError(f"{name}={item!r} is not one of {choices}")
         raise TypeError(f"{name} must be {rule.words}, not {_kind(value)}")
-    return value if rule.given is None else rule.given(value)
+    return value if rule.convert is None else rule.convert(value)
 
 
-def _said(fault: Exception, arguments: dict[str, Any]) -> str:
-    """A fault of arithmetic in terms of the arguments; empty where it names one of them itself."""
-    if isinstance(fault, ArithmeticError):  # of Python's own numbers, for numpy's give NaN
-        single = [f"{name}={value!r}" for name, value in arguments.items() if _is_number(value)]
-        return f"no result for {', '.join(single)}: {fault}" if single else ""
-    if type(fault) is not ValueError or any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
-        return ""
+def _note_shapes(fault: ValueError, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
+    """Add the shapes of the arrays given to an error that names no argument: most are misfits of shapes."""
     shapes = {name: value.shape for name, value in arguments.items() if hasattr(value, "shape")}
-    if len(shapes) < _PAIR or not _MISFIT.search(str(fault)):
-        return ""
-    listed = " and ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
-    return f"{listed} do not fit together: {fault}"
+    if len(shapes) > 1 and not any(re.search(rf"\b{name}\b", str(fault)) for name in arguments):
+        listed = ", ".join(f"{name} of shape {shape}" for name, shape in shapes.items())
+        fault.add_note(f"{function.__name__} was called with {listed}")
 
 
 def _rules(function: Callable[..., Any]) -> dict[str, _Rule]:
-    annotations = {name: said for name, said in function.__annotations__.items() if name != "return"}
-    rules = {name: _rule(_resolved(said, function.__globals__)) for name, said in annotations.items()}
+    annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+    rules = {name: _rule(_resolved(hint, function.__globals__)) for name, hint in annotations.items()}
     return {name: rule for name, rule in rules.items() if rule is not None}
 
 
@@ -112,48 +128,77 @@ def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
 
 
 def _rule(hint: Any) -> _Rule | None:
-    """The rule of an annotation; None where it says nothing that could be held against a value."""
+    """Return the rule of an annotation, or None where it allows every value."""
     if hint is Any or hint in _SIMPLE:
         return _SIMPLE.get(hint)
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _either([_rule(part) for part in parts])
+        return _union([_rule(part) for part in parts])
     if origin is Literal:
-        kinds = tuple({type(part) for part in parts})
-        return _Rule(f"one of {', '.join(map(repr, parts))}", lambda value: isinstance(value, kinds))
+        return _literal(parts)
     if origin is tuple and parts[-1] is not ...:
-        return _listed(_rule(parts[0]), len(parts))
+        return _tuple([_rule(part) for part in parts])
     if origin in (Sequence, list, tuple):
-        return _listed(_rule(parts[0]))
+        return _list(_rule(parts[0]))
     if origin is Mapping:
-        return _keyed(_rule(parts[0]), _rule(parts[1]))
+        return _mapping(_rule(parts[0]), _rule(parts[1]))
     kind = origin or hint
     return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind))
 
 
-def _either(rules: Sequence[_Rule | None]) -> _Rule | None:
+def _literal(choices: tuple[Any, ...]) -> _Rule:
+    # The kind first: True equals 1, and an array has no single answer to ==.
+    return _Rule(
+        f"one of {', '.join(map(repr, choices))}",
+        lambda value: _has_kind(value, choices) and value in choices,
+        choices=choices,
+    )
+
+
+def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:
+    return any(isinstance(value, type(c)) and isinstance(value, bool) is (type(c) is bool) for c in choices)
+
+
+def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
     known = [rule for rule in rules if rule is not None]
     if len(known) < len(rules):
         return None
     words = [rule.words for rule in known]
-    said = f"{', '.join(words[:-1])} or {words[-1]}"
-    given = next((rule.given for rule in known if rule.given is not None), None)
-    return _Rule(said, lambda value: any(rule.fits(value) for rule in known), given)
+    choices = tuple(choice for rule in known for choice in rule.choices)
+    if choices and any(rule is _SIMPLE[type(None)] for rule in known):
+        choices = (None, *choices)
+    convert = next((rule.convert for rule in known if rule.convert is not None), None)
+    return _Rule(
+        f"{', '.join(words[:-1])} or {words[-1]}",
+        lambda value: any(rule.fits(value) for rule in known),
+        convert,
+        choices,
+    )
 
 
-def _listed(item: _Rule | None, length: int | None = None) -> _Rule:
-    words = "a list" if length is None else f"a list of {length}"
-    if item is not None:
-        words = f"{words} (each {item.words})"
+def _list(item: _Rule | None) -> _Rule:
+    if item is None:
+        return _Rule("a list", _is_listed)
+    return _Rule(
+        f"a list (each {item.words})",
+        lambda value: _is_listed(value) and all(map(item.fits, value)),
+        choices=item.choices,
+    )
+
+
+def _tuple(items: Sequence[_Rule | None]) -> _Rule:
+    words = ["anything" if item is None else item.words for item in items]
+    listed = f"each {words[0]}" if len(set(words)) == 1 else ", ".join(words)
 
     def fits(value: Any) -> bool:
-        right = _is_listed(value) and length in (None, len(value))
-        return right and (item is None or all(map(item.fits, value)))
+        if not _is_listed(value) or len(value) != len(items):
+            return False
+        return all(item is None or item.fits(part) for item, part in zip(items, value, strict=True))
 
-    return _Rule(words, fits)
+    return _Rule(f"a list of {len(items)} ({listed})", fits)
 
 
-def _keyed(key: _Rule | None, item: _Rule | None) -> _Rule:
+def _mapping(key: _Rule | None, item: _Rule | None) -> _Rule:
     words = "a mapping" + "".join(
         f" {joint} {rule.words}" for joint, rule in (("from", key), ("to", item)) if rule is not None
     )
@@ -195,7 +240,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def _numeric(value: Any) -> Any:
-    """A list as an array, and a number that numpy would hold as an object as a float."""
+    """Convert a list to an array, and a number that numpy would hold as an object to a float."""
     if isinstance(value, list | tuple):
         return np.asarray(value, dtype=np.float64)
     if isinstance(value, numbers.Real) and not isinstance(value, float | np.generic):
@@ -204,7 +249,7 @@ def _numeric(value: Any) -> Any:
 
 
 def _dtypes(value: Any) -> Iterator[Any]:
-    """Dtypes of an array, of the columns of a frame or of the variables of a dataset."""
+    """Yield the dtypes of an array, of the columns of a frame or of the variables of a dataset."""
     several = getattr(value, "dtypes", None)
     if isinstance(several, Mapping):
         yield from several.values()
@@ -215,13 +260,13 @@ def _dtypes(value: Any) -> Iterator[Any]:
 
 
 def _name(kind: type) -> str:
-    """A class as people know it: ``pandas.DataFrame``."""
+    """Name a class as people know it: ``pandas.DataFrame``."""
     place = kind.__module__.partition(".")[0]
     return kind.__name__ if place in ("builtins", "collections", "derivdata") else f"{place}.{kind.__name__}"
 
 
 def _kind(value: Any) -> str:
-    """What a value is, without what it holds: that may be a key."""
+    """Describe the type of a value without showing the value, which may be a key."""
     if value is None:
         return "None"
     if isinstance(value, list | tuple | set):

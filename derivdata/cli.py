@@ -1,4 +1,4 @@
-"""Command line: report, serve, import, bundle.
+"""Command line: report, serve, import, bundle; `--version`; `--debug` for tracebacks.
 
 Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
 """
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from derivdata import __version__
 
 __all__ = ["main"]
 
@@ -27,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments.run(arguments)
     except (DerivdataError, OSError, ValueError) as problem:
+        if arguments.debug:
+            raise
         print(f"derivdata {arguments.command}: {_line(str(problem))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -36,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _say(result: Any) -> None:
-    """Print a result, whatever the terminal can show."""
+    """Print a result with the letters that the terminal has; others as escapes."""
     text = "\n".join(map(_line, str(result).split("\n")))
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def _line(text: str) -> str:
-    """Text as one line that a terminal only shows: what it would obey stands as an escape."""
+    """Return text as one line, with control characters as escapes."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -51,11 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="derivdata", description="Crypto derivatives data: report on it, serve it, bring it in."
     )
+    parser.add_argument("--version", action="version", version=f"derivdata {__version__}")
+    debug = "show the traceback of a failed job"
+    parser.add_argument("--debug", action="store_true", help=debug)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
     _add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     _add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
     _add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser
 
 
@@ -145,7 +154,7 @@ def _add_bundle(parser: argparse.ArgumentParser) -> None:
 
 
 class _Fees(argparse.Action):
-    """Words such as ``4 binance=2.5`` as costs by venue, the bare number being that of all others."""
+    """Costs by venue from words such as ``4 binance=2.5``; the bare number is that of all other venues."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
@@ -183,7 +192,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-    """Connect, or replay; returns the report's options: those given, else those recorded, else defaults."""
+    """Connect or replay; return the report's options: those given, else those recorded, else defaults."""
     from derivdata import connect, record, replay
 
     chosen = {"symbols": ["BTC", "ETH"]} | given

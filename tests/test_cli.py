@@ -65,6 +65,21 @@ def test_a_failed_job_is_1_with_one_clear_line(
     assert "Traceback" not in said
 
 
+def test_version_is_the_packages() -> None:
+    shown = run("--version")
+    assert (shown.returncode, shown.stdout) == (0, f"derivdata {dd.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "bundle", "verify", "none"], ["bundle", "verify", "none", "--debug"]]
+)
+def test_debug_shows_where_a_job_failed(arguments: list[str]) -> None:
+    failed = run(*arguments)
+    assert failed.returncode == 1
+    assert failed.stderr.startswith("Traceback (most recent call last):")
+    assert "in _bundle" in failed.stderr
+
+
 @pytest.mark.parametrize("path", ["no\nsuch\rfile", "\x1b[31mred", "an\udcffother", "na\u2028me"])
 def test_what_a_terminal_would_obey_stands_as_an_escape(
     path: str, capsys: pytest.CaptureFixture[str]

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile import Method
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import at_the_money, days, is_fit, name_of, single, verdicts
@@ -89,12 +90,13 @@ def card(data: xr.Dataset) -> Card:
 
 
 def _of_fit(fit: xr.Dataset) -> Card:
+    parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
+    require_variables(fit, "data", ("n", "method", "rmse_vol", *parameters))
     words = verdicts(fit)
     found = {word for of_one in words for word in of_one.split(", ")}
     error = 100 * fit["rmse_vol"].values
     alive = np.isfinite(at_the_money(fit).values)
     rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
-    parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
     table = pd.DataFrame(
         {
             "days": days(fit).round(2),
@@ -116,6 +118,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
 
 
 def _of_quotes(data: xr.Dataset) -> Card:
+    require_variables(data, "data", ("underlying_price", "open_interest", "year_fraction"))
     seen = data["observed"]
     table = pd.DataFrame(
         {

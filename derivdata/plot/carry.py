@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import xarray as xr
 
 from derivdata import tables
 from derivdata.analysis import funding
+from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.style import (
     GREY,
@@ -30,11 +32,21 @@ from derivdata.tables.required import require_columns
 from derivdata.units import apr_from_bps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 __all__ = ["cumulative_funding", "funding_spreads", "net_carry"]
+
+_NUMBERS = (
+    "horizon_hours",
+    "gross_bps",
+    "net_bps",
+    "net_low_bps",
+    "net_high_bps",
+    "gross_apr",
+    "net_apr",
+    "half_life_hours",
+    "breakeven_hours",
+)
 
 
 @figure_function
@@ -213,6 +225,8 @@ def _panel(sampled: Any) -> xr.DataArray:
 
 
 def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
+    if "exchange" not in panel.dims:
+        raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, panel.dims))}")
     held = [str(name) for name in panel["exchange"].values]
     if exchange not in held:
         raise ValueError(f"exchange={exchange!r}: the data has {', '.join(held)}")
@@ -237,9 +251,13 @@ def _last(line: xr.DataArray) -> float:
 
 
 def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
+    """Return the results one by one, checked to be those of `net_carry`."""
     each = [carry] if isinstance(carry, xr.Dataset) else list(carry)
-    if not all(isinstance(one, xr.Dataset) for one in each):
-        raise TypeError("carry must be what net_carry gave, or a list of such")
+    for one in each:
+        require_variables(one, "carry", _NUMBERS)
+        lost = [name for name in ("long", "short") if name not in one.coords]
+        if lost:
+            raise ValueError(f"carry has no coordinate {lost[0]!r}: give what net_carry returned")
     return each
 
 

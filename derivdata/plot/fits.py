@@ -49,6 +49,10 @@ def fit_of(data: Any) -> xr.Dataset:
 
 def quotes_of(data: Any) -> xr.Dataset:
     """Quotes over log-moneyness as they are, or those of a chain out of the money."""
+    if not isinstance(data, pd.DataFrame | xr.Dataset):
+        raise TypeError(
+            f"quotes must be a fit, a surface or the table options_snapshot, not {type(data).__name__}"
+        )
     if isinstance(data, xr.Dataset) and "log_moneyness" in data:
         return data
     return chain.smiles(chain.clean(data))
@@ -62,6 +66,8 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
     ValueError
         There are several symbols, venues, instants, or slices by something else than expiry.
     """
+    if "year_fraction" not in data.variables:
+        raise ValueError(f"{what} needs a fit or a surface: the data has no 'year_fraction'")
     for dim in [str(d) for d in data["year_fraction"].dims if d != "expiry"]:
         if data.sizes[dim] != 1:
             raise ValueError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 from derivdata import times
 from derivdata.plot._decorator import figure_function
@@ -25,8 +27,6 @@ from derivdata.plot.style import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["funding_heatmap", "funding_history"]

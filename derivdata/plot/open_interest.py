@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata.analysis import exposure
 from derivdata.plot._decorator import figure_function
@@ -13,7 +14,6 @@ from derivdata.plot.fits import listed_expiry
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["open_interest_by_strike"]

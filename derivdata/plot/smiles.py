@@ -16,7 +16,6 @@ from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, l
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["smile"]

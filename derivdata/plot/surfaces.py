@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import xarray as xr
 
 from derivdata.analysis import surface as analysis
 from derivdata.plot._decorator import figure_function
@@ -12,7 +13,6 @@ from derivdata.plot.fits import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, axes, colorbar, day_axis, dress, footer
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["surface"]
@@ -57,8 +57,6 @@ def surface(
     ValueError
         An unknown `kind`, flat axes for ``"3d"``, several surfaces, or no expiry with a fit.
     """
-    if kind not in ("heat", "3d"):
-        raise ValueError(f"kind={kind!r} is not one of heat, 3d")
     if not 0 < reach <= _FARTHEST:
         raise ValueError(f"{reach=} is not a number of standard deviations up to {_FARTHEST:g}")
     fit = fitted(single(fit_of(data), "a figure of a surface"))
@@ -86,7 +84,6 @@ def surface(
 
 def _grid(fit: xr.Dataset, reach: float) -> tuple[Floats, Floats, Floats]:
     """Days to expiry, deviations, and volatility over (deviation, day)."""
-    import xarray as xr
 
     t = np.asarray(fit["year_fraction"])
     maturity = xr.DataArray(np.geomspace(t[0], t[-1], _ALONG), dims="maturity")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import xarray as xr
 
 from derivdata.analysis import surface, variance
 from derivdata.plot._decorator import figure_function
@@ -12,7 +13,6 @@ from derivdata.plot.fits import days, fit_of, fitted, name_of, single
 from derivdata.plot.style import GREY, PALETTE, axes, day_axis, dress, footer, legend, percent
 
 if TYPE_CHECKING:
-    import xarray as xr
     from matplotlib.axes import Axes
 
 __all__ = ["term_structure"]

@@ -148,7 +148,8 @@ def _call(name: str, arguments: dict[str, Any], named: list[str]) -> None:
     changed = [argument for argument, value in arguments.items() if not _same(value, before[argument])]
     assert not changed
     if refusal is not None and not isinstance(refusal, DerivdataError):
-        assert any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", str(refusal)) for word in named), refusal
+        message = "\n".join([str(refusal), *getattr(refusal, "__notes__", [])])
+        assert any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) for word in named), refusal
 
 
 def _calls(name: str) -> tuple[dict[str, Any], dict[str, dict[str, Make]]]:
