@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from derivdata import api, tables, times
@@ -213,7 +214,7 @@ class View:
         for back in (lead, _LONGEST):
             frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
             held = buckets.holds(frame["resolution"])
-            if step is None or not held.size or pd.Timedelta(max(held.tolist()), "us") <= back:
+            if step is None or not held.size or pd.Timedelta(int(np.max(held)), "us") <= back:
                 break
         return frame
 
