@@ -91,10 +91,12 @@ def test_what_a_terminal_would_obey_stands_as_an_escape(
 
 
 def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path) -> None:
-    kept = tmp_path / "märz.ddz"
+    """The name is UTF-8 on disk, whatever the locale makes of it."""
+    recorded, name = tmp_path / "recorded.ddz", os.fsdecode(b"m\xc3\xa4rz.ddz")
     dd.connect("sample")
-    with dd.record(kept):
+    with dd.record(recorded):
         dd.funding.metadata()
+    kept = recorded.rename(tmp_path / name)
     told = subprocess.run(
         [sys.executable, "-m", "derivdata", "bundle", "verify", str(kept)],
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -103,7 +105,8 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
         timeout=60,
         check=True,
     )
-    assert told.stdout.endswith("m\\xe4rz.ddz: 1 answers, every hash right\n")
+    printed = name.encode("ascii", "backslashreplace").decode()
+    assert told.stdout.endswith(f"{printed}: 1 answers, every hash right\n")
 
 
 def test_a_port_in_use_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ from tests.reliability.wrong import DRAWN, VALUES, Make, changes
 Wrong: TypeAlias = tuple[str, Any]
 """What is wrong with a value, and the value."""
 
-SECONDS = 10.0
+SECONDS = 300.0  # only a call that hangs takes so long, however slow the machine
 """A call that takes longer hangs."""
 
 _SLOW = {"funding.history", "funding.settlements", "liquidations.history"}

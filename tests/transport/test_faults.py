@@ -7,6 +7,7 @@ import random
 import struct
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 
@@ -202,20 +203,24 @@ def test_a_refused_connection_is_a_network_error(opened: Open) -> None:
         opened(url).serve(ASKED, FUNDING)
 
 
-def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-        for _ in range(100):
-            handler.wfile.write(b" ")
+def _repeat(handler: BaseHTTPRequestHandler, piece: bytes) -> None:
+    """Send one piece again and again until the client closes: only its deadline ends the wait."""
+    with suppress(OSError):
+        while True:
+            handler.wfile.write(piece)
             handler.wfile.flush()
             time.sleep(0.02)
 
+
+def test_a_slow_body_ends_at_the_deadline(opened: Open) -> None:
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+        _repeat(handler, b" ")
+
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
-        started = time.monotonic()
         with pytest.raises(errors.NetworkError, match="not complete"):
             connection.serve(ASKED, FUNDING)
-        assert time.monotonic() - started < 1.0
 
 
 def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Open) -> None:
@@ -224,17 +229,12 @@ def test_a_compressed_body_that_comes_to_nothing_ends_at_the_deadline(opened: Op
 
     def drip(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n")
-        for _ in range(500):
-            handler.wfile.write(nothing)
-            handler.wfile.flush()
-            time.sleep(0.01)
+        _repeat(handler, nothing)
 
     with serving(answers([Reply(raw=drip)])) as server:
         connection = opened(server.url, timing=Timing(), limits=Limits(answer=0.1, tries=1))
-        started = time.monotonic()
         with pytest.raises(errors.NetworkError, match="not complete"):
             connection.serve(ASKED, FUNDING)
-        assert time.monotonic() - started < 2.0
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16 - 2, 2**16 - 1, 2**16, 2**17, 2**17 + 1, 300_001])

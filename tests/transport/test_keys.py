@@ -111,6 +111,13 @@ def test_a_password_in_an_address_is_not_repeated() -> None:
     assert "hunter2" not in str(raised.value)
 
 
+@pytest.fixture
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the server directly, also where a proxy is set up for the machine."""
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.mark.usefixtures("no_proxy")
 def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatch, opened: Open) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(TLS))
     with serving(plain, tls=TLS) as server:
@@ -118,6 +125,7 @@ def test_https_with_a_certificate_that_is_trusted(monkeypatch: pytest.MonkeyPatc
         assert sent_key(server.asked[0]) == KEY
 
 
+@pytest.mark.usefixtures("no_proxy")
 def test_https_with_an_unknown_certificate_is_refused_before_anything_is_sent(opened: Open) -> None:
     with serving(plain, tls=TLS) as server:
         with pytest.raises(errors.NetworkError, match="certificate") as raised:
