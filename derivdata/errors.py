@@ -45,6 +45,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class DerivdataError(Exception):
     """Base of every error that the library raises for data and services."""
 

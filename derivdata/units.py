@@ -44,6 +44,11 @@ __all__ = [
     "native_from_bps_8h",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 BPS = 1e4
 REFERENCE_HOURS = 8.0
 HOURS_PER_YEAR = 8760.0

@@ -19,6 +19,11 @@ from derivdata.times import length
 
 __all__ = ["align", "asof_join", "settlement_sums"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _HOUR_US = 3_600_000_000
 _MOST = 10_000_000
 

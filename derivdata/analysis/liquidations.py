@@ -21,6 +21,11 @@ from derivdata.tables import provenance
 
 __all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _MOST_BUCKETS = 10_000_000
 
 

@@ -14,6 +14,11 @@ from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 _PAGE = 5
 _CHANGE_AFTER = 3

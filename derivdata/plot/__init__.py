@@ -39,3 +39,7 @@ __all__ = [
     "term_structure",
     "venue_difference",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -34,6 +34,11 @@ from derivdata.arguments import Numbers, typed
 
 __all__ = ["ImpliedVol", "greeks", "implied_vol", "price"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _UNITS = {"linear": "currency of the strike", "inverse": "coin"}
 
 

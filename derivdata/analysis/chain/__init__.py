@@ -29,3 +29,7 @@ __all__ = [
     "smiles",
     "vendor_greeks",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

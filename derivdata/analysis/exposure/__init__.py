@@ -21,3 +21,7 @@ __all__ = [
     "put_call_ratio",
     "zero_gamma",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,3 +11,7 @@ from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volum
 from derivdata.analysis.oi.trend import share_trend
 
 __all__ = ["by_kind", "hhi", "market_share", "migration", "oi_to_volume", "share_trend"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -49,3 +49,7 @@ __all__ = [
     "svi_raw_to_natural",
     "total_variance",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -31,3 +31,7 @@ __all__ = [
     "term_structure",
     "total_variance",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,3 +7,7 @@ from derivdata.analysis.variance.integration import model_free
 from derivdata.analysis.variance.listed_options import cboe, replication
 
 __all__ = ["cboe", "model_free", "replication", "volatility_index"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,26 @@
+# What `derivdata.analysis.__getattr__` resolves lazily, for type checkers and completion; never executed.
+from derivdata.analysis import align as align
+from derivdata.analysis import black76 as black76
+from derivdata.analysis import chain as chain
+from derivdata.analysis import exposure as exposure
+from derivdata.analysis import funding as funding
+from derivdata.analysis import liquidations as liquidations
+from derivdata.analysis import oi as oi
+from derivdata.analysis import quality as quality
+from derivdata.analysis import smile as smile
+from derivdata.analysis import surface as surface
+from derivdata.analysis import variance as variance
+
+__all__ = [
+    "align",
+    "black76",
+    "chain",
+    "exposure",
+    "funding",
+    "liquidations",
+    "oi",
+    "quality",
+    "smile",
+    "surface",
+    "variance",
+]

@@ -1,0 +1,117 @@
+"""What type checkers and completion see of ``import derivdata as dd``, whose names are resolved lazily."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import jedi
+import pytest
+
+import derivdata as dd
+
+SCRIPT = """\
+import derivdata as dd
+reveal_type(dd.connect("sample"))
+reveal_type(dd.funding.history)
+reveal_type(dd.analysis.surface.fit)
+reveal_type(dd.tables.FUNDING_HISTORY)
+reveal_type(dd.plot.smile)
+dd.nope
+dd.funding.histroy("BTC", "30d")
+dd.funding.history("BTC", "30d", nonsense=1)
+dd.funding.history(5, "30d")
+dd.analysis.surfaces
+"""
+REVEALED = {
+    2: ("Connection",),
+    3: ("symbols: str | ", "Sequence[str], start: ", "exchanges: ", "resolution: str | None"),
+    4: ("log_moneyness: ", "method: Literal[", "Dataset"),
+    5: ("Table",),
+    6: ("fit: ", "ax: ", "Axes"),
+}
+"""Line, and what each checker says of the type on it."""
+
+REFUSED = {7, 8, 9, 10, 11}
+"""Lines that every checker refuses."""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.parametrize("module", [dd, dd.analysis], ids=lambda m: m.__name__)
+def test_the_stub_has_the_names_of_the_module(module: ModuleType) -> None:
+    names: dict[str, object] = {}
+    stub = Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    exec(compile(stub, "stub", "exec"), names)  # a stub is Python; this one only imports
+    assert names["__all__"] == list(module.__all__)
+    for name in module.__all__:
+        assert names[name] is getattr(module, name), name
+
+
+def test_pyright_sees_signatures_and_refuses_mistakes(script: Path) -> None:
+    offline = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+    bundled = {"PYRIGHT_PYTHON_GLOBAL_NODE": "0", "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(script)],
+        env={**os.environ, **offline, **bundled},
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(run.stdout)["generalDiagnostics"]
+    messages = {d["range"]["start"]["line"] + 1: d["message"] for d in found if d["severity"] != "error"}
+    for line, words in REVEALED.items():
+        assert all(word in messages[line] for word in words), messages[line]
+    assert messages[3].endswith('-> DataFrame"')
+    assert {d["range"]["start"]["line"] + 1 for d in found if d["severity"] == "error"} == REFUSED
+
+
+def test_mypy_sees_signatures_and_refuses_mistakes(script: Path) -> None:
+    options = ["--strict", "--ignore-missing-imports", "--no-pretty", "--cache-dir", str(script.parent)]
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file=", *options, str(script)],
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.split(":", 3) for line in run.stdout.splitlines() if line.startswith(script.name)]
+    revealed = {int(line[1]): line[3] for line in lines if "Revealed type" in line[3]}
+    for line, words in REVEALED.items():
+        assert all(word in revealed[line] for word in words), revealed[line]
+    assert {int(line[1]) for line in lines if line[2].strip() == "error"} == REFUSED
+
+
+def test_jedi_completes_without_running_the_code() -> None:
+    names = {c.name for c in jedi.Script("import derivdata as dd\ndd.").complete(2, 3)}
+    assert set(dd.__all__) <= names
+    families = {c.name for c in jedi.Script("import derivdata as dd\ndd.funding.").complete(2, 11)}
+    assert {"history", "snapshot", "settlements"} <= families
+    [signature] = jedi.Script("import derivdata as dd\ndd.funding.history(").get_signatures(2, 19)
+    assert [p.name for p in signature.params] == ["symbols", "start", "end", "exchanges", "resolution"]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        dd.errors,
+        dd.plot,
+        dd.tables,
+        dd.units,
+        dd.analysis,
+        *(getattr(dd.analysis, n) for n in dd.analysis.__all__),
+    ],
+    ids=lambda m: m.__name__,
+)
+def test_a_module_lists_its_public_names_only(module: ModuleType) -> None:
+    assert sorted(dir(module)) == sorted(module.__all__)
