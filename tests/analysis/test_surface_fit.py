@@ -209,15 +209,26 @@ def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
     xr.testing.assert_allclose(lazy.compute(), eager, rtol=1e-9)
 
 
-def test_an_earlier_surface_shortens_the_search_and_does_not_move_its_end(noisy):
+def test_the_end_does_not_depend_on_where_the_search_began(noisy):
     k, iv, years = noisy
     iv = iv.assign_coords(expiry=list("abcde"))
     cold = surface.fit(k, iv, years)
     warm = surface.fit(k, iv, years, start=cold.isel(expiry=slice(1, None)))
     for name in ("theta", "rho", "psi"):
         np.testing.assert_allclose(warm[name], cold[name], rtol=1e-5)
-    same = surface.fit(k, iv, years, start=cold)
-    assert int(same["nfev"][0]) <= int(cold["nfev"][0])
+    again = surface.fit(k, iv, years, start=cold)
+    xr.testing.assert_allclose(again["theta"], cold["theta"], rtol=1e-6)
+    np.testing.assert_allclose(again["rmse_vol"], cold["rmse_vol"], rtol=1e-8)
+
+
+@pytest.mark.parametrize("method", [*FREE, "slices"])
+@pytest.mark.parametrize("level", [0.2, 0.6, 1.0])
+def test_a_flat_surface_is_fitted_and_the_search_ends(method, level):
+    k = np.tile(np.linspace(-0.3, 0.3, 15), (4, 1))
+    years = np.array([7, 30, 60, 90]) / 365
+    found = surface.fit(k, np.full((4, 15), level), years, method=method)
+    np.testing.assert_array_equal(found["status"], 0)
+    np.testing.assert_allclose(smile.iv(found, 0.1), level, rtol=1e-7)
 
 
 def test_weights_by_price_let_the_money_decide():

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from derivdata.analysis.least_squares import Minimum
 from derivdata.analysis.smile.butterfly_certificate import certified
 from derivdata.analysis.smile.curves import Curves, check_curves, curve_values
-from derivdata.analysis.smile.descent import Minimum
 from derivdata.analysis.smile.fit_dataset import Method
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.pchip import nodes

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from derivdata.analysis.smile.descent import Index, Local, diagonal
+from derivdata.analysis.least_squares import Index, Linearised, diagonal
 from derivdata.analysis.smile.parameters import Floats
 
 __all__ = ["Curve", "DenseProblem"]
@@ -35,7 +35,7 @@ class DenseProblem(NamedTuple):
         tall = {name: getattr(self, name)[:, index] for name in ("constants", "low", "high")}
         return self._replace(**wide, **tall)
 
-    def evaluate(self, x: Floats) -> Local:
+    def evaluate(self, x: Floats) -> Linearised:
         """Residual and Jacobian products at `x`."""
         value, slope = self.curve(x[..., None], self.constants[..., None], self.k)
         error = self.target - value
@@ -44,4 +44,4 @@ class DenseProblem(NamedTuple):
         size = np.vecdot(self.weight, np.square(self.target))
         loss = np.vecdot(self.weight * error, error)
         grad = np.vecdot(weighted, error)
-        return Local(x, loss, 1e-28 * size, gram, grad, diagonal(gram) + 1e-300)
+        return Linearised(x, loss, 1e-28 * size, gram, grad, diagonal(gram) + 1e-300)

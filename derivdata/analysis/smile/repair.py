@@ -14,8 +14,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import together
+from derivdata.analysis.least_squares import Index, Linearised, diagonal, minimise
 from derivdata.analysis.smile.curves import Curves, check_curves
-from derivdata.analysis.smile.descent import Index, Local, diagonal, minimise
 from derivdata.analysis.smile.least_squares_dense import DenseProblem
 from derivdata.analysis.smile.parameters import (
     Floats,
@@ -129,7 +129,7 @@ class _Penalised(NamedTuple):
     def rows(self, index: Index) -> Self:
         return self._replace(quotes=self.quotes.rows(index), grid=self.grid[index])
 
-    def evaluate(self, x: Floats) -> Local:
+    def evaluate(self, x: Floats) -> Linearised:
         fit = self.quotes.evaluate(x)
         g, slope = _density_jet(x[..., None], self.grid)
         lack = np.sqrt(self.heaviness) * np.maximum(_MARGIN - g, 0.0)
@@ -137,7 +137,7 @@ class _Penalised(NamedTuple):
         gram = fit.gram + np.vecdot(slope[:, None], slope)
         grad = fit.grad + np.vecdot(slope, lack)
         scale = diagonal(gram) + 1e-300
-        return Local(x, fit.loss + np.vecdot(lack, lack), fit.nothing, gram, grad, scale)
+        return Linearised(x, fit.loss + np.vecdot(lack, lack), fit.nothing, gram, grad, scale)
 
 
 def _problem(quotes: SmileQuotes, raw: Raw) -> _Penalised:

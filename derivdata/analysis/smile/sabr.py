@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_together
-from derivdata.analysis.smile.descent import Minimum, minimise
+from derivdata.analysis.least_squares import Minimum, minimise
 from derivdata.analysis.smile.least_squares_dense import DenseProblem
 from derivdata.analysis.smile.parameters import Floats
 from derivdata.analysis.smile.quotes import SmileQuotes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.analysis.inputs import together
-from derivdata.analysis.smile.descent import Minimum, minimise
+from derivdata.analysis.least_squares import Minimum, minimise
 from derivdata.analysis.smile.least_squares_dense import DenseProblem
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import SmileQuotes

@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.descent import Index, Local, Minimum, gain, minimise, times
+from derivdata.analysis.least_squares import Index, Linearised, Minimum, gain, minimise, times
 from derivdata.analysis.smile.least_squares_dense import DenseProblem
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.positive_svi import floor_curve, floor_from_raw, floor_to_raw
@@ -57,7 +57,7 @@ class SviProblem(NamedTuple):
     def rows(self, index: Index) -> Self:
         return self._replace(slices=self.slices.rows(index))
 
-    def evaluate(self, x: Floats) -> Local:
+    def evaluate(self, x: Floats) -> Linearised:
         gram, residual, loss = moments(self.slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
         loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
@@ -68,7 +68,7 @@ class SviProblem(NamedTuple):
             part[3] *= -bend
             part[3] -= tilt * part[0]
             part[4] *= bend * np.exp(2.0 * x[4])
-        return Local(x, loss, _FLOOR**2 * self.slices.s0, gram, residual, _projected(gram))
+        return Linearised(x, loss, _FLOOR**2 * self.slices.s0, gram, residual, _projected(gram))
 
 
 def _projected(gram: Floats) -> Floats:

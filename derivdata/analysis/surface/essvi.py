@@ -10,8 +10,9 @@ all of one kind:
   (conditions N and S1 of Hendriks and Martini, as corrected by Pasquazzi, arXiv:2304.02106): R, L and τ do
   not fall.
 
-So with c just below 2 the increments of ``−log(1 − R/c)``, of ``−log(1 − L/c)`` and of τ above its bound are
-free positive numbers, and every surface that keeps the conditions has them. This is the set that Mingone's
+So with c just below 2 the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what θ exceeds ψ times
+the least τ by, are free positive numbers, and every surface that keeps the conditions has them. (τ itself
+would do for the conditions, but it runs to infinity as a smile flattens; θ does not.) This is the set that Mingone's
 map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has to run off
 to infinity to reach them.
 """
@@ -22,12 +23,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis.surface.solver import Box, Floats, Solution, SurfaceQuotes, minimise
+from derivdata.analysis.least_squares import Minimum
+from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes, fit_model
 
 __all__ = ["SsviSlices", "fit_global", "fit_sequential", "linear_start", "natural", "slopes"]
 
-LEAST = 1e-9
+LEAST = 1e-12
 """Smallest increment: keeps every inequality strict."""
+
+_FLATTEST = 1e-6  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2
@@ -61,7 +65,7 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
 
     An SSVI slice satisfies ``w = θ + ρψ k + ψ²(1 − ρ²)/4 k²/w``, which is linear in its parameters.
     """
-    k, w, scale = quotes
+    k, w, scale = quotes.k, quotes.w, quotes.scale
     columns = np.stack([np.ones_like(k), k, k * k / w, w], axis=-2) * scale[..., None, :]
     normal = columns @ columns.swapaxes(-1, -2)
     square = normal[..., :3, :3]
@@ -69,16 +73,20 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     theta, tilt, bend = np.moveaxis(np.linalg.solve(square + ridge, normal[..., :3, 3:])[..., 0], -1, 0)
     lowest = np.where(scale > 0.0, w, np.inf).min(axis=-1)
     theta = np.clip(theta, 0.2 * lowest, np.where(scale > 0.0, w, 0.0).max(axis=-1))
-    psi = np.sqrt(np.maximum(4.0 * bend, 1e-3 * theta) + tilt * tilt)
+    # A smile that bends the wrong way starts with a little curvature, from which the search can go either
+    # way; a flat one starts flat, since its ψ is 0 and the way there would be long.
+    shape = np.maximum(np.abs(4.0 * bend), tilt * tilt)
+    least = np.clip(100.0 * shape, 1e-16 * theta, 1e-3 * theta)
+    psi = np.sqrt(np.maximum(4.0 * bend, least) + tilt * tilt)
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
 
 
-def fit_global(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Solution]:
+def fit_global(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
     """All expiries of every surface at once: slices ``(surfaces, expiries, 3)`` and how the search ended."""
     return _fit(quotes, guess, np.zeros((len(guess), 3)), damping=1e-3)
 
 
-def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Solution]:
+def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
     """One expiry after the other, each through its quote nearest the money (Corbetta et al., 2019).
 
     The earlier expiries stay as they are, so a bad late one cannot move them. The anchor is missed only
@@ -87,27 +95,25 @@ def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Soluti
     nearest = np.argmin(np.where(quotes.scale > 0.0, np.abs(quotes.k), np.inf), axis=-1)[..., None]
     scale = quotes.scale.copy()
     np.put_along_axis(scale, nearest, _ANCHOR * np.take_along_axis(scale, nearest, -1), -1)
+    anchored = quotes._replace(scale=scale)
     base, parts, ends = np.zeros((len(guess), 3)), [], []
     for i in range(guess.shape[1]):
-        one = np.s_[:, i : i + 1]
-        slices, found = _fit(
-            SurfaceQuotes(quotes.k[one], quotes.w[one], scale[one]), guess[one], base, damping=1e-9
-        )
-        base = np.column_stack([base[:, :2] + found.x[:, :2], _coordinates(slices)[:, 0, 2]])
+        slices, found = _fit(anchored.expiry(i), guess[:, i : i + 1], base, damping=1e-9)
+        base = np.column_stack([base[:, :2] + found.x[:2].T, _coordinates(slices)[:, 0, 2]])
         parts.append(slices)
         ends.append(found)
-    x, cost, nfev, converged = (list(part) for part in zip(*ends, strict=True))
-    joined = Solution(np.hstack(x), np.sum(cost, axis=0), np.sum(nfev, axis=0), np.all(converged, axis=0))
+    x, loss, converged, nfev = (list(part) for part in zip(*ends, strict=True))
+    joined = Minimum(np.vstack(x), np.sum(loss, axis=0), np.all(converged, axis=0), np.sum(nfev, axis=0))
     return np.concatenate(parts, axis=1), joined
 
 
-def _fit(quotes: SurfaceQuotes, guess: Floats, base: Floats, *, damping: float) -> tuple[Floats, Solution]:
+def _fit(quotes: SurfaceQuotes, guess: Floats, base: Floats, *, damping: float) -> tuple[Floats, Minimum]:
     """Fit the increments from `base`, the coordinates of the expiry before the first, 0 if there is none."""
-    box = Box(np.array(LEAST), np.array(np.inf))
-    found = minimise(
-        lambda x, rows: _model(x, base[rows]), _increments(guess, base), box, quotes, damping=damping
-    )
-    return _model(found.x, base)[0], found
+    least = np.full((3, guess.shape[1]), LEAST)
+    least[:2, 0] = np.where((base[:, :2] > 0.0).all(), LEAST, _FLATTEST)
+    bounds = least.ravel(), np.array(np.inf)
+    found = fit_model(_model, base, _increments(guess, base), bounds, quotes, damping=damping)
+    return _model(found.x.T, base)[0], found
 
 
 def _coordinates(slices: Floats) -> Floats:
@@ -129,14 +135,16 @@ def _increments(guess: Floats, base: Floats) -> Floats:
         wings = smooth[:, i, :2]
         out[:, i, :2] = np.maximum(wings - before, _ROOM * wings)
         before += out[:, i, :2]
-        tau = np.maximum(tau, -_STEEPEST / 2.0 * np.expm1(-before.max(axis=1)))
-        out[:, i, 2] = np.maximum(smooth[:, i, 2] - tau, _ROOM * smooth[:, i, 2])
-        tau = tau + out[:, i, 2]
+        slopes = -_STEEPEST * np.expm1(-before)
+        bound = np.maximum(tau, slopes.max(axis=1) / 2.0)
+        above = np.maximum(smooth[:, i, 2] - bound, _ROOM * smooth[:, i, 2])
+        out[:, i, 2] = slopes.sum(axis=1) * above
+        tau = bound + above
     return out.swapaxes(1, 2).reshape(len(out), -1)
 
 
 def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
-    """Slices and their Jacobian in the increments; see `derivdata.analysis.surface.solver.Model`."""
+    """Slices and their Jacobian in the increments; see `derivdata.analysis.surface.ssvi_problem.Model`."""
     count, expiries = len(x), x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
     wings = -_STEEPEST * np.expm1(-base[:, :2, None] - np.cumsum(steps[:, :2], axis=-1))
@@ -144,25 +152,27 @@ def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
     for side in (0, 1):
         d_wings[:, side, :, side] = (_STEEPEST - wings[:, side, :, None]) * np.tri(expiries)
     d_wings = d_wings.reshape(count, 2, expiries, -1)
-    tau, d_tau = _tau(steps[:, 2], base[:, 2], wings, d_wings)
-    psi = wings.sum(axis=1)
-    slices = np.stack([tau * psi, wings[:, 0], wings[:, 1]], axis=-1)
-    d_theta = psi[..., None] * d_tau + tau[..., None] * d_wings.sum(axis=1)
+    theta, d_theta = _theta(steps[:, 2], base[:, 2], wings, d_wings)
+    slices = np.stack([theta, wings[:, 0], wings[:, 1]], axis=-1)
     return slices, np.stack([d_theta, d_wings[:, 0], d_wings[:, 1]], axis=2)
 
 
-def _tau(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
-    """τ of each expiry: above the one before and above ``max(R, L)/2``."""
+def _theta(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
+    """θ of each expiry: ψ times the least τ that the conditions allow, and its step above that."""
     expiries = steps.shape[1]
+    psi, d_psi = wings.sum(axis=1), d_wings.sum(axis=1)
     steeper = wings[:, 0] >= wings[:, 1]
     bound = np.where(steeper, wings[:, 0], wings[:, 1]) / 2.0
     d_bound = np.where(steeper[..., None], d_wings[:, 0], d_wings[:, 1]) / 2.0
-    tau, d_tau = np.empty_like(steps), np.empty_like(d_bound)
-    before, d_before = base, np.zeros_like(d_bound[:, 0])
+    theta, d_theta = np.empty_like(steps), np.empty_like(d_bound)
+    tau, d_tau = base, np.zeros_like(d_bound[:, 0])
     for i in range(expiries):
-        binds = bound[:, i] > before
-        tau[:, i] = np.where(binds, bound[:, i], before) + steps[:, i]
-        d_tau[:, i] = np.where(binds[:, None], d_bound[:, i], d_before)
-        d_tau[:, i, 2 * expiries + i] += 1.0
-        before, d_before = tau[:, i], d_tau[:, i]
-    return tau, d_tau
+        binds = bound[:, i] > tau
+        least = np.where(binds, bound[:, i], tau)
+        d_least = np.where(binds[:, None], d_bound[:, i], d_tau)
+        theta[:, i] = psi[:, i] * least + steps[:, i]
+        d_theta[:, i] = psi[:, i, None] * d_least + least[:, None] * d_psi[:, i]
+        d_theta[:, i, 2 * expiries + i] += 1.0
+        tau = theta[:, i] / psi[:, i]
+        d_tau = (d_theta[:, i] - tau[:, None] * d_psi[:, i]) / psi[:, i, None]
+    return theta, d_theta

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.least_squares import Minimum
 from derivdata.analysis.smile import Method
 from derivdata.analysis.smile.fit_dataset import assemble
 from derivdata.analysis.status import Status, flag_attrs
@@ -16,8 +17,8 @@ from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.essvi_parameters import NATURAL, natural_parameters, raw_parameters_of
 from derivdata.analysis.surface.labelling import labelled, where
 from derivdata.analysis.surface.quote_grid import MINIMUM, QuoteGrid, arrange, batches
-from derivdata.analysis.surface.solver import Floats, Solution, SurfaceQuotes
 from derivdata.analysis.surface.ssvi_families import FAMILIES, at_the_money, fit_family, isotonic
+from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["SurfaceMethod", "fit"]
@@ -33,7 +34,7 @@ class _Found(NamedTuple):
     """Slices ``(surfaces, expiries, 3)``, how the search ended, and the family's own parameters."""
 
     slices: Floats
-    solution: Solution
+    solution: Minimum
     shared: tuple[Floats, ...]
 
 
@@ -201,7 +202,7 @@ def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
         family = FAMILIES[method]
         theta = isotonic(at_the_money(quotes, guess[..., 0]))
         slices, solution = fit_family(family, quotes, guess, theta)
-        return _Found(slices, solution, family.published(solution.x))
+        return _Found(slices, solution, family.published(solution.x.T))
     search = essvi.fit_sequential if method == "essvi_seq" else essvi.fit_global
     return _Found(*search(quotes, guess), ())
 

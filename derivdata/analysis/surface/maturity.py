@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.essvi_parameters import NATURAL, raw_parameters_of
 from derivdata.analysis.surface.labelling import bare, require_surface
-from derivdata.analysis.surface.solver import Floats
+from derivdata.analysis.surface.ssvi_problem import Floats
 
 __all__ = ["Extrapolation", "Interpolation", "Maturity", "at_maturity", "slices_at", "take"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.solver import Floats, Rows, SurfaceQuotes
+from derivdata.analysis.surface.ssvi_problem import Floats, Rows, SurfaceQuotes
 
 __all__ = ["MINIMUM", "QuoteGrid", "arrange", "batches"]
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from derivdata.analysis.inputs import together
-from derivdata.analysis.surface.solver import Box, Floats, Rows, Solution, SurfaceQuotes, minimise
+from derivdata.analysis.least_squares import Minimum
+from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes, fit_model
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["FAMILIES", "Family", "at_the_money", "fit_family", "heston_phi", "isotonic", "power_phi"]
@@ -85,19 +86,17 @@ def isotonic(values: Floats) -> Floats:
     return np.asarray(upto.max(axis=-2))
 
 
-def fit_family(
-    family: Family, quotes: SurfaceQuotes, guess: Floats, theta: Floats
-) -> tuple[Floats, Solution]:
-    """Slices ``(surfaces, expiries, 3)`` of one family through the total variances θ at the money."""
+def fit_family(family: Family, quotes: SurfaceQuotes, guess: Floats, theta: Floats) -> tuple[Floats, Minimum]:
+    """Fit slices ``(surfaces, expiries, 3)`` of one family through the total variances θ at the money."""
 
-    def model(x: Floats, rows: Rows) -> tuple[Floats, Floats]:
-        return _slices(family, theta[rows], x)
+    def model(x: Floats, theta: Floats) -> tuple[Floats, Floats]:
+        return _slices(family, theta, x)
 
     tilt = np.median((guess[..., 1] - guess[..., 2]) / (guess[..., 1] + guess[..., 2]), axis=1)
     start = np.column_stack([np.clip(tilt, -0.9, 0.9), *(np.full(len(tilt), each) for each in family.start)])
-    box = Box(np.array((-0.999, *family.lower)), np.array((0.999, *family.upper)))
-    found = minimise(model, start, box, quotes)
-    return _slices(family, theta, found.x)[0], found
+    bounds = np.array((-0.999, *family.lower)), np.array((0.999, *family.upper))
+    found = fit_model(model, theta, start, bounds, quotes)
+    return _slices(family, theta, found.x.T)[0], found
 
 
 def _slices(family: Family, theta: Floats, x: Floats) -> tuple[Floats, Floats]:

@@ -20,7 +20,7 @@ from derivdata.analysis.surface.points import (
     points_of,
     require_points,
 )
-from derivdata.analysis.surface.solver import Floats
+from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["forward_variance", "term_structure"]

@@ -1,7 +1,20 @@
 """Levenberg-Marquardt inside bounds for many small least-squares problems at once.
 
-Arrays keep the problems on the last axis: variables ``(P, N)``, Gram matrices ``(P, P, N)``. Problems leave
-as they converge.
+The one solver of smiles and surfaces. Each problem has its own damping, its own active bounds and its own
+end, and leaves the batch when it is done: its result does not depend on what else was in the call, and a
+batch costs what its slowest members cost.
+
+Arrays keep the problems on the last axis: variables ``(P, N)``, Gram matrices ``(P, P, N)``. With up to
+eight variables the equations are eliminated here, one numpy call for all problems per pivot, which adds up
+in one order on every machine; beyond that LAPACK is faster.
+
+The step solves ``(G + λ D) d = g`` with the Gauss-Newton matrix G, the downhill gradient g, the damping λ
+and the problem's own scale D (its diagonal, so that the damping does not depend on units). Bounds: a
+variable that leaves its bounds is held there and the rest is solved again (`_box_step`), so every step
+lowers the model and a solution on a bound is nothing special.
+
+Reference: Madsen, Nielsen and Tingleff, Methods for non-linear least squares problems (2004). The readable
+version, one problem at a time, is ``tests/analysis/smile_reference.py``.
 """
 
 from __future__ import annotations
@@ -11,20 +24,22 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata.analysis.smile.parameters import Floats
-
-__all__ = ["Index", "Local", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
-
-_TOLERANCE = 1e-9
-_STILL = 1e-7
-_SINGULAR = 1e-14
-_NEGLIGIBLE = 1e-290
-
+Floats = NDArray[np.float64]
 Index = NDArray[np.int64] | NDArray[np.bool_]
 
+__all__ = ["Floats", "Index", "Linearised", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
 
-class Local(NamedTuple):
-    """What is known of the problems where they stand.
+_TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth an evaluation
+_UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
+_STILL = 1e-7  # step that counts as none where the damping is heavy
+_SINGULAR = 1e-14  # pivot, relative to its diagonal, below which a variable is not determined
+_NEGLIGIBLE = 1e-290  # predicted decrease that is 0 but for rounding
+_STUCK = 1e10  # damping at which a search is given up
+_ELIMINATED = 8  # most variables for which elimination by hand beats LAPACK
+
+
+class Linearised(NamedTuple):
+    """The problems at a point, to second order.
 
     `x` are the variables, which an evaluation may improve on; `loss` the sum of squares, with ``nothing``
     as the value below which it is rounding; `gram` and `grad` the Jacobian's products with itself and with
@@ -53,7 +68,7 @@ class Problem(Protocol):
     def rows(self, index: Index) -> Self:
         """These problems only."""
 
-    def evaluate(self, x: Floats) -> Local:
+    def evaluate(self, x: Floats) -> Linearised:
         """The problems at `x`."""
 
 
@@ -66,28 +81,52 @@ class Minimum(NamedTuple):
     nfev: NDArray[np.int64]
 
 
-def minimise(problem: Problem, start: Floats, *, steps: int = 60) -> Minimum:
-    """The nearest minimum of each problem from `start`; no problem's result depends on the others."""
+def minimise(
+    problem: Problem, start: Floats, *, steps: int = 60, damping: float = 1e-3, tolerance: float = _TOLERANCE
+) -> Minimum:
+    """Find the minimum of each problem nearest to `start`.
+
+    Parameters
+    ----------
+    problem
+        What to minimise.
+    start
+        First guess inside the bounds, ``(P, N)``.
+    steps
+        Evaluations that a problem may spend.
+    damping
+        Levenberg-Marquardt damping of the first step.
+    tolerance
+        A search ends where the next step is predicted to lower the loss by less than this share of it, and
+        where a step has changed it by at most 1e-10 of it. The sign of that change does not matter: at a
+        minimum rounding decides it, and waiting for a decrease would be waiting for luck.
+    """
     count = start.shape[1]
     met, nfev = np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
     found = Minimum(start.copy(), np.empty(count), met, nfev)
-    here, live, damping = problem.evaluate(start), np.arange(count), _Damping(count)
+    here, live, rule = problem.evaluate(start), np.arange(count), _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
-        move, lowers = _move(problem, here, damping.factor)
-        done = ~over & _arrived(here, move, lowers, damping.factor)
+        move, lowers = _move(problem, here, rule.factor)
+        small = lowers <= tolerance * here.loss
+        still = np.abs(move).max(axis=0) <= _STILL
+        # Under heavy damping every step promises little, so there only a step that is none is an end.
+        done = ~over & (np.where(rule.factor < 1.0, small, still) | (here.loss <= here.nothing))
         met[live[done]] = True
-        over |= done | (damping.factor > 1e10) | (step == steps)
+        over |= done | (rule.factor > _STUCK) | (step == steps)
+        # Problems that are over are carried along until they are worth a copy of all the others.
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
             gone, stay = live[over], ~over
             found.x[:, gone], found.loss[gone] = here.x[:, over], here.loss[over]
             problem, live, over, move = problem.rows(stay), live[stay], over[stay], move[:, stay]
-            here = Local(*(part[..., stay] for part in here))
-            damping.keep(stay)
+            here = Linearised(*(part[..., stay] for part in here))
+            rule.keep(stay)
         if not live.size:
             break
-        here = _advance(problem, here, move, damping, ~over)
+        here, unchanged = _advance(problem, here, move, rule, ~over)
         nfev[live[~over]] += 1
+        met[live[unchanged]] = True
+        over |= unchanged
     return found
 
 
@@ -109,8 +148,8 @@ def diagonal(gram: Floats) -> Floats:
 class _Damping:
     """H. B. Nielsen's rule ("Damping parameter in Marquardt's method", IMM-REP-1999-05), per problem."""
 
-    def __init__(self, problems: int) -> None:
-        self.factor = np.full(problems, 1e-3)
+    def __init__(self, problems: int, factor: float) -> None:
+        self.factor = np.full(problems, factor)
         self.growth = np.full(problems, 2.0)
 
     def keep(self, rows: NDArray[np.bool_]) -> None:
@@ -126,14 +165,7 @@ class _Damping:
         return np.asarray(better & going)
 
 
-def _arrived(here: Local, move: Floats, lowers: Floats, factor: Floats) -> NDArray[np.bool_]:
-    """Nothing is left to gain; under heavy damping, nothing has moved any more."""
-    small = lowers <= _TOLERANCE * here.loss
-    still = np.abs(move).max(axis=0) <= _STILL
-    return np.asarray(np.where(factor < 1.0, small, still) | (here.loss <= here.nothing))
-
-
-def _move(problem: Problem, here: Local, factor: Floats) -> tuple[Floats, Floats]:
+def _move(problem: Problem, here: Linearised, factor: Floats) -> tuple[Floats, Floats]:
     low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
     damped = here.gram.copy()
     diagonal = np.arange(len(here.x))
@@ -143,15 +175,19 @@ def _move(problem: Problem, here: Local, factor: Floats) -> tuple[Floats, Floats
 
 
 def _advance(
-    problem: Problem, here: Local, move: Floats, damping: _Damping, going: NDArray[np.bool_]
-) -> Local:
+    problem: Problem, here: Linearised, move: Floats, rule: _Damping, going: NDArray[np.bool_]
+) -> tuple[Linearised, NDArray[np.bool_]]:
+    """Where the step leads, if it is better there; and where it changed nothing."""
     move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
     new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
     predicted = gain(here.gram, here.grad, move)
     actual = here.loss - new.loss
     ratio = np.divide(actual, predicted, out=np.sign(actual), where=predicted > _NEGLIGIBLE)
-    better = damping.update(ratio, going)
-    return Local(*(np.where(better, after, before) for after, before in zip(new, here, strict=True)))
+    light = rule.factor < 1.0
+    better = rule.update(ratio, going)
+    unchanged = going & light & (np.abs(actual) <= _UNCHANGED * here.loss)
+    at = Linearised(*(np.where(better, after, before) for after, before in zip(new, here, strict=True)))
+    return at, np.asarray(unchanged)
 
 
 def _box_step(gram: Floats, grad: Floats, low: Floats, high: Floats) -> Floats:
@@ -188,13 +224,16 @@ def _walk(
 
 
 def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], held: Floats) -> Floats:
-    """The minimum in the free variables, the others staying at `held`; no move where `gram` is singular."""
+    """Solve for the free variables, the others staying at `held`; no move where `gram` is singular."""
     if free.all():
         matrix, right = gram.copy(), grad.copy()
     else:
         right = np.where(free, grad - times(gram, np.where(free, 0.0, held)), held)
         matrix = gram * (free[:, None] & free[None])
         matrix[np.arange(len(grad)), np.arange(len(grad))] += ~free
+    if len(grad) > _ELIMINATED:
+        solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), np.moveaxis(right, -1, 0)[..., None])
+        return np.asarray(solved[..., 0].T)
     least = _SINGULAR * diagonal(gram)
     for j in range(len(grad)):
         matrix[j, j, matrix[j, j] <= least[j]] = np.inf
