@@ -10,11 +10,11 @@ all of one kind:
   (conditions N and S1 of Hendriks and Martini, as corrected by Pasquazzi, arXiv:2304.02106): R, L and τ do
   not fall.
 
-So with c just below 2 the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what θ exceeds ψ times
-the least τ by, are free positive numbers, and every surface that keeps the conditions has them. (τ itself
-would do for the conditions, but it runs to infinity as a smile flattens; θ does not.) This is the set that Mingone's
-map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has to run off
-to infinity to reach them.
+So with c just below 2 these are free positive numbers, and every surface that keeps the conditions has them:
+the increments of ``−log(1 − R/c)`` and of ``−log(1 − L/c)``, and what θ exceeds ψ times the least τ by. (τ
+itself would do for the conditions, but it runs to infinity as a smile flattens; θ does not.) This is the set
+that Mingone's map (arXiv:2204.00312) covers; here its walls are bounds of single parameters, and nothing has
+to run off to infinity to reach them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["SsviSlices", "fit_global", "fit_sequential", "linear_start", "natura
 LEAST = 1e-12
 """Smallest increment: keeps every inequality strict."""
 
-_FLATTEST = 1e-6  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
+_FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 
 _STEEPEST = 2.0 * (1.0 - 1e-9)
 _ROOM = 1e-2
@@ -76,7 +76,7 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
     # A smile that bends the wrong way starts with a little curvature, from which the search can go either
     # way; a flat one starts flat, since its ψ is 0 and the way there would be long.
     shape = np.maximum(np.abs(4.0 * bend), tilt * tilt)
-    least = np.clip(100.0 * shape, 1e-16 * theta, 1e-3 * theta)
+    least = np.clip(shape, 1e-16 * theta, 1e-3 * theta)
     psi = np.sqrt(np.maximum(4.0 * bend, least) + tilt * tilt)
     return np.stack([theta, (psi + tilt) / 2.0, (psi - tilt) / 2.0], axis=-1)
 

@@ -25,7 +25,7 @@ expiries, 3)``, each ``(theta, right, left)``, and their Jacobian ``(surfaces, e
 
 _STEPS = 200
 _TOLERANCE = 1e-10
-_EXACT = 1e-28
+_EXACT = 1e-9  # relative error of total variance that is none
 _INSIDE = 1e-2
 
 
@@ -101,7 +101,8 @@ class SsviProblem(NamedTuple):
         own = np.einsum("ppn->pn", gram)
         # A variable that moves nothing yet (a wing of slope 0) is damped by a trace of the strongest one.
         scale = np.maximum(own, 1e-12 * own.max(axis=0) + 1e-300)
-        nothing = np.full(count, _EXACT)
+        size = np.einsum("set,set->s", *[self.quotes.scale * self.quotes.w] * 2)
+        nothing = _EXACT**2 * size
         return Linearised(x, normal[..., 3, 3].sum(axis=1), nothing, gram, -(pulls @ flat)[:, 0].T, scale)
 
 
