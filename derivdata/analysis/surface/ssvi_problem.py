@@ -25,7 +25,7 @@ expiries, 3)``, each ``(theta, right, left)``, and their Jacobian ``(surfaces, e
 
 _STEPS = 200
 _TOLERANCE = 1e-10
-_EXACT = 1e-9  # relative error of total variance that is none
+_EXACT = 5e-9  # relative error of total variance that is none
 _INSIDE = 1e-2
 
 
