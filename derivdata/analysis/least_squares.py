@@ -58,18 +58,22 @@ class Problem(Protocol):
     """Many least-squares problems of one kind, with bounds ``low <= x <= high`` of shape ``(P, N)``."""
 
     @property
-    def low(self) -> Floats: ...
+    def low(self) -> Floats:
+        """Least values, ``(P, N)``."""
+
     @property
-    def high(self) -> Floats: ...
+    def high(self) -> Floats:
+        """Greatest values, ``(P, N)``."""
+
     @property
     def reach(self) -> Floats:
         """The longest step of each variable, ``(P, 1)``."""
 
     def rows(self, index: Index) -> Self:
-        """These problems only."""
+        """Return these problems only."""
 
     def evaluate(self, x: Floats) -> Linearised:
-        """The problems at `x`."""
+        """Evaluate the problems at `x`."""
 
 
 class Minimum(NamedTuple):
@@ -191,7 +195,7 @@ def _advance(
 
 
 def _box_step(gram: Floats, grad: Floats, low: Floats, high: Floats) -> Floats:
-    """A step with ``low <= d <= high`` (which contain 0) that lowers ``½ dᵀ gram d − gradᵀ d``.
+    """Return a step with ``low <= d <= high`` that lowers ``½ dᵀ gram d − gradᵀ d``; 0 lies within.
 
     It goes to the free minimum. Where that lies outside, the path towards it is followed to the first
     bound, that variable is held there, and the search goes on in the others: every leg lowers the value.
