@@ -50,7 +50,14 @@ def __dir__() -> list[str]:
 
 
 class DerivdataError(Exception):
-    """Base of every error that the library raises for data and services."""
+    """Base of every error that the library raises for data and services.
+
+    All of them survive pickling: a pool of processes hands the error of a worker to its caller that way.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The default calls the class with `args`, which is the message and not what the class takes.
+        return _rebuild, (type(self), self.args, self.__dict__)
 
 
 class NotConnected(DerivdataError):
@@ -88,16 +95,6 @@ class FetchError(DerivdataError):
         self.path = path
         self.status = status
         self.retry_after = retry_after
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.args, self.__dict__)
-
-
-def _rebuild(kind: type[FetchError], args: tuple[object, ...], state: dict[str, object]) -> FetchError:
-    error = kind.__new__(kind)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class BadRequest(FetchError):
@@ -164,3 +161,13 @@ class CacheNotice(UserWarning):
 
 class DeprecationNotice(UserWarning):
     """The service announced that something the library asked for will be retired."""
+
+
+def _rebuild(
+    kind: type[DerivdataError], args: tuple[object, ...], state: dict[str, object]
+) -> DerivdataError:
+    """Make an error again that was pickled, without calling its class."""
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
 import secrets
 import socket
 import sys
@@ -18,6 +19,7 @@ from starlette.middleware import Middleware
 from starlette.types import ASGIApp
 
 from derivdata import api, times
+from derivdata.forking import renew_in_child
 from derivdata.service.application import app
 from derivdata.service.store import Store
 
@@ -184,6 +186,8 @@ class _Server:
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [listener]}, name="derivdata-service", daemon=True
         )
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
 
     def start(self) -> None:
         self._thread.start()
@@ -198,6 +202,24 @@ class _Server:
         self._server.should_exit = True
         self._thread.join(_PATIENCE)
         self._listener.close()
+
+    def after_fork(self) -> None:
+        """Close the sockets in a forked child, where no thread serves them.
+
+        As long as the child had them open, a client of a service that the parent has stopped would be
+        accepted by nobody and wait. The numbers stay taken, by the null device: objects of asyncio that
+        still know them would close whatever came to stand there.
+        """
+        self.fork_lock = threading.Lock()
+        sockets: list[Any] = [self._listener]
+        for protocol in self._server.server_state.connections:
+            transport = getattr(protocol, "transport", None)
+            sockets.append(None if transport is None else transport.get_extra_info("socket"))
+        null = os.open(os.devnull, os.O_RDWR)
+        for one in sockets:
+            if one is not None and one.fileno() >= 0:
+                os.dup2(null, one.fileno(), inheritable=False)
+        os.close(null)
 
 
 def _config(made: ASGIApp) -> uvicorn.Config:

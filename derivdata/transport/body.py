@@ -29,9 +29,12 @@ class TooSlow(Exception):
 class NotJson(Exception):
     """The body is not JSON; `cut` says that it may only have broken off."""
 
-    def __init__(self, why: str, *, cut: bool) -> None:
-        super().__init__(why)
+    def __init__(self, why: str, cut: bool = False) -> None:
+        super().__init__(why, cut)
         self.cut = cut
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:

@@ -192,7 +192,18 @@ class Connection:
     def _exchange(
         self, request: Request, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None
     ) -> Reply:
-        reply = self._in_worker(request.path, lambda: self._opened().get(request.path, url, endpoint, until))
+        try:
+            reply = self._in_worker(
+                request.path, lambda: self._opened().get(request.path, url, endpoint, until)
+            )
+        except NetworkError as error:
+            if self._local is None or not self._inherited:
+                raise
+            raise NetworkError(
+                request.path,
+                f"the service of {self.source!r} ran in the process that this one was forked from, and does "
+                f"not answer ({error}); call dd.connect in this process",
+            ) from None
         if self._settings.offline and reply.status == 504:
             raise NotCached(str(request), "not in the cache, and this connection is offline")
         return reply

@@ -7,7 +7,6 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from derivdata.api import Endpoint
 from derivdata.files import private_folder
@@ -26,7 +25,7 @@ _LOCK_SECONDS = 0.5
 _HORIZON_SECONDS = 60.0
 _LATE_SECONDS = 0.03
 _TURNS = 5
-"""How often a turn that was slept through, on a machine that is too busy, is taken anew."""
+"""How often a turn that was slept through, on a machine that is too busy, is taken again."""
 
 
 def spacing_seconds(endpoint: Endpoint) -> float:
@@ -76,16 +75,24 @@ class Pace:
     def _shared_delay(self, name: str, spacing: float) -> float | None:
         try:
             private_folder(self._folder)
-            with open(self._folder / name, "a+b", opener=_private) as file:
-                if not self._locked(file):
-                    return None
-                file.seek(0)
-                now, slot = self._next(_number(file.read(64)), spacing)
-                file.truncate(0)
-                file.write(repr(slot).encode())
-                file.flush()
+            # Never through a link: in a folder that others may write it could name any file of this user.
+            file = os.open(self._folder / name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         except OSError:
             return None
+        try:
+            if not self._locked(file):
+                return None
+            now, slot = self._next(_number(os.read(file, 64)), spacing)
+            text = repr(slot).encode()
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.write(file, text)
+            # By name, since closing is not enough: a child that was forked meanwhile has the file open too.
+            fcntl.flock(file, fcntl.LOCK_UN)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
         return slot - now
 
     def _own_delay(self, name: str, spacing: float) -> float:
@@ -101,7 +108,7 @@ class Pace:
             return now, now
         return now, max(now, last + spacing)
 
-    def _locked(self, file: IO[bytes]) -> bool:
+    def _locked(self, file: int) -> bool:
         if fcntl is None:
             return False
         until = self._timing.monotonic() + _LOCK_SECONDS
@@ -112,10 +119,6 @@ class Pace:
             if self._timing.monotonic() > until:
                 return False
             self._timing.sleep(0.005)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _number(text: bytes) -> float | None:

@@ -30,6 +30,7 @@ PROMISES = (
     "killed: archive",
     "many writers",
     "stopped process",
+    "forked processes",
     "interrupts",
     "rate limit",
     "one URL",

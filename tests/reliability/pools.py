@@ -1,0 +1,226 @@
+"""Work for pools of processes: ``python -m tests.reliability.pools KIND SOURCE COUNT FOLDER``.
+
+A script of its own, since pools that spawn their workers import it there by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+import derivdata as dd
+from derivdata import bundle, errors, transport
+
+WORKERS = 4
+
+
+def echoed(n: int) -> tuple[int, Any]:
+    """Request something that no other request of the run is about."""
+    return n, dd.raw(f"/echo/{n}")
+
+
+def hourly(n: int) -> tuple[int, Any]:
+    """Request one hour of a history, a different one for each `n`."""
+    day, hour = divmod(n, 24)
+    start, end = (f"2026-06-{1 + day:02}T{hour:02}:{minute}:00Z" for minute in ("00", "59"))
+    frame = dd.funding.history("BTC", start, end, exchanges=["okx"], resolution="1h")
+    return n, [str(frame["time"].iloc[0]), float(frame["rate_bps_8h"].iloc[0])]
+
+
+def failing(n: int) -> tuple[int, Any]:
+    """Request something without being connected."""
+    transport.SESSION.connection = None
+    return echoed(n)
+
+
+def _forked(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
+        return pool.map(work, items, chunksize=1)
+
+
+def _spawned(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        return pool.map(work, items, chunksize=1)
+
+
+def _forkserver(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with multiprocessing.get_context("forkserver").Pool(WORKERS) as pool:
+        return pool.map(work, items, chunksize=1)
+
+
+def _futures(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("fork")) as pool:
+        return list(pool.map(work, items))
+
+
+def _loky(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    return list(joblib.Parallel(n_jobs=WORKERS, backend="loky")(joblib.delayed(work)(n) for n in items))
+
+
+def _threads(work: Callable[[int], Any], items: Iterable[int]) -> list[Any]:
+    with ThreadPoolExecutor(WORKERS) as pool:
+        return list(pool.map(work, items))
+
+
+POOLS: dict[str, Callable[[Callable[[int], Any], Iterable[int]], list[Any]]] = {
+    "fork": _forked,
+    "spawn": _spawned,
+    "forkserver": _forkserver,
+    "concurrent.futures": _futures,
+    "joblib loky": _loky,
+    "threads": _threads,
+}
+
+
+def pool(kind: str, source: str, count: int) -> dict[str, Any]:
+    """Have a pool request `count` different things, then read all of them from the cache."""
+    dd.connect(source)
+    work = hourly if source == "sample" else echoed
+    work(0)  # the parent has an open socket to share, which is what goes wrong
+    answers = POOLS[kind](work, range(count))
+    if source == "sample":
+        dd.connect("sample", cache="off")
+        right = [work(n) for n in range(count)]
+        return {"right": sum(a == b for a, b in zip(answers, right, strict=True)), "cached": count}
+    dd.connect(source, offline=True)
+    cached = [echoed(n) for n in range(count)]
+    expected = [(n, {"path": f"/echo/{n}"}) for n in range(count)]
+    return {
+        "right": sum(a == b for a, b in zip(answers, expected, strict=True)),
+        "cached": sum(a == b for a, b in zip(cached, expected, strict=True)),
+    }
+
+
+def errors_of(kind: str, source: str, count: int) -> str:
+    """Have a pool raise an error of ours; return it as its caller sees it."""
+    try:
+        POOLS[kind](failing, range(count))
+    except errors.NotConnected as error:
+        return f"NotConnected: {error}"
+    return f"no error, connected to {source}"
+
+
+def recorded(kind: str, source: str, folder: Path, count: int) -> list[str]:
+    """Record while children fetch; return the paths in the bundle."""
+    dd.connect(source, cache="off")
+    path = folder / "parent.ddz"
+    with dd.record(path):
+        echoed(1_000_000)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", errors.DataNotice)
+            answers = POOLS[kind](echoed, range(count))
+        assert all(answer == {"path": f"/echo/{n}"} for n, answer in answers), answers
+        echoed(1_000_001)
+    return list(bundle.info(path).requests["path"])
+
+
+def noticed(source: str, folder: Path) -> list[str]:
+    """Fetch twice in a forked child of a process that records; return what it was warned of."""
+    dd.connect(source, cache="off")
+    with dd.record(folder / "parent.ddz"):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                echoed(1)
+                echoed(2)
+            os.write(write, json.dumps([str(w.message) for w in caught]).encode())
+            os._exit(0)
+        os.close(write)
+        return list(json.loads(os.read(read, 100_000)))
+
+
+def restless(source: str, folder: Path, count: int) -> dict[str, Any]:
+    """Fork again and again while threads fetch and record; return what each child got, and the bundle."""
+    dd.connect(source, cache="off")
+    stop = threading.Event()
+    path = folder / "restless.ddz"
+    wrong: list[Any] = []
+
+    def fetch(start: int) -> None:
+        n = start
+        while not stop.is_set():
+            n += 1
+            if echoed(n) != (n, {"path": f"/echo/{n}"}):
+                wrong.append(n)
+
+    with dd.record(path):
+        threads = [threading.Thread(target=fetch, args=(10**6 * (t + 1),)) for t in range(3)]
+        [t.start() for t in threads]
+        codes = []
+        for n in range(count):
+            child = os.fork()
+            if child == 0:
+                warnings.simplefilter("ignore", errors.DataNotice)
+                os._exit(0 if echoed(n) == (n, {"path": f"/echo/{n}"}) else 1)
+            codes.append(os.waitpid(child, 0)[1])
+        stop.set()
+        [t.join() for t in threads]
+    paths = list(bundle.info(path).requests["path"])
+    strays = [p for p in paths if int(p.rpartition("/")[2]) < 10**6]
+    return {"children": codes.count(0), "wrong": wrong, "strays": strays, "recorded": len(paths) > 0}
+
+
+def orphaned(how: str) -> str:
+    """Fetch in a child after its parent's service was stopped; return the error."""
+    dd.connect("sample", cache="off")
+    hourly(0)
+    ready, go = os.pipe(), os.pipe()
+    read, write = os.pipe()
+    if os.fork() == 0:
+        if how == "used":
+            hourly(1)
+        os.write(ready[1], b"1")
+        os.read(go[0], 1)
+        try:
+            hourly(2)
+            said = "no error"
+        except errors.DerivdataError as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(write, said.encode())
+        os._exit(0)
+    os.close(write)
+    os.read(ready[0], 1)
+    dd.disconnect()
+    os.write(go[1], b"1")
+    return os.read(read, 100_000).decode()
+
+
+def replayed(source: str, folder: Path, count: int) -> int:
+    """Replay in forked workers what the parent recorded; return how many answers were right."""
+    dd.connect(source, cache="off")
+    with dd.record(folder / "all.ddz"):
+        for n in range(count):
+            echoed(n)
+    dd.disconnect()
+    with dd.replay(folder / "all.ddz"):
+        return sum(answer == {"path": f"/echo/{n}"} for n, answer in _forked(echoed, range(count)))
+
+
+def main() -> None:
+    """Run one of the above and print what it returns as JSON."""
+    what, kind, source, count, folder = sys.argv[1:]
+    calls: dict[str, Callable[[], Any]] = {
+        "pool": lambda: pool(kind, source, int(count)),
+        "errors": lambda: errors_of(kind, source, int(count)),
+        "recorded": lambda: recorded(kind, source, Path(folder), int(count)),
+        "noticed": lambda: noticed(source, Path(folder)),
+        "restless": lambda: restless(source, Path(folder), int(count)),
+        "orphaned": lambda: orphaned(kind),
+        "replayed": lambda: replayed(source, Path(folder), int(count)),
+    }
+    sys.stdout.write(json.dumps(calls[what]()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Processes that are forked, spawned or borrowed from a pool, and threads, on one connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reliability.conftest import Measured
+from tests.reliability.pools import POOLS
+from tests.reliability.processes import ROOT
+from tests.reliability.promises import count
+from tests.transport.server import Asked, Reply, Server, serving
+
+HANGS_SECONDS = 300
+FORKED = ["fork", "concurrent.futures"]
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server that says what it was asked, some answers late so that answers overlap."""
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path[-1] in "05":
+            time.sleep(0.002)
+        return Reply.json({"path": asked.path})
+
+    with serving(answer) as running:
+        yield running
+
+
+def run(what: str, kind: str, source: str, number: int, folder: Path) -> Any:
+    """What a function of `pools` returned in a process of its own, where every child is at an end too."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.reliability.pools", what, kind, source, str(number), str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "DERIVDATA_BASE_URL": source if "://" in source else ""},
+        capture_output=True,
+        text=True,
+        timeout=HANGS_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_every_process_and_thread_gets_its_own_answers(
+    kind: str, server: Server, tmp_path: Path, measured: Measured
+) -> None:
+    requests = count(200, 2000)
+    found = run("pool", kind, server.url, requests, tmp_path)
+    assert found == {"right": requests, "cached": requests}
+    measured("forked processes", f"{kind}: {requests:,} requests, all right, now and from the cache")
+
+
+@pytest.mark.parametrize("kind", [*FORKED, "threads"])
+def test_a_forked_child_reaches_the_service_in_its_parent(
+    kind: str, tmp_path: Path, measured: Measured
+) -> None:
+    requests = count(60, 700)
+    found = run("pool", kind, "sample", requests, tmp_path)
+    assert found["right"] == requests
+    measured("forked processes", f"{kind}, service in the parent: {requests} requests, all right")
+
+
+@pytest.mark.parametrize("how", ["used", "unused"])
+def test_a_child_whose_parent_stopped_the_service_is_told_so(how: str, tmp_path: Path) -> None:
+    message = run("orphaned", how, "sample", 0, tmp_path)
+    assert message.startswith("NetworkError: /funding/historical: the service of 'sample' ran in the process")
+    assert message.endswith("call dd.connect in this process")
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_an_error_of_ours_crosses_from_a_worker_to_its_caller(kind: str, tmp_path: Path) -> None:
+    message = run("errors", kind, "sample", 4, tmp_path)
+    assert message.startswith("NotConnected: not connected: call dd.connect(url, api_key=...)")
+
+
+@pytest.mark.parametrize("kind", FORKED)
+def test_a_recording_is_the_parents_and_stays_whole(
+    kind: str, server: Server, tmp_path: Path, measured: Measured
+) -> None:
+    requests = count(100, 1000)
+    assert run("recorded", kind, server.url, requests, tmp_path) == ["/echo/1000000", "/echo/1000001"]
+    measured("forked processes", f"{kind} while recording: {requests} answers in children, 0 in the bundle")
+
+
+def test_a_child_is_told_once_that_it_is_not_recorded(server: Server, tmp_path: Path) -> None:
+    [notice] = run("noticed", "fork", server.url, 0, tmp_path)
+    assert "nothing here is recorded" in notice
+
+
+def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measured: Measured) -> None:
+    """Three threads fetch and record, so that locks are held and files half written when it forks."""
+    forks = count(40, 400)
+    found = run("restless", "fork", server.url, forks, tmp_path)
+    assert found == {"children": forks, "wrong": [], "strays": [], "recorded": True}
+    measured("forked processes", f"{forks} forks while 3 threads fetch and record: 0 hang, 0 wrong")
+
+
+def test_a_replay_answers_in_forked_children(server: Server, tmp_path: Path) -> None:
+    requests = count(100, 1000)
+    assert run("replayed", "fork", server.url, requests, tmp_path) == requests
