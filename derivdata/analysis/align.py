@@ -1,7 +1,8 @@
-"""Bringing series onto one clock without ever looking ahead.
+"""Bring series onto one clock without looking ahead.
 
 An observation may be used at t only when it was available at t. A snapshot is available when it was
-taken, a settlement when it was paid, a bucket when it ends: its stamp is its start, so its delay is its
+taken, a settlement at the hour for which it was paid (a stamp up to a minute past it stands for that hour,
+see `derivdata.analysis.settlements`), a bucket when it ends: its stamp is its start, so its delay is its
 length. Joins go backward only, and what is too old is NaN with its age beside it.
 """
 
@@ -14,8 +15,12 @@ import xarray as xr
 from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
 from derivdata.analysis.last_value import last_valid
+from derivdata.analysis.panels import hours as elapsed_hours
+from derivdata.analysis.panels import hours_at
+from derivdata.analysis.settlements import at_common_stamps, merge_late_stamps, refuse_overlap
 from derivdata.arguments import Numbers, typed
 from derivdata.times import length
+from derivdata.units import BPS_UNIT, HOUR_UNIT, bps_from_bps_8h
 
 __all__ = ["align", "asof_join", "settlement_sums"]
 
@@ -37,7 +42,7 @@ def align(
     delay: str | pd.Timedelta = "0h",
     interval_hours: float | None = None,
 ) -> xr.Dataset:
-    """The newest value that was available at each instant of a grid.
+    """Take the newest value that was available at each instant of a grid.
 
     Parameters
     ----------
@@ -62,7 +67,7 @@ def align(
     Raises
     ------
     ValueError
-        No ``time`` dim, unsorted times, or settled rates without a tolerance or an interval.
+        No ``time`` dim, times that do not ascend, or settled rates without a tolerance or an interval.
 
     Examples
     --------
@@ -72,7 +77,8 @@ def align(
     >>> aligned["value"].values, aligned["staleness"].values
     (array([1., 1.]), array([0., 4.]))
     """
-    _sorted_times(panel)
+    _require_series(panel)
+    panel = at_common_stamps(panel)
     wait = length(delay, "delay")
     stamps = panel["time"].values.astype("datetime64[us]").astype(np.int64) + wait // pd.Timedelta(1, "us")
     instants = _grid(panel, grid, wait)
@@ -106,7 +112,7 @@ def asof_join(
     by: tuple[str, ...] = ("symbol", "exchange"),
     delay: str | pd.Timedelta = "0h",
 ) -> pd.DataFrame:
-    """Each row of `left` with the newest row of `right` that was available at its ``time``.
+    """Join to each row of `left` the newest row of `right` that was available at its ``time``.
 
     Parameters
     ----------
@@ -153,61 +159,76 @@ def asof_join(
 
 
 @typed
-def settlement_sums(panel: xr.DataArray, interval_hours: Numbers, *, hours: int = 8) -> xr.DataArray:
-    """Payments added up over ``(t − hours, t]``, on a grid anchored at 00:00 UTC.
+def settlement_sums(
+    panel: xr.DataArray, interval_hours: Numbers, *, hours: int = 8, min_cover: float = 1.0
+) -> xr.DataArray:
+    """Add up payments over ``(t − hours, t]``, on a grid anchored at 00:00 UTC.
 
     Parameters
     ----------
     panel
-        Settled rates [bps/8h] with a ``time`` dim.
+        Settled rates [bps/8h] with a ``time`` dim. A settlement stamped up to a minute past a whole hour
+        stands at that hour.
     interval_hours
         Hours that each payment covers: a number, or an array that broadcasts against `panel`.
     hours
         Length of a span; 24 must be a multiple of it.
+    min_cover
+        Least part of a span that its payments must cover, above 0 and up to 1.
 
     Returns
     -------
     DataArray
-        Basis points of notional paid in the span, labelled by its end. NaN unless payments that cover the
-        whole span are there: a hole is not a payment of zero.
+        Basis points of notional paid in the span, labelled by its end, and the coordinate
+        ``covered_hours`` over the same dims. NaN where the payments cover less than `min_cover` of the span
+        (a hole is not a payment of zero), or more than all of it.
 
     Raises
     ------
     ValueError
-        Rates that are not settled, or no ``time`` dim.
+        Rates that are not settled, no ``time`` dim, times that do not ascend, or payments for more hours than
+        have passed.
     """
+    if not 0.0 < min_cover <= 1.0:
+        raise ValueError(f"{min_cover=} is a share of a span: above 0 and up to 1")
     if panel.attrs.get("kind") != "settled" or panel.attrs.get("units") != "bps/8h":
         raise ValueError(
             f"payments are added up from settled rates in bps/8h; this panel says kind="
             f"{panel.attrs.get('kind')!r}, units={panel.attrs.get('units')!r}"
         )
-    _sorted_times(panel)
+    _require_series(panel)
     (interval_hours,) = along(panel, interval_hours=interval_hours)
-    interval = xr.zeros_like(panel) + interval_hours
-    ends = pd.DatetimeIndex(panel["time"].values).ceil(f"{hours}h")
-    labels, codes = np.unique(ends.to_numpy(), return_inverse=True)
-    sums: xr.DataArray = xr.apply_ufunc(
-        _complete_sums,
+    interval = (xr.zeros_like(panel) + interval_hours).transpose(*panel.dims)
+    panel, interval = merge_late_stamps(panel, interval)
+    times = panel["time"].to_numpy()
+    labels, codes = np.unique(pd.DatetimeIndex(times).ceil(f"{hours}h").to_numpy(), return_inverse=True)
+    sums, covered = xr.apply_ufunc(
+        _span_sums,
         panel,
         interval,
         input_core_dims=[["time"], ["time"]],
-        output_core_dims=[["span"]],
-        kwargs={"codes": codes, "size": len(labels), "hours": hours},
+        output_core_dims=[["span"], ["span"]],
+        kwargs={"times": times, "codes": codes, "hours": hours, "least": min_cover},
         dask="parallelized",
-        output_dtypes=[np.float64],
+        output_dtypes=[np.float64] * 2,
         dask_gufunc_kwargs={"allow_rechunk": True, "output_sizes": {"span": len(labels)}},
+        keep_attrs=False,
     )
-    result = sums.rename(span="time").assign_coords(time=labels).transpose(*panel.dims)
-    return result.rename("payment_bps").assign_attrs(units="bps", kind="settled", span_hours=hours)
+    sums, covered = (
+        part.rename(span="time").assign_coords(time=labels).transpose(*panel.dims) for part in (sums, covered)
+    )
+    result: xr.DataArray = sums.assign_coords(covered_hours=covered.variable).rename("payment_bps")
+    result["covered_hours"].attrs = {"units": HOUR_UNIT}
+    return result.assign_attrs(units=BPS_UNIT, kind="settled", span_hours=hours)
 
 
-def _sorted_times(panel: xr.DataArray) -> None:
+def _require_series(panel: xr.DataArray) -> None:
     if "time" not in panel.dims:
         raise ValueError(f"the panel has no time dim; it has {', '.join(map(str, panel.dims))}")
     require_numbers(panel, "panel")
     require_times(panel, "panel")
-    if not pd.Index(panel["time"].values).is_monotonic_increasing:
-        raise ValueError("times of panel are not sorted: panel.sortby('time') sorts them")
+    if panel.sizes["time"]:
+        elapsed_hours(panel)
 
 
 def _grid(panel: xr.DataArray, grid: str | pd.DatetimeIndex, wait: pd.Timedelta) -> pd.DatetimeIndex:
@@ -241,21 +262,25 @@ def _newest(values: Array, *, stamps: Array, grid: Array, oldest: int) -> tuple[
     place = last_valid(~np.isnan(values))
     before = np.searchsorted(stamps, grid, side="right") - 1
     padded = np.concatenate([np.full((*place.shape[:-1], 1), -1), place], axis=-1)
-    found = padded[..., before + 1]
-    age = grid - stamps[np.maximum(found, 0)] if stamps.size else np.zeros(found.shape)
-    kept = (found >= 0) & (age <= oldest)
+    newest = padded[..., before + 1]
+    age = grid - stamps[np.maximum(newest, 0)] if stamps.size else np.zeros(newest.shape)
+    fresh = (newest >= 0) & (age <= oldest)
     if not stamps.size:
-        return np.full(found.shape, np.nan), np.full(found.shape, np.nan)
-    taken = np.take_along_axis(values, np.maximum(found, 0), axis=-1)
-    return np.where(kept, taken, np.nan), np.where(kept, age / _HOUR_US, np.nan)
+        return np.full(newest.shape, np.nan), np.full(newest.shape, np.nan)
+    taken = np.take_along_axis(values, np.maximum(newest, 0), axis=-1)
+    return np.where(fresh, taken, np.nan), np.where(fresh, age / _HOUR_US, np.nan)
 
 
-def _complete_sums(rates: Array, interval: Array, *, codes: Array, size: int, hours: int) -> Array:
-    there = ~np.isnan(rates) & ~np.isnan(interval)
-    paid = np.where(there, rates * interval / 8.0, 0.0)
+def _span_sums(
+    rates: Array, interval: Array, *, times: Array, codes: Array, hours: int, least: float
+) -> tuple[Array, Array]:
+    there = ~np.isnan(rates) & (interval > 0.0)
+    paid = bps_from_bps_8h(np.where(there, rates, 0.0), np.where(there, interval, 0.0))
     covered = np.where(there, interval, 0.0)
-    starts = np.flatnonzero(np.r_[True, np.diff(codes) > 0]) if codes.size else np.array([], dtype=int)
-    if not starts.size:
-        return np.full((*rates.shape[:-1], size), np.nan)
+    if not codes.size:
+        return np.full(rates.shape, np.nan), np.zeros(rates.shape)
+    refuse_overlap(covered, hours_at(times, times[0]), times[0])
+    starts = np.flatnonzero(np.append(True, np.diff(codes) > 0))
     total, span = (np.add.reduceat(x, starts, axis=-1) for x in (paid, covered))
-    return np.where(np.abs(span - hours) < 1e-9, total, np.nan)
+    enough = (span >= least * hours - 1e-9) & (span <= hours + 1e-9)
+    return np.where(enough, total, np.nan), span

@@ -49,9 +49,12 @@ def require_times(data: xr.DataArray | xr.Dataset, argument: str) -> None:
     TypeError
         The message names the argument.
     """
-    held = data["time"].dtype if "time" in data.coords else "none at all"
-    if getattr(held, "kind", "") != "M":
-        raise TypeError(f"{argument} needs a time coordinate in naive UTC datetime64, not {held}")
+    dtype = data["time"].dtype if "time" in data.coords else "none at all"
+    if isinstance(dtype, np.dtype) and dtype.kind == "M":
+        return
+    zoned = getattr(dtype, "tz", None) is not None
+    hint = ": .assign_coords(time=x.indexes['time'].tz_convert('UTC').tz_localize(None))" if zoned else ""
+    raise TypeError(f"{argument} needs a time coordinate in naive UTC datetime64, not {dtype}{hint}")
 
 
 def require_draws(resamples: int, seed: int, *, least: int = 1) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "hours",
     "hours_at",
     "kind_of",
+    "labels_of",
     "like",
     "positive",
     "require",
@@ -162,6 +163,11 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
                 raise ValueError(f"{argument}: {str(venue)!r} is not a venue of this panel; it has {has}")
             if known.count(venue) > 1:
                 raise ValueError(f"{argument}: panel has the venue {str(venue)!r} more than once")
+
+
+def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
+    """Return the labels along a dim as text, also where pandas or xarray made them of a type of their own."""
+    return np.array([str(label) for label in panel[dim].to_numpy().tolist()], dtype=str)
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:

@@ -81,7 +81,7 @@ def test_nothing_aligns_to_nothing() -> None:
     empty = SAMPLED.isel(time=slice(0, 0))
     assert align.align(empty, "1h").sizes["time"] == 0
     assert np.isnan(align.align(empty, pd.DatetimeIndex(["2026-01-01"]), tolerance="1h")["value"]).all()
-    with pytest.raises(ValueError, match="not sorted"):
+    with pytest.raises(ValueError, match="ascend without repeats"):
         align.align(SAMPLED.isel(time=[1, 0]), "1h")
     with pytest.raises(ValueError, match="no time dim"):
         align.align(SAMPLED.rename(time="t"), "1h")

@@ -202,6 +202,8 @@ def test_a_panel_of_nothing_gives_nothing_and_no_warning(name):
     for figure_name, figure in found.items() if isinstance(found, xr.Dataset) else [(name, found)]:
         if figure.dtype.kind == "f" and figure_name not in (
             "fees_bps",
+            "long_coverage",
+            "short_coverage",
             "cost_bps",
             "slippage_bps",
             "step_hours",

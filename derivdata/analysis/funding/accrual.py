@@ -19,6 +19,7 @@ from derivdata.analysis.panels import (
     usual_step,
     whole,
 )
+from derivdata.analysis.settlements import merge_late_stamps, refuse_overlap
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
@@ -31,6 +32,8 @@ class PreparedPanel(NamedTuple):
     arrays: tuple[xr.DataArray, ...]
     """The rates, and of settlements their intervals beside them; time in one chunk."""
     since: Floats
+    origin: np.datetime64
+    """The instant from which `since` counts: of settlements, what the first stamp stands for."""
     settled: bool
     step: float
     limit: float
@@ -39,6 +42,9 @@ class PreparedPanel(NamedTuple):
         """Ledger of the arrays' values, time last."""
         if self.settled:
             rates, interval = arrays
+            refuse_overlap(
+                np.where(np.isfinite(rates) & (interval > 0.0), interval, 0.0), self.since, self.origin
+            )
             return of_settled(rates, interval, self.since)
         return of_sampled(arrays[0], self.since, step=self.step, limit=self.limit)
 
@@ -65,12 +71,14 @@ def prepare(
         if max_gap_hours is not None or step_hours is not None:
             raise ValueError("max_gap_hours and step_hours are for sampled rates; this panel is settled")
         interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
-        return PreparedPanel((whole(panel, "time"), whole(interval, "time")), since, True, np.nan, np.nan)
+        rates, interval = merge_late_stamps(panel, interval)
+        arrays = (whole(rates, "time"), whole(interval, "time"))
+        return PreparedPanel(arrays, hours(rates), rates["time"].to_numpy()[0], True, np.nan, np.nan)
     if interval_hours is not None:
         raise ValueError("interval_hours is for settlements; this panel is sampled and accrues over time")
     step = usual_step(since, step_hours)
     limit = 2.0 * step if max_gap_hours is None else positive(max_gap_hours, "max_gap_hours")
-    return PreparedPanel((whole(panel, "time"),), since, False, step, limit)
+    return PreparedPanel((whole(panel, "time"),), since, panel["time"].to_numpy()[0], False, step, limit)
 
 
 @typed
@@ -107,14 +115,16 @@ def cumulative(
     -------
     Dataset, the panel's dims
         ``funding_bps`` [bps of notional, longs pay when positive], ``covered_hours``, ``missing_hours``,
-        since the series' first value; NaN before it. A sampled row includes the hours that it holds
+        since the series' first value; NaN before it. Settlements stamped up to a minute past a whole hour
+        stand at that hour. A sampled row includes the hours that it holds
         (the stamp is the start of its bucket), a settled one its own payment. A constant 1 bps/8h over 30
         days ends at 90 bps, whatever the step or the interval.
 
     Raises
     ------
     TypeError, ValueError
-        The unit or the kind is not stated; an argument belongs to the other kind.
+        The unit or the kind is not stated; an argument belongs to the other kind; settlements pay for more
+        hours than have passed.
 
     Notes
     -----

@@ -40,16 +40,17 @@ class Fit(NamedTuple):
 
 def fit_squares(series: Floats) -> Fit:
     """Least squares over the pairs of neighbours; NaN figures below three pairs or without variation."""
-    x, y = series[:-1], series[1:]
-    both = np.isfinite(x) & np.isfinite(y)
-    x, y, n = x[both], y[both], int(both.sum())
-    around = x - x.mean() if n else x
+    both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
+    x, y, n = series[:-1][both], series[1:][both], int(both.sum())
+    # Both sides about their own means: with a level that is large against its moves (a rate at its floor),
+    # products with the level itself would leave nothing but rounding of the slope.
+    around, beyond = (x - x.mean(), y - y.mean()) if n else (x, y)
     spread = float(around @ around)
     if n < 3 or spread <= 1e-24 * float(x @ x):
         return Fit(n, *[np.nan] * 5)
-    phi = float(around @ y) / spread
+    phi = float(around @ beyond) / spread
     intercept = float(y.mean() - phi * x.mean())
-    squares = float(np.square(y - intercept - phi * x).sum())
+    squares = float(np.square(beyond - phi * around).sum())
     variance = squares / n
     loglik = -0.5 * n * (np.log(2.0 * np.pi * variance) + 1.0) if variance > 0.0 else np.inf
     return Fit(n, phi, intercept, variance, float(np.sqrt(squares / (n - 2) / spread)), float(loglik))

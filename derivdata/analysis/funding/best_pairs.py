@@ -14,6 +14,7 @@ from derivdata.analysis._typing import Floats
 from derivdata.analysis.panels import (
     beside,
     by_chunk,
+    labels_of,
     like,
     require,
     require_rate,
@@ -21,6 +22,7 @@ from derivdata.analysis.panels import (
     row_by_row,
     whole,
 )
+from derivdata.analysis.settlements import at_common_stamps
 from derivdata.arguments import typed
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
@@ -65,6 +67,7 @@ def best_pair(
     Returns
     -------
     Dataset, the panel's dims without ``exchange``
+        Settlements stamped up to a minute past a whole hour stand at that hour, where venues meet.
         ``long`` and ``short`` (venue, empty text where there is no pair), ``spread_bps_8h``, ``venues``
         (how many were left by NaN and the filters). Below two venues there is no pair and no spread; where
         all rates are equal there is no pair and the spread is 0. Of equal extremes the first name in the
@@ -94,11 +97,11 @@ def best_pair(
     panel = _limited(panel, age_hours, max_age_hours, "age_hours", HOUR_UNIT)
     if tradable is not None:
         panel = panel.where(tradable_mask(panel, tradable))
-    return by_chunk(_best_pairs, whole(panel, "exchange"))
+    return by_chunk(_best_pairs, whole(at_common_stamps(panel), "exchange"))
 
 
 def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
-    names = panel["exchange"].to_numpy().astype(str)
+    names = labels_of(panel, "exchange")
     figures = xr.apply_ufunc(
         _best,
         panel,

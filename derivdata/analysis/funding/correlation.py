@@ -12,7 +12,7 @@ from derivdata.analysis._typing import Floats
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
-from derivdata.analysis.panels import beside, positive, require_rate, whole
+from derivdata.analysis.panels import beside, labels_of, positive, require_rate, whole
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 from derivdata.units import HOUR_UNIT
@@ -78,10 +78,10 @@ def comovement(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"
         )
     prepared = _aged(panel, prepare(panel, interval_hours=interval_hours), age_hours)
-    sums = period_sums(panel, prepared, positive(period_hours, "period_hours"))
+    sums = period_sums(prepared, positive(period_hours, "period_hours"))
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
     kept = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
-    names, lags = panel["exchange"].to_numpy(), np.arange(-max_lag, max_lag + 1)
+    names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
     figures = xr.apply_ufunc(
         _matrices,
         whole(kept, "exchange", "time"),

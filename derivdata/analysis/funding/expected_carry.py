@@ -87,7 +87,9 @@ def net_carry(
         ``gross_bps``, ``gross_apr``, ``cost_bps``, ``slippage_bps``, ``spread_bps_8h`` (last period),
         ``mean_bps_8h``, ``half_life_hours``, ``periods``, ``status``; coordinates
         ``long``, ``short``, ``horizon_hours``. NaN below 30 pairs of neighbouring
-        periods, where the last period is unknown (``gap``) or the book is too thin (``too_thin``).
+        periods, where the last period is unknown (``gap``) or the book is too thin (``too_thin``). Status
+        ``anti_persistent``: the slope is below 0, so that the last spread says nothing of the next and the
+        mean is expected; ``unit_root``: it is 1 or more, and the last spread is expected to stay.
 
     Raises
     ------
@@ -120,12 +122,12 @@ def net_carry(
         _expected,
         history,
         input_core_dims=[["time"]],
-        output_core_dims=[[]] * 7,
+        output_core_dims=[[]] * 8,
         kwargs={"plan": plan},
         dask="parallelized",
-        output_dtypes=[np.float64] * 6 + [np.int32],
+        output_dtypes=[np.float64] * 7 + [np.int32],
     )
-    names = ("gross", "low", "high", "start", "mean", "half_life", "periods")
+    names = ("gross", "low", "high", "start", "mean", "half_life", "slope", "periods")
     expected = xr.Dataset({name: like(part, history) for name, part in zip(names, figures, strict=True)})
     result = _netted(expected, history, cost, slipped, plan, leverage)
     return result.assign_coords(long=long, short=short, horizon_hours=plan.hold)
@@ -134,9 +136,8 @@ def net_carry(
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:
     require_venues(panel, long=long, short=short)
     prepared = prepare(panel, interval_hours=interval)
-    pair = panel.sel(exchange=[long, short])
     prepared = prepared._replace(arrays=tuple(part.sel(exchange=[long, short]) for part in prepared.arrays))
-    sums = period_sums(pair, prepared, period)["amount"]
+    sums = period_sums(prepared, period)["amount"]
     earned = sums.isel(exchange=1, drop=True) - sums.isel(exchange=0, drop=True)
     return whole(bps_8h_from_bps(earned, period), "time")
 
@@ -187,7 +188,8 @@ def _status(expected: xr.Dataset, last: xr.DataArray, slipped: Any, breakeven: A
     reasons = {
         FundingStatus.TOO_FEW: expected["periods"] < _LEAST,
         FundingStatus.GAP: last.isnull(),
-        FundingStatus.UNIT_ROOT: np.isinf(expected["half_life"]),
+        FundingStatus.ANTI_PERSISTENT: expected["slope"] < 0.0,
+        FundingStatus.UNIT_ROOT: expected["slope"] >= 1.0,
         FundingStatus.UNREACHABLE: np.isinf(breakeven),
         FundingStatus.TOO_THIN: slipped.isnull(),
     }
@@ -196,7 +198,7 @@ def _status(expected: xr.Dataset, last: xr.DataArray, slipped: Any, breakeven: A
 
 
 def _expected(history: Floats, *, plan: _Plan) -> tuple[Any, ...]:
-    found = np.empty((7, *history.shape[:-1]))
+    found = np.empty((8, *history.shape[:-1]))
     for series in np.ndindex(history.shape[:-1]):
         found[(slice(None), *series)] = _one(history[series], plan)
     return *found[:-1], found[-1].astype(np.int32)
@@ -206,23 +208,23 @@ def _one(series: Floats, plan: _Plan) -> list[float]:
     both = np.isfinite(series[:-1]) & np.isfinite(series[1:])
     pairs = np.stack([series[:-1][both], series[1:][both]])
     if pairs.shape[1] < _LEAST or not np.isfinite(series[-1]):
-        return [np.nan] * 6 + [pairs.shape[1]]
-    slope = _slopes(pairs[:, None, :])
-    mean = np.array([np.nanmean(series)])
+        return [np.nan] * 7 + [pairs.shape[1]]
+    raw = _slopes(pairs[:, None, :])
+    slope, mean = np.clip(raw, 0.0, 1.0), np.array([np.nanmean(series)])
     gross, start, half_life = _carry(series[-1], slope, mean, plan)
     resampled = _resampled(pairs, float(slope[0]), float(mean[0]), plan)
     carried, _, _ = _carry(series[-1], *resampled, plan)
     tail = 50.0 * (1.0 - plan.level)
     low, high = np.percentile(carried, [tail, 100.0 - tail])
-    return [gross[0], low, high, start[0], mean[0], half_life[0], pairs.shape[1]]
+    return [gross[0], low, high, start[0], mean[0], half_life[0], raw[0], pairs.shape[1]]
 
 
 def _slopes(pairs: Floats) -> Floats:
-    """Bias-corrected slopes of pairs (2, samples, n), between 0 and 1; 0 where nothing moves."""
+    """Return the bias-corrected slopes of pairs (2, samples, n); 0 where nothing moves."""
     x, y = pairs - pairs.mean(axis=-1, keepdims=True)
     spread = (x * x).sum(axis=-1)
     slope = (x * y).sum(axis=-1) / np.where(spread > 0.0, spread, 1.0)
-    return np.clip(np.where(spread > 0.0, ar1.corrected(slope, pairs.shape[-1]), 0.0), 0.0, 1.0)
+    return np.where(spread > 0.0, ar1.corrected(slope, pairs.shape[-1]), 0.0)
 
 
 def _carry(last: float, slope: Floats, mean: Floats, plan: _Plan) -> tuple[Floats, Floats, Floats]:
@@ -253,4 +255,5 @@ def _resampled(pairs: Floats, slope: float, mean: float, plan: _Plan) -> tuple[F
     series = np.concatenate([first[:, None], noise], axis=1)
     for t in range(1, n + 1):
         series[:, t] += slope * series[:, t - 1]
-    return _slopes(np.stack([series[:, :-1], series[:, 1:]])), mean + series.mean(axis=1)
+    slopes = np.clip(_slopes(np.stack([series[:, :-1], series[:, 1:]])), 0.0, 1.0)
+    return slopes, mean + series.mean(axis=1)

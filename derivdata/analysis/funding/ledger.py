@@ -21,7 +21,8 @@ __all__ = ["LATE", "Ledger", "earned_between", "of_sampled", "of_settled"]
 LATE = 1.5
 """Intervals without a settlement after which one is missing: halfway to the second."""
 _ROUNDING = 1e-6  # hours
-_PUNCTUAL = 1 / 60  # hours that a settlement's stamp may be early
+_PUNCTUAL = 1 / 60  # hours before its due time from which a settlement that is not there counts as missing
+_INCOMPLETE = float(np.nextafter(1.0, 0.0))  # the most coverage that a span with something missing can have
 
 
 class Ledger(NamedTuple):
@@ -85,8 +86,8 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
 
 def earned_between(
     ledger: Ledger, since: Floats, starts: Floats, ends: Floats, *, settled: bool
-) -> tuple[Floats, Floats]:
-    """Bps earned over spans common to all series, and the filled hours in them.
+) -> tuple[Floats, Floats, Floats]:
+    """Bps earned over spans common to all series, the filled hours in them, and the part paid for.
 
     Parameters
     ----------
@@ -95,18 +96,23 @@ def earned_between(
 
     Returns
     -------
-    amount, filled
-        The spans take the place of the rows. NaN amount where something in the span is missing.
+    amount, filled, coverage
+        The spans take the place of the rows. The amount is that of the rows that are there. The coverage is
+        1 where nothing is missing, and 0 where nothing is there.
     """
     if settled:
         first, last = (np.searchsorted(since, instants, side="right") for instants in (starts, ends))
-        whole = _settled_whole(ledger, since, starts, ends)
-        return np.where(whole, _added(ledger.amount, first, last), np.nan), np.zeros(whole.shape)
+        amount, covered = (_added(part, first, last) for part in (ledger.amount, ledger.covered))
+        whole, missing = _settled_whole(ledger, since, starts, ends)
+        missing += _added(ledger.missing, first, last)
+        share = covered / np.where(covered + missing > 0.0, covered + missing, 1.0)
+        return amount, np.zeros(whole.shape), np.where(whole, 1.0, np.minimum(share, _INCOMPLETE))
     amount, covered, filled = (
         _integral(part, ledger.covered, since, starts, ends)
         for part in (ledger.amount, ledger.covered, ledger.filled)
     )
-    return np.where(covered >= ends - starts - _ROUNDING, amount, np.nan), filled
+    share = covered / (ends - starts)
+    return amount, filled, np.where(covered >= ends - starts - _ROUNDING, 1.0, np.minimum(share, _INCOMPLETE))
 
 
 def _added(part: Floats, first: Indices, last: Indices) -> Floats:
@@ -157,8 +163,15 @@ def _place(ledger: Ledger, since: Floats, instants: Floats) -> _Place:
     return _Place(before, after, np.where(past, reached, missing[..., index]), reached)
 
 
-def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> Bools:
-    """Whether no settlement is missing in ``(start, end]``, nor due by the end and not there."""
+def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) -> tuple[Bools, Floats]:
+    """Tell whether a span ``(start, end]`` lacks no settlement; and the hours that it lacks at its ends.
+
+    A span is whole if (a) it does not start before the first settlement's interval, (b) no hole ends in it:
+    equally many hours are missing by its start as by its end, where a hole counts from the opening of the
+    next settlement's interval on, so that a span that starts right after a hole does not contain it, and
+    (c) at its end no settlement is overdue: either the next one is not due yet (`waiting`), or it came and no
+    hole lies before it (`unbroken`).
+    """
     opening = np.argmax(ledger.covered > 0.0, axis=-1)[..., None]
     begins = since[opening] - np.take_along_axis(ledger.covered, opening, axis=-1)
     start, end = (_place(ledger, since, instants) for instants in (starts, ends))
@@ -167,7 +180,11 @@ def _settled_whole(ledger: Ledger, since: Floats, starts: Floats, ends: Floats) 
     waiting = (end.before >= 0) & (ends < due - _PUNCTUAL)
     unbroken = (end.after < since.size) & (end.reached == end.missing)
     inside = (starts >= begins - _ROUNDING) & (start.missing == end.missing)
-    return np.asarray(inside & (waiting | unbroken))
+    interval = np.where(end.before >= 0, np.take_along_axis(ledger.covered, at, axis=-1), 0.0)
+    overdue = np.floor((ends - since[at] + _PUNCTUAL) / np.where(interval > 0.0, interval, np.inf)) * interval
+    tail = np.where(waiting | unbroken, 0.0, overdue)
+    head = np.clip(np.minimum(begins, ends) - starts, 0.0, None)
+    return np.asarray(inside & (waiting | unbroken)), head + tail
 
 
 def _running(part: NDArray[Any]) -> Floats:

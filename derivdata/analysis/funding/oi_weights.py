@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis._typing import Bools, Floats, Indices
-from derivdata.analysis.panels import hours, like, require, require_rate, whole
+from derivdata.analysis.panels import hours, labels_of, like, require, require_rate, whole
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT, USD_UNIT
 
@@ -105,7 +105,7 @@ def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
         whole(total.shift(time=lag), "symbol"),
         input_core_dims=[["symbol"]],
         output_core_dims=[["symbol"]],
-        kwargs={"top": top, "order": np.argsort(oi_usd["symbol"].to_numpy().astype(str), kind="stable")},
+        kwargs={"top": top, "order": np.argsort(labels_of(oi_usd, "symbol"), kind="stable")},
         dask="parallelized",
         output_dtypes=[np.bool_],
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata.analysis._typing import Floats, Indices
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.best_pairs import extremes, tradable_mask
 from derivdata.analysis.funding.costs import legs_cost
@@ -19,12 +19,14 @@ from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (
     hours_at,
     kind_of,
+    labels_of,
     like,
     positive,
     require_rate,
     require_venues,
     whole,
 )
+from derivdata.analysis.settlements import at_common_stamps
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
 from derivdata.times import Instant, instant
@@ -45,8 +47,9 @@ def realised_carry(
     *,
     interval_hours: Numbers,
     fees_bps: Mapping[str, Any],
+    min_cover: float = 0.9,
 ) -> xr.Dataset:
-    """What a pair held from entry to exit was paid, from the settlements in ``(entry, exit]``.
+    """Add up what a pair held from entry to exit was paid: the settlements in ``(entry, exit]``.
 
     Parameters
     ----------
@@ -55,25 +58,29 @@ def realised_carry(
     long, short
         Venues of the two legs, of equal notional.
     entry, exit
-        Instants. A settlement at the entry itself is not earned, one at the exit is.
+        Instants. A settlement at the entry itself is not earned, one at the exit is. A settlement stamped
+        up to a minute past a whole hour stands at that hour.
     interval_hours
         Hours that each settlement pays for: a number or a DataArray over dims of the panel.
     fees_bps
         Cost of each trade [bps of one leg's notional]: ``long_entry``, ``long_exit``, ``short_entry``,
         ``short_exit``.
+    min_cover
+        Least part of the hours due that a leg's settlements must pay for, above 0 and up to 1.
 
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``
         ``net_bps`` = ``gross_bps`` − ``fees_bps``; ``gross_bps`` = ``long_bps`` + ``short_bps``, what each
-        leg received; ``long_settlements``, ``short_settlements``; ``status``. NaN with status ``gap`` where
-        a settlement in the span is missing or the panel ends before the exit.
+        leg received; ``long_settlements``, ``short_settlements``; ``long_coverage``, ``short_coverage``, the
+        part of the hours due that is paid for; ``status``. Where a settlement is missing or the panel ends
+        before the exit the status is ``gap`` and the sums are of what is there; NaN below `min_cover`.
 
     Raises
     ------
     TypeError, ValueError
         The panel is not settled funding in bps/8h; a venue is not in it; entry is not before exit; fees are
-        not the four legs.
+        not the four legs; settlements pay for more hours than have passed.
     """
     require_rate(panel, "exchange", "time")
     if kind_of(panel) != "settled":
@@ -83,12 +90,14 @@ def realised_carry(
         raise ValueError(f"entry {opened} is not before exit {closed}")
     require_venues(panel, long=long, short=short)
     fees = legs_cost(fees_bps, "fees_bps")
+    _require_cover(min_cover)
     prepared = prepare(panel, interval_hours=interval_hours)
     stamps = [stamp.tz_localize(None).to_datetime64() for stamp in (opened, closed)]
-    span = hours_at(np.array(stamps), panel["time"].to_numpy()[0])
-    amount = earned(panel, prepared, span[:1], span[1:])["amount"].isel(span=0)
-    inside = panel.where((panel["time"] > stamps[0]) & (panel["time"] <= stamps[1])).count("time")
-    return _pair(amount, inside.drop_attrs(), long, short, fees)
+    span = hours_at(np.array(stamps), prepared.origin)
+    carry = earned(prepared, span[:1], span[1:], min_cover=min_cover).isel(span=0)
+    rates = prepared.arrays[0]
+    inside = rates.where((rates["time"] > stamps[0]) & (rates["time"] <= stamps[1])).count("time")
+    return _pair(carry, inside.drop_attrs(), long, short, fees)
 
 
 @typed
@@ -100,8 +109,9 @@ def hit_rate(
     cost_bps: float = 0.0,
     latency_hours: float | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,
+    min_cover: float = 0.9,
 ) -> xr.Dataset:
-    """How often the best pair, chosen with what was known, earned more than its cost afterwards.
+    """Count how often the best pair, chosen with what was known, earned more than its cost afterwards.
 
     Parameters
     ----------
@@ -119,13 +129,17 @@ def hit_rate(
         samples, whose stamp is the start of their bucket.
     tradable
         As in `best_pair`, as it was known at each time.
+    min_cover
+        Least part of the horizon that both legs' data must cover for a decision to be counted, above 0 and
+        up to 1.
 
     Returns
     -------
     Dataset, the panel's dims without ``exchange`` and ``time``
         ``hit_rate`` (fraction), ``stderr`` (binomial), ``mean_carry_bps`` (before cost), ``decisions``
-        (counted), ``dropped`` (a pair was chosen, but data over its horizon is missing). NaN where nothing
-        was decided, as in a panel shorter than latency and horizon. Samples give estimated carry,
+        (counted), ``partial`` (of these, over a horizon in which something is missing: their carry is that
+        of what is there), ``dropped`` (a pair was chosen, but less than `min_cover` is there). NaN where
+        nothing was decided, as in a panel shorter than latency and horizon. Samples give estimated carry,
         settlements what was paid.
 
     Raises
@@ -134,24 +148,25 @@ def hit_rate(
         As `cumulative`; the horizon or the latency make no sense.
     """
     require_rate(panel, "exchange", "time")
+    _require_cover(min_cover)
     plan = _decisions(panel, horizon_hours, interval_hours, latency_hours)
-    arrays = [
-        whole(part, "exchange", "time") for part in (tradable_mask(panel, tradable), *plan.prepared.arrays)
-    ]
+    choice = at_common_stamps(panel.where(tradable_mask(panel, tradable)))
+    arrays = [whole(part, "exchange", "time") for part in (choice, *plan.prepared.arrays)]
     figures = xr.apply_ufunc(
         _hits,
         *arrays,
         input_core_dims=[["exchange", "time"]] * len(arrays),
-        output_core_dims=[[]] * 5,
+        output_core_dims=[[]] * 6,
         kwargs={
             "plan": plan._replace(prepared=plan.prepared._replace(arrays=())),
             "cost": cost_bps,
-            "order": np.argsort(panel["exchange"].to_numpy().astype(str), kind="stable"),
+            "least": min_cover,
+            "order": np.argsort(labels_of(panel, "exchange"), kind="stable"),
         },
         dask="parallelized",
-        output_dtypes=[np.float64] * 3 + [np.int64] * 2,
+        output_dtypes=[np.float64] * 3 + [np.int64] * 3,
     )
-    names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "dropped")
+    names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "partial", "dropped")
     found = {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
     result = xr.Dataset(found).drop_attrs()
     result["mean_carry_bps"].attrs = {"units": BPS_UNIT}
@@ -181,7 +196,13 @@ def _decisions(panel: xr.DataArray, horizon: float, interval: Any, latency: floa
     return _Decisions(prepared, starts, hold, late)
 
 
-def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
+def _require_cover(min_cover: float) -> None:
+    if not 0.0 < min_cover <= 1.0:
+        raise ValueError(f"{min_cover=} is a share of the hours due: above 0 and up to 1")
+
+
+def _pair(carry: xr.Dataset, inside: xr.DataArray, long: str, short: str, fees: Any) -> xr.Dataset:
+    amount = carry["amount"]
     received = {
         "long_bps": -amount.sel(exchange=long, drop=True),
         "short_bps": amount.sel(exchange=short, drop=True),
@@ -193,39 +214,43 @@ def _pair(amount: xr.DataArray, inside: xr.DataArray, long: str, short: str, fee
         result[name].attrs = {"units": BPS_UNIT}
     result["long_settlements"] = inside.sel(exchange=long, drop=True)
     result["short_settlements"] = inside.sel(exchange=short, drop=True)
-    result["status"] = (gross.isnull() * np.int32(FundingStatus.GAP)).astype(np.int32)
+    result["long_coverage"] = carry["coverage"].sel(exchange=long, drop=True)
+    result["short_coverage"] = carry["coverage"].sel(exchange=short, drop=True)
+    gap = (result["long_coverage"] < 1.0) | (result["short_coverage"] < 1.0)
+    result["status"] = (gap * np.int32(FundingStatus.GAP)).astype(np.int32)
     result["status"].attrs = flag_attrs(FundingStatus)
     return result.assign_coords(long=long, short=short)
 
 
 def _hits(
-    allowed: Bools,
+    choice: Floats,
     rates: Floats,
     *interval: Floats,
     plan: _Decisions,
     cost: float,
+    least: float,
     order: Indices,
 ) -> tuple[Any, ...]:
     prepared, starts = plan.prepared, plan.starts
-    known = _as_of(
-        np.where(allowed, rates, np.nan), *interval, prepared=prepared, instants=starts - plan.late
-    )
+    known = _as_of(choice, *interval, prepared=prepared, instants=starts - plan.late)
     pair = extremes(np.swapaxes(known, -1, -2), order)
     ledger = prepared.ledger(rates, *interval)
-    carried, _ = earned_between(ledger, prepared.since, starts, starts + plan.hold, settled=prepared.settled)
-    chosen = pair.lowest >= 0
-    paid, received = (
-        np.take_along_axis(carried, np.maximum(leg, 0)[..., None, :].astype(np.intp), axis=-2)[..., 0, :]
-        for leg in (pair.lowest, pair.highest)
+    carried, _, cover = earned_between(
+        ledger, prepared.since, starts, starts + plan.hold, settled=prepared.settled
     )
-    carry = np.where(chosen, received - paid, np.nan)
+    chosen = pair.lowest >= 0
+    legs = [np.maximum(leg, 0)[..., None, :].astype(np.intp) for leg in (pair.lowest, pair.highest)]
+    paid, received = (np.take_along_axis(carried, leg, axis=-2)[..., 0, :] for leg in legs)
+    covered = np.minimum(*(np.take_along_axis(cover, leg, axis=-2)[..., 0, :] for leg in legs))
+    carry = np.where(chosen & (covered >= least), received - paid, np.nan)
     counted = np.isfinite(carry)
     decisions = counted.sum(axis=-1)
     number = np.where(decisions > 0, decisions, np.nan)
     share = (carry > cost).sum(axis=-1) / number
     mean = np.where(counted, carry, 0.0).sum(axis=-1) / number
     stderr = np.sqrt(share * (1.0 - share) / number)
-    return share, stderr, mean, decisions, (chosen & ~counted).sum(axis=-1)
+    partial = (counted & (covered < 1.0)).sum(axis=-1)
+    return share, stderr, mean, decisions, partial, (chosen & ~counted).sum(axis=-1)
 
 
 def _as_of(rates: Floats, *interval: Floats, prepared: PreparedPanel, instants: Floats) -> Floats:

@@ -16,37 +16,37 @@ from derivdata.units import BPS_UNIT, HOUR_UNIT
 
 __all__ = ["earned", "period_ends", "period_sums"]
 
-_LATE_HOURS = 1 / 60
-"""A settlement stamped up to a minute after the end of a period belongs to that period."""
 _MICROSECONDS = 3_600_000_000
 _MOST = 10_000_000
 
 
-def earned(panel: xr.DataArray, prepared: PreparedPanel, starts: Floats, ends: Floats) -> xr.Dataset:
-    """Bps that each series earns over the spans ``(start, end]``, hours since the panel's first row.
+def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
+    """Bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
 
     Returns
     -------
     Dataset, the panel's dims with ``span`` in place of ``time``
-        ``amount`` [bps of notional, as a long pays it], NaN where data in the span is missing; ``filled``,
-        the hours [h] in it whose rate was carried over missing samples.
+        ``amount`` [bps of notional, as a long pays it] of what is there, NaN where that covers less than
+        `min_cover` of the span; ``filled``, the hours [h] in it whose rate was carried over missing samples;
+        ``coverage``, the part of the hours paid for.
     """
-    amount, filled = xr.apply_ufunc(
+    amount, filled, coverage = xr.apply_ufunc(
         _earned,
         *prepared.arrays,
         input_core_dims=[["time"]] * len(prepared.arrays),
-        output_core_dims=[["span"]] * 2,
+        output_core_dims=[["span"]] * 3,
         kwargs={"prepared": prepared._replace(arrays=()), "starts": starts, "ends": ends},
         dask="parallelized",
-        output_dtypes=[np.float64] * 2,
+        output_dtypes=[np.float64] * 3,
         dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
     )
-    result = xr.Dataset({"amount": amount, "filled": filled}).drop_attrs()
+    found = {"amount": amount.where(coverage >= min_cover), "filled": filled, "coverage": coverage}
+    result = xr.Dataset(found).drop_attrs()
     result["amount"].attrs, result["filled"].attrs = {"units": BPS_UNIT}, {"units": HOUR_UNIT}
     return result
 
 
-def period_sums(panel: xr.DataArray, prepared: PreparedPanel, period_hours: float) -> xr.Dataset:
+def period_sums(prepared: PreparedPanel, period_hours: float) -> xr.Dataset:
     """`earned` over each whole period, counted from 00:00 UTC (1970-01-01).
 
     Returns
@@ -54,17 +54,17 @@ def period_sums(panel: xr.DataArray, prepared: PreparedPanel, period_hours: floa
     Dataset, the panel's dims with ``time`` the ends of periods
         As `earned`; NaN also where a settlement pays for more than the period.
     """
-    ends = period_ends(panel, prepared, period_hours)
-    closes = hours_at(ends, panel["time"].to_numpy()[0]) + (_LATE_HOURS if prepared.settled else 0.0)
+    ends = period_ends(prepared, period_hours)
+    closes = hours_at(ends, prepared.origin)
     if prepared.settled:
         rates, interval = prepared.arrays
         prepared = prepared._replace(arrays=(rates, interval.where(interval <= 1.05 * period_hours)))
-    sums = earned(panel, prepared, closes - period_hours, closes)
+    sums = earned(prepared, closes - period_hours, closes)
     sums = sums.rename(span="time").assign_coords(time=ends)
-    return sums.map(lambda figure: like(figure, panel), keep_attrs=True)
+    return sums.map(lambda figure: like(figure, prepared.arrays[0]), keep_attrs=True)
 
 
-def period_ends(panel: xr.DataArray, prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
+def period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
     """Ends of the whole periods that the panel's rows cover.
 
     Raises
@@ -72,11 +72,10 @@ def period_ends(panel: xr.DataArray, prepared: PreparedPanel, period_hours: floa
     ValueError
         The panel is shorter than one period, or has more of them than can be told apart.
     """
-    first = panel["time"].to_numpy()[:1].astype("datetime64[us]")
-    start = float(hours_at(first, np.datetime64(0, "us"))[0])
-    stop = start + float(prepared.since[-1]) + (_LATE_HOURS if prepared.settled else prepared.step)
+    start = float(hours_at(prepared.origin, np.datetime64(0, "us")))
+    stop = start + float(prepared.since[-1]) + (0.0 if prepared.settled else prepared.step)
     if prepared.settled:  # its first row pays for hours before it
-        start -= period_hours + _LATE_HOURS
+        start -= period_hours
     lowest, highest = np.ceil(start / period_hours) + 1, np.floor(stop / period_hours)
     if highest < lowest:
         raise ValueError(f"the panel is shorter than one period of {period_hours=:g}")
@@ -86,5 +85,7 @@ def period_ends(panel: xr.DataArray, prepared: PreparedPanel, period_hours: floa
     return np.asarray(ends.astype(np.int64).astype("datetime64[us]"))
 
 
-def _earned(*arrays: Floats, prepared: PreparedPanel, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
+def _earned(
+    *arrays: Floats, prepared: PreparedPanel, starts: Floats, ends: Floats
+) -> tuple[Floats, Floats, Floats]:
     return earned_between(prepared.ledger(*arrays), prepared.since, starts, ends, settled=prepared.settled)

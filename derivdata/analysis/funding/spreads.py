@@ -9,6 +9,7 @@ import xarray as xr
 
 from derivdata.analysis._typing import Floats
 from derivdata.analysis.panels import like, require_rate, require_venues, whole
+from derivdata.analysis.settlements import at_common_stamps
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT
 
@@ -40,7 +41,8 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     Notes
     -----
     Two settled rates of unequal interval stand at the same instant for unequal spans, and where only one
-    venue settles there is no difference: `realised_carry` and `net_carry` take such pairs.
+    venue settles there is no difference: `realised_carry` and `net_carry` take such pairs. Settlements
+    stamped up to a minute past a whole hour stand at that hour.
 
     Examples
     --------
@@ -50,6 +52,7 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
     """
     require_rate(panel, "exchange")
     require_venues(panel, long=long, short=short)
+    panel = at_common_stamps(panel)
     earned = panel.sel(exchange=short, drop=True) - panel.sel(exchange=long, drop=True)
     return _labelled(earned.assign_coords(long=long, short=short), panel, "spread_bps_8h")
 
@@ -75,6 +78,7 @@ def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
         `panel` is no funding panel in bps/8h.
     """
     require_rate(panel, "exchange")
+    panel = at_common_stamps(panel)
     earned = panel.rename(exchange="short") - panel.rename(exchange="long")
     at = panel.dims.index("exchange")
     order = [*panel.dims[:at], "long", "short", *panel.dims[at + 1 :]]
@@ -103,6 +107,7 @@ def dispersion(panel: xr.DataArray) -> xr.Dataset:
         `panel` is no funding panel in bps/8h.
     """
     require_rate(panel, "exchange")
+    panel = at_common_stamps(panel)
     figures = xr.apply_ufunc(
         _dispersion,
         whole(panel, "exchange"),
