@@ -72,7 +72,7 @@ def test_a_span_with_more_payments_than_hours_has_no_sum():
 
 
 def test_a_payment_just_after_the_entry_is_the_one_before_it():
-    """100 bps at 00:00:00.012 were due at 00:00: an entry at 00:00 does not earn them, an exit at 00:00 does."""
+    """100 bps at 00:00:00.012 were due at 00:00: an entry at 00:00 earns none of them, an exit earns all."""
     panel = venues(STAMPS + LATE, a=[0.0, 0, 0, 100, 0, 0, 0], b=[0.0] * 7)
     for entry, exit_, paid in (
         ("2026-01-02", "2026-01-03", 0.0),
