@@ -6,6 +6,7 @@ comparable across venues: use a venue's own shares. An order counts once, by ven
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis._typing import Array
+from derivdata.analysis._typing import Array, Indices
 from derivdata.analysis.inputs import require_columns, require_names, require_numbers, together
 from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
@@ -31,7 +32,7 @@ _MOST_BUCKETS = 10_000_000
 
 @typed
 def imbalance(long_usd: Numbers, short_usd: Numbers) -> Any:
-    """``(long − short) / (long + short)`` of liquidated value, −1 to 1; NaN where nothing was liquidated.
+    """Return ``(long − short) / (long + short)`` of liquidated value; NaN where nothing was liquidated.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def bucket(
     end: Any = None,
     coverage: pd.DataFrame | None = None,
 ) -> xr.Dataset:
-    """Liquidated value per bucket ``[t, t + freq)``, labelled by its start.
+    """Sum liquidated value per bucket ``[t, t + freq)``, labelled by its start.
 
     Parameters
     ----------
@@ -80,7 +81,8 @@ def bucket(
     Raises
     ------
     ValueError
-        Columns are absent, an order stands twice, or times have no zone.
+        Columns are absent, an order stands twice, a side is neither ``long`` nor ``short``, or times have no
+        zone.
     """
     by = _by(events, by)
     width = times.length(freq, "freq")
@@ -112,7 +114,7 @@ def bucket(
 
 @typed
 def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) -> pd.DataFrame:
-    """Runs of liquidations that follow one another within a gap.
+    """Find runs of liquidations that follow one another within a gap.
 
     Parameters
     ----------
@@ -134,7 +136,8 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     Raises
     ------
     ValueError
-        Columns are absent, an order stands twice, or times have no zone.
+        Columns are absent, an order stands twice, a side is neither ``long`` nor ``short``, or times have no
+        zone.
 
     Examples
     --------
@@ -144,15 +147,34 @@ def clusters(events: pd.DataFrame, gap: str = "60s", *, by: Sequence[str] = ()) 
     True
     """
     by = _by(events, by)
-    rows: list[dict[str, Any]] = []
-    groups = events.groupby(list(by), observed=True, sort=True) if by else [((), events)]
-    for key, group in groups:
-        ordered = group.sort_values("time", kind="stable")
-        fresh = ordered["time"].diff() > times.length(gap, "gap")
-        named = dict(zip(by, key, strict=True))
-        rows += [named | _cluster(part) for _, part in ordered.groupby(fresh.cumsum())]
     columns = [*by, "start", "end", "count", "value_usd", "imbalance", "venues", "peak_10s_usd", "price_move"]
-    return pd.DataFrame(rows, columns=columns).sort_values("start", kind="stable").reset_index(drop=True)
+    if not len(events):
+        return pd.DataFrame(columns=columns)
+    keys = {name: pd.factorize(np.asarray(events[name], dtype=object), sort=True) for name in by}
+    stamps = np.asarray(events["time"].dt.as_unit("us").array.asi8)
+    order = np.lexsort([stamps, *(codes for codes, _ in reversed(keys.values()))])
+    events, stamps = events.iloc[order], stamps[order]
+    fresh = np.append(True, np.diff(stamps) > times.length(gap, "gap") // pd.Timedelta(1, "us"))
+    for codes, _ in keys.values():
+        fresh[1:] |= np.diff(codes[order]) != 0
+    first = np.flatnonzero(fresh)
+    last, cluster = np.append(first[1:], stamps.size) - 1, np.cumsum(fresh) - 1
+    value, sides = events["value_usd"].to_numpy(dtype=np.float64), np.asarray(events["side"], dtype=object)
+    long, short = (np.add.reduceat(np.where(sides == side, value, 0.0), first) for side in ("long", "short"))
+    table = pd.DataFrame({name: names[codes[order[first]]].tolist() for name, (codes, names) in keys.items()})
+    for name, rows in (("start", first), ("end", last)):
+        table[name] = events["time"].array[rows]
+    table["count"] = last - first + 1
+    table["value_usd"] = np.add.reduceat(value, first)
+    table["imbalance"] = imbalance(long, short)
+    table["venues"] = _distinct(events, "exchange", cluster)
+    table["peak_10s_usd"] = np.maximum.reduceat(_next_10s(stamps, value, first, cluster), first)
+    table["price_move"] = np.nan
+    if "fill_price_usd" in events:
+        price = events["fill_price_usd"].to_numpy(dtype=np.float64)
+        one_asset = "symbol" not in events or _distinct(events, "symbol", cluster) == 1
+        table["price_move"] = np.where(one_asset, price[last] / price[first] - 1.0, np.nan)
+    return table[columns].sort_values("start", kind="stable").reset_index(drop=True)
 
 
 @typed
@@ -164,34 +186,58 @@ def cascades(
     quantile: float = 0.99,
     history: int = 20,
 ) -> pd.DataFrame:
-    """Clusters that are large on their own and large against what came before.
+    """Choose the clusters that are large on their own and large against what came before.
 
     Parameters
     ----------
     found
-        What `clusters` returned.
+        What `clusters` returned; columns ``start``, ``end``, ``count``, ``value_usd``.
     min_count, min_usd
         Fewest orders, and least value [USD].
     quantile, history
-        The value must also reach this quantile of all earlier clusters, once there are `history` of them.
+        The value must also reach this quantile of all clusters that had ended before this one started, once
+        there are `history` of them.
 
     Returns
     -------
     DataFrame
-        The rows that qualify. Only earlier clusters are looked at, never the cluster itself or later ones.
+        The rows that qualify, in order of ``start``. A cluster that started earlier and still ran is not
+        looked at: what it would come to was not known.
     """
-    require_columns(found, "found", ("value_usd", "count"), others=("start",))
+    require_columns(found, "found", ("value_usd", "count"), others=("start", "end"))
+    if not 0.0 <= quantile <= 1.0:
+        raise ValueError(f"{quantile=} is a share of the clusters: from 0 to 1")
     if history < 0:
         raise ValueError(f"{history=} is a number of earlier clusters: 0 or more")
     ordered = found.sort_values("start", kind="stable")
-    earlier = ordered["value_usd"].expanding(min_periods=history).quantile(quantile).shift(1)
-    bar = np.maximum(earlier.fillna(-np.inf), min_usd)
-    return ordered[(ordered["count"] >= min_count) & (ordered["value_usd"] >= bar)].reset_index(drop=True)
+    bar = np.maximum(_past_quantiles(ordered, quantile, history), min_usd)
+    large = (ordered["count"] >= min_count) & (ordered["value_usd"].to_numpy() >= bar)
+    return ordered[large].reset_index(drop=True)
+
+
+def _past_quantiles(ordered: pd.DataFrame, quantile: float, history: int) -> Array:
+    """Quantile (linear) of the values that were final before each start; −inf below `history` of them."""
+    by_end = ordered.sort_values("end", kind="stable")
+    ends, starts = (
+        np.asarray(column.dt.as_unit("us").array.asi8) for column in (by_end["end"], ordered["start"])
+    )
+    ended = np.searchsorted(ends, starts, side="left")
+    values, bars = by_end["value_usd"].to_numpy(dtype=np.float64), np.full(len(ordered), -np.inf)
+    past: list[float] = []
+    for row, number in enumerate(ended):
+        for value in values[len(past) : number]:
+            bisect.insort(past, float(value))
+        if number and number >= history:
+            place = quantile * (number - 1)
+            below, share = int(place), place % 1.0
+            above = past[min(below + 1, number - 1)]
+            bars[row] = past[below] + share * (above - past[below])
+    return bars
 
 
 @typed
 def observed(*frames: pd.DataFrame) -> pd.DataFrame:
-    """Spans that a live feed covers, as `bucket` takes them.
+    """Collect the spans that a live feed covers, as `bucket` takes them.
 
     Parameters
     ----------
@@ -210,17 +256,17 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
     """
     spans: list[list[str]] = []
     for frame in frames:
-        said = provenance(frame).get("coverage")
-        if said is None:
+        coverage = provenance(frame).get("coverage")
+        if coverage is None:
             raise ValueError("a frame says nothing of its coverage: only those of dd.liquidations.poll do")
-        spans += said["observed"]
-    found = pd.DataFrame(spans, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
-    return found[found["end"] > found["start"]].sort_values("start").reset_index(drop=True)
+        spans += coverage["observed"]
+    table = pd.DataFrame(spans, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
+    return table[table["end"] > table["start"]].sort_values("start").reset_index(drop=True)
 
 
 @typed
 def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
-    """How much of the flow excites itself: 1 − √(mean/variance) of counts per bucket.
+    """Estimate how much of the flow excites itself: 1 − √(mean/variance) of counts per bucket.
 
     NaN where the variance does not exceed the mean, as of independent events. Missing buckets are left out.
 
@@ -247,6 +293,14 @@ def _by(events: pd.DataFrame, by: Sequence[str]) -> list[str]:
 def _check(events: pd.DataFrame, columns: Sequence[str]) -> None:
     numbers = [name for name in ("value_usd", "fill_price_usd") if name in ("value_usd", *events.columns)]
     require_columns(events, "events", numbers, others=("time", *columns))
+    strange = events["side"][~events["side"].isin(("long", "short"))]
+    if len(strange):
+        raise ValueError(
+            f"events has the side {strange.iloc[0]!r}: it must be 'long' or 'short', the side that was "
+            "liquidated. A forced sell order closes a long"
+        )
+    if events["time"].isna().any():
+        raise ValueError("events lack the time in some rows")
     if len(events) and getattr(events["time"].dtype, "tz", None) is None:
         raise ValueError("times of events have no zone: .dt.tz_localize('UTC') says which")
     if {"exchange", "order_id"} <= set(events.columns):
@@ -291,27 +345,25 @@ def _observed(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd.DataFr
     return seen
 
 
-def _cluster(part: pd.DataFrame) -> dict[str, Any]:
-    value = part["value_usd"].to_numpy(dtype=np.float64)
-    sides = np.asarray(part["side"], dtype=object)
-    one_asset = "symbol" not in part or part["symbol"].nunique() == 1
-    price = (
-        part["fill_price_usd"].to_numpy(dtype=np.float64) if "fill_price_usd" in part and one_asset else None
-    )
-    return {
-        "start": part["time"].iloc[0],
-        "end": part["time"].iloc[-1],
-        "count": len(part),
-        "value_usd": value.sum(),
-        "imbalance": imbalance(value[sides == "long"].sum(), value[sides == "short"].sum()),
-        "venues": part["exchange"].nunique() if "exchange" in part else np.nan,
-        "peak_10s_usd": _peak(part["time"], value),
-        "price_move": np.nan if price is None else price[-1] / price[0] - 1.0,
-    }
+def _distinct(events: pd.DataFrame, column: str, cluster: Indices) -> Any:
+    """Count the different values of a column in each cluster; NaN where there is no such column."""
+    if column not in events:
+        return np.nan
+    codes, names = pd.factorize(np.asarray(events[column], dtype=object))
+    named = codes >= 0  # −1 stands for a missing value
+    pairs = np.unique(cluster[named] * len(names) + codes[named])
+    return np.bincount(pairs // max(len(names), 1), minlength=cluster[-1] + 1)
 
 
-def _peak(stamped: pd.Series, value: Array) -> float:
-    """Most value in any window of 10 seconds that starts at an event."""
-    stamps = np.asarray(stamped.dt.as_unit("us").array.asi8)
-    total = np.r_[0.0, np.cumsum(value)]
-    return float((total[np.searchsorted(stamps, stamps + 10_000_000, side="left")] - total[:-1]).max())
+def _next_10s(stamps: Array, value: Array, first: Indices, cluster: Indices) -> Array:
+    """Sum the value of each event and those within 10 seconds after it in its cluster.
+
+    Stamps ascend within a cluster only, and one search over all of them needs a single scale: every cluster
+    is moved to where the one before it ends plus 20 seconds, so that no window reaches into the next. The
+    sums are differences of one running total, right to about 1e-16 of all the value there is.
+    """
+    last = np.append(first[1:], stamps.size) - 1
+    starts = np.append(0, np.cumsum(stamps[last] - stamps[first] + 20_000_000)[:-1])
+    moved = stamps - stamps[first][cluster] + starts[cluster]
+    total = np.append(0.0, np.cumsum(value))
+    return np.asarray(total[np.searchsorted(moved, moved + 10_000_000, side="left")] - total[:-1])

@@ -32,6 +32,7 @@ __all__ = [
     "labels_of",
     "like",
     "positive",
+    "refuse_negative",
     "require",
     "require_quantity",
     "require_rate",
@@ -114,6 +115,18 @@ def require_quantity(data: Any, *dims: str, name: str = "oi") -> None:
         raise ValueError(f"{name} must say its unit: {name}.attrs['units'] = 'USD', or 'coin'")
     if unit not in QUANTITY_UNITS:
         raise ValueError(f"{name} is in {unit!r}: open interest is in 'USD' or in 'coin'")
+
+
+def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:
+    """Refuse amounts below 0; of a lazy array nothing is read.
+
+    Raises
+    ------
+    ValueError
+        There is one.
+    """
+    if data.chunks is None and bool((data < 0.0).any()):
+        raise ValueError(f"{name} is negative somewhere: an amount is 0 or more, see dd.quality")
 
 
 def require_rate(panel: Any, *dims: str, name: str = "panel") -> None:

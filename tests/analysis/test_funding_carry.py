@@ -330,3 +330,10 @@ def test_the_interval_covers_the_true_expectation_about_as_often_as_it_says():
     truth = 2.0 * periods + (spread[:, -1] - 2.0) * (phi ** np.arange(1, periods + 1)).sum()
     missed = (truth < found["net_low_bps"]) | (truth > found["net_high_bps"])
     assert 8 <= int(missed.sum()) <= 40
+
+
+def test_a_spread_that_alternates_says_that_its_slope_is_negative():
+    """+5, −3, +5, −3: nothing decays from one to the next, the mean of 1 is expected, with a status."""
+    found = _expected(_pair(np.zeros(200), np.tile([5.0, -3.0], 100)), 8.0)
+    assert float(found["gross_bps"]) == pytest.approx(1.0)
+    assert int(found["status"]) & FundingStatus.ANTI_PERSISTENT

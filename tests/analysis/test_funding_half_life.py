@@ -233,3 +233,13 @@ def test_settlements_off_their_grid_are_left_out():
     assert float(found["phi"]) == pytest.approx(np.polyfit(values[:-1], values[1:], 1)[0], rel=1e-10)
     assert int(found["off_grid"]) == 1
     assert extra["time"].values[4] == times(27.0)
+
+
+@pytest.mark.parametrize("tick", [1e-7, 1e-9, 1.0])
+def test_one_tick_on_a_level_is_no_persistence(tick):
+    """199 pairs of a level with one tick: phi = Σxy/Σx² about the means = −(1/199)/(198/199) = −1/198."""
+    values = np.ones(200)
+    values[100] += tick
+    found = funding.half_life(series(values), level=None)
+    assert float(found["phi"]) == pytest.approx(-1 / 198, rel=1e-6)
+    assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT

@@ -162,3 +162,10 @@ def test_every_series_of_a_panel_is_scored_by_itself_in_any_order_of_dims():
 def test_windows_that_make_no_sense(options):
     with pytest.raises(ValueError, match="need 2 <= min_periods <= window and lag >= 0"):
         funding.zscore(series(np.ones(9)), **options)
+
+
+def test_times_that_do_not_ascend_are_refused():
+    panel = series(np.arange(20.0))
+    for wrong in (panel[::-1], panel.isel(time=[0, 1, 1, *range(2, 19)])):
+        with pytest.raises(ValueError, match="must ascend without repeats"):
+            funding.zscore(wrong, 5)

@@ -85,7 +85,12 @@ def test_cascades_are_large_and_look_only_back(events: pd.DataFrame) -> None:
     assert liquidations.cascades(found)["start"].tolist() == [found.loc[0, "start"]]
     starts = pd.date_range("2026-01-01", periods=60, freq="h", tz="UTC")
     series = pd.DataFrame(
-        {"start": starts, "count": 9, "value_usd": np.r_[np.full(50, 2e6), 1.5e6, np.full(9, 9e6)]}
+        {
+            "start": starts,
+            "end": starts,
+            "count": 9,
+            "value_usd": np.r_[np.full(50, 2e6), 1.5e6, np.full(9, 9e6)],
+        }
     )
     full = liquidations.cascades(series)
     assert starts[50] not in set(full["start"]), "above the floor, but small against what came before"
@@ -143,3 +148,92 @@ def test_recorded_liquidations_bucket_to_their_total() -> None:
     assert found["short_usd"].sum().item() == pytest.approx(frame["size_usd"].sum(), rel=1e-12)
     first = found.sel(time="2025-05-25T14:00")
     assert first["count"].item() == (frame["timestamp"] < "2025-05-25T15:00Z").sum()
+
+
+def test_a_cluster_that_still_runs_is_not_known() -> None:
+    """ETH runs from 00:00 to 02:00 and comes to 9 M; at 01:00 the only cluster that is over came to 1 M."""
+    at = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T00:10Z", "2026-01-01T01:00Z", "2026-01-01T03:00Z"])
+    found = pd.DataFrame(
+        {
+            "start": at,
+            "end": pd.to_datetime(["2026-01-01T02:00Z", "2026-01-01T00:20Z", "2026-01-01T01:01Z", at[3]]),
+            "count": 9,
+            "value_usd": [9e6, 1e6, 2e6, 5e6],
+        }
+    )
+    large = liquidations.cascades(found, min_usd=1.5e6, quantile=1.0, history=1)
+    assert large["value_usd"].tolist() == [9e6, 2e6], (
+        "2 M beats the 1 M that was over; 5 M is below 9 M, over by then"
+    )
+    spoiled = liquidations.cascades(
+        found.assign(value_usd=[9e9, 1e6, 2e6, 5e6]), min_usd=1.5e6, quantile=1.0, history=1
+    )
+    assert spoiled["start"].tolist() == large["start"].tolist()
+
+
+def test_quantiles_of_the_past_are_those_of_pandas() -> None:
+    rng = np.random.default_rng(7)
+    starts = pd.date_range("2026-01-01", periods=300, freq="h", tz="UTC")
+    found = pd.DataFrame({"start": starts, "end": starts, "count": 9, "value_usd": rng.lognormal(15, 2, 300)})
+    bar = found["value_usd"].expanding(min_periods=20).quantile(0.9).shift(1).fillna(-np.inf)
+    expected = found[found["value_usd"] >= np.maximum(bar, 1e6)]["start"].tolist()
+    assert liquidations.cascades(found, quantile=0.9)["start"].tolist() == expected
+
+
+@pytest.mark.parametrize("sides", [["Sell", "Buy"], ["S", "S"], ["long", None]])
+def test_unknown_sides_are_refused(sides: list[str | None]) -> None:
+    frame = pd.DataFrame(
+        {"time": pd.to_datetime(["2026-01-01T00:00Z"] * 2), "side": sides, "value_usd": [1.0, 2.0]}
+    )
+    for refused in (lambda: liquidations.bucket(frame, "1d"), lambda: liquidations.clusters(frame)):
+        with pytest.raises(ValueError, match="must be 'long' or 'short'"):
+            refused()
+
+
+def _clusters_one_by_one(events: pd.DataFrame, gap: str, by: list[str]) -> pd.DataFrame:
+    """Find clusters by pandas, one at a time: slow, and easy to follow."""
+    rows = []
+    for key, group in events.groupby(by, observed=True) if by else [((), events)]:
+        ordered = group.sort_values("time", kind="stable")
+        for _, part in ordered.groupby((ordered["time"].diff() > pd.Timedelta(gap)).cumsum()):
+            side = part.groupby(part["side"].astype(str))["value_usd"].sum()
+            long, short = side.get("long", 0.0), side.get("short", 0.0)
+            within = [
+                part.loc[(part["time"] >= t) & (part["time"] < t + pd.Timedelta("10s")), "value_usd"].sum()
+                for t in part["time"]
+            ]
+            price, coins = part["fill_price_usd"], part["symbol"].nunique()
+            rows.append(
+                dict(zip(by, key, strict=True))
+                | {
+                    "start": part["time"].min(),
+                    "end": part["time"].max(),
+                    "count": len(part),
+                    "value_usd": part["value_usd"].sum(),
+                    "imbalance": (long - short) / (long + short),
+                    "venues": part["exchange"].nunique(),
+                    "peak_10s_usd": max(within),
+                    "price_move": price.iloc[-1] / price.iloc[0] - 1
+                    if part["symbol"].nunique() == 1
+                    else np.nan,
+                }
+            )
+    return pd.DataFrame(rows).sort_values("start", kind="stable").reset_index(drop=True)
+
+
+@pytest.mark.parametrize("by", [[], ["symbol"], ["symbol", "exchange"]])
+def test_clusters_are_those_found_one_by_one(by: list[str]) -> None:
+    rng = np.random.default_rng(3)
+    stamps = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(rng.integers(0, 20_000, 600), "s")
+    frame = pd.DataFrame(
+        {
+            "time": stamps,
+            "symbol": pd.Categorical(rng.choice(["BTC", "ETH", "SOL"], 600)),
+            "exchange": pd.Categorical(rng.choice(["okx", "bybit"], 600)),
+            "side": pd.Categorical(rng.choice(["long", "short"], 600)),
+            "value_usd": rng.lognormal(8, 2, 600),
+            "fill_price_usd": rng.uniform(99, 101, 600),
+        }
+    )
+    found, expected = liquidations.clusters(frame, "60s", by=by), _clusters_one_by_one(frame, "60s", by)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-9)

@@ -267,7 +267,7 @@ def test_recorded_hyperliquid_share_of_two_coins() -> None:
     assert first.sel(exchange="BTC").item() == pytest.approx(btc / (btc + doge), rel=1e-6)
 
 
-@pytest.mark.parametrize("spoil", [np.nan, 1e15, -3.0])
+@pytest.mark.parametrize("spoil", [np.nan, 1e15, 0.0])
 def test_what_looks_at_time_does_not_look_ahead(spoil: float) -> None:
     values = np.random.default_rng(5).uniform(1, 9, (3, 48))
     future = panel(np.where(np.arange(48) >= 30, spoil, values))
@@ -293,3 +293,64 @@ def test_trends_and_migration_stay_lazy_and_agree() -> None:
     one, other = oi.by_kind(values), oi.by_kind(lazy)
     assert other.chunks is not None
     xr.testing.assert_identical(one, other.compute())
+
+
+def test_a_venue_that_is_there_for_the_cover_exactly_belongs_to_the_set() -> None:
+    """b has 19 of 20 figures, 95 %: in the set at a cover of 0.95, out of it at 0.96."""
+    values = np.full((2, 20), 50.0)
+    values[1, 0] = np.nan
+    share = oi.market_share(panel(values, "ab"), cover=0.95)
+    assert share[0, 1:].values.tolist() == [0.5] * 19
+    assert np.isnan(share[0, 0]), "at the first instant b has no figure"
+    alone = oi.market_share(panel(values, "ab"), cover=0.96)
+    assert alone.attrs["dropped"] == ["b"]
+    assert alone[0].values.tolist() == [1.0] * 20
+
+
+def test_one_participant_has_no_normalised_concentration() -> None:
+    found = oi.hhi(xr.DataArray([[1.0, np.nan], [0.5, 0.5]], dims=("time", "exchange")))
+    assert found["hhi"].values.tolist() == [1.0, 0.5]
+    assert found["n"].values.tolist() == [1.0, 2.0]
+    assert np.isnan(found["normalised"].values[0]), "(1 − 1)/(1 − 1)"
+    assert found["normalised"].values[1] == 0.0
+
+
+def test_negative_open_interest_and_shares_are_refused() -> None:
+    held = panel([[1.0, -1.0], [1.0, 3.0]], "ab")
+    for refused in (
+        lambda: oi.market_share(held),
+        lambda: oi.market_share(held.where(held > 0.5)[::-1].fillna(-1.0)),
+        lambda: oi.by_kind(held),
+        lambda: oi.migration(held, HOURS[0], HOURS[1]),
+        lambda: oi.hhi(xr.DataArray([1.5, -0.5], dims="exchange")),
+    ):
+        with pytest.raises(ValueError, match="negative somewhere"):
+            refused()
+
+
+def test_shares_of_rates_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"oi is in 'bps/8h': open interest is in 'USD' or in 'coin'"):
+        oi.market_share(panel([[1.0, 2.0]], "a").assign_attrs(units="bps/8h"))
+
+
+def test_times_that_do_not_ascend_are_refused() -> None:
+    held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
+    for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
+        for refused in (lambda x: oi.market_share(x, cover=0.5), oi.share_trend):
+            with pytest.raises(ValueError, match="must ascend without repeats"):
+                refused(wrong)
+
+
+def test_the_interval_of_a_trend_by_hand() -> None:
+    """A lag-one autocorrelation r of n = 40 residuals is corrected to (40 r + 2)/36 and kept above 0."""
+    days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
+    wave = np.sin(np.arange(40) * 2.0)  # neighbours differ by 2 radians: correlation near cos 2 = −0.42
+    series = xr.DataArray(wave, dims="time", coords={"time": days})
+    assert oi.share_trend(series)["phi"].item() == 0.0
+    slow = xr.DataArray(np.sin(np.arange(40) * 1.2), dims="time", coords={"time": days})
+    found = oi.share_trend(slow)
+    residual = slow.values - found["slope"].item() * np.arange(40)
+    centred = residual - residual.mean()
+    raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
+    assert found["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
+    assert 0.0 < found["phi"].item() < 0.99

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis._typing import Bools, Floats, Indices
-from derivdata.analysis.panels import hours, labels_of, like, require, require_rate, whole
+from derivdata.analysis.panels import hours, labels_of, like, refuse_negative, require, require_rate, whole
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT, USD_UNIT
 
@@ -15,7 +15,7 @@ __all__ = ["oi_weighted", "universe"]
 
 @typed
 def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float = 0.5) -> xr.Dataset:
-    """Funding rate of a symbol over its venues, weighted by open interest.
+    """Average the funding rates of a symbol over its venues, weighted by open interest.
 
     Parameters
     ----------
@@ -42,6 +42,7 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
     """
     require_rate(panel, "exchange")
     require(oi_usd, "exchange", units=USD_UNIT, name="oi_usd")
+    refuse_negative(oi_usd, "oi_usd")
     if not 0.0 <= min_cover <= 1.0:
         raise ValueError(f"{min_cover=} is a share of open interest, from 0 to 1")
     if set(oi_usd.dims) != set(panel.dims):
@@ -68,7 +69,7 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
 
 @typed
 def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
-    """The symbols with the largest open interest, as it was known at each time.
+    """Choose the symbols with the largest open interest, as it was known at each time.
 
     Parameters
     ----------
@@ -97,6 +98,7 @@ def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
     """
     require(oi_usd, "symbol", "time", units=USD_UNIT, name="oi_usd")
     hours(oi_usd, name="oi_usd")
+    refuse_negative(oi_usd, "oi_usd")
     if top < 1 or lag < 0:
         raise ValueError(f"{top=}, {lag=}: need at least one symbol and no look ahead")
     total = oi_usd.sum("exchange", min_count=1) if "exchange" in oi_usd.dims else oi_usd

@@ -11,7 +11,7 @@ import xarray as xr
 
 from derivdata.analysis._typing import Floats
 from derivdata.analysis.funding.rolling import Room, mean_and_deviation, median_and_deviation
-from derivdata.analysis.panels import like, require, whole
+from derivdata.analysis.panels import hours, like, require, whole
 from derivdata.arguments import typed
 
 __all__ = ["zscore"]
@@ -29,7 +29,7 @@ _ALONE = 1_000_000  # elements for which workers do not pay
 def zscore(
     panel: xr.DataArray, window: int, *, lag: int = 1, robust: bool = False, min_periods: int | None = None
 ) -> xr.DataArray:
-    """Distance of each value from the mean of a window before it, in standard deviations.
+    """Measure each value from the mean of a window before it, in standard deviations.
 
     Parameters
     ----------
@@ -54,9 +54,12 @@ def zscore(
     Raises
     ------
     TypeError, ValueError
-        `panel` has no ``time``; `window`, `lag` or `min_periods` make no sense.
+        `panel` has no ``time``, or times that do not ascend without repeats; `window`, `lag` or `min_periods`
+        make no sense.
     """
     require(panel, "time")
+    if "time" in panel.coords and panel.sizes["time"]:
+        hours(panel)
     least = max(2, window // 2) if min_periods is None else min_periods
     if not 2 <= window <= _MOST or lag < 0 or not 2 <= least <= window:
         raise ValueError(

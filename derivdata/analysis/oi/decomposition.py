@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.panels import require, require_quantity
+from derivdata.analysis.panels import refuse_negative, require, require_quantity
 from derivdata.arguments import typed
 
 
@@ -16,7 +16,7 @@ from derivdata.arguments import typed
 def migration(
     oi: xr.DataArray, start: Any, end: Any, *, method: str = "midpoint", price: xr.DataArray | None = None
 ) -> xr.Dataset:
-    """What moved each venue's open interest between two instants: the market's growth, or its own share.
+    """Split the change of each venue's open interest into the market's growth and its change of share.
 
     Parameters
     ----------
@@ -58,6 +58,7 @@ def migration(
     b           45.0  -25.0
     """
     require_quantity(oi, "exchange", "time")
+    refuse_negative(oi)
     if method not in _METHODS:
         raise ValueError(f"method={method!r} is not one of {', '.join(_METHODS)}")
     first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))

@@ -11,7 +11,15 @@ import xarray as xr
 from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.last_value import last_valid
-from derivdata.analysis.panels import by_chunk, require, require_quantity, row_by_row, whole
+from derivdata.analysis.panels import (
+    by_chunk,
+    hours,
+    refuse_negative,
+    require,
+    require_quantity,
+    row_by_row,
+    whole,
+)
 from derivdata.arguments import typed
 from derivdata.tables import VENUES, VENUES_AS_OF
 
@@ -28,7 +36,7 @@ def market_share(
     tolerance_hours: float = 4.0,
     venues: list[str] | None = None,
 ) -> xr.DataArray:
-    """Each venue's part of the open interest, over a balanced set of venues.
+    """Compute each venue's part of the open interest, over a balanced set of venues.
 
     Parameters
     ----------
@@ -52,7 +60,8 @@ def market_share(
     Raises
     ------
     ValueError
-        Dims are missing, the unit is unstated, or a venue of `venues` is not in the panel.
+        Dims are missing, the unit is unstated or neither USD nor coin, times do not ascend without repeats, a
+        venue of `venues` is not in the panel, or open interest is negative (of a lazy panel, when computed).
 
     Examples
     --------
@@ -63,6 +72,8 @@ def market_share(
     """
     require_quantity(oi, "exchange", "time")
     require_times(oi, "oi")
+    if oi.sizes["time"]:
+        hours(oi, name="oi")
     if not 0.0 <= tolerance_hours < np.inf:
         raise ValueError(f"{tolerance_hours=} is not a length of time in hours")
     chosen = _membership(oi, venues)
@@ -91,7 +102,7 @@ def market_share(
 
 @typed
 def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
-    """Herfindahl–Hirschman concentration of shares.
+    """Compute the Herfindahl–Hirschman concentration of shares.
 
     Parameters
     ----------
@@ -107,7 +118,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     Raises
     ------
     ValueError
-        `dim` is absent.
+        `dim` is absent, or a share is negative (of lazy shares, when computed).
 
     Examples
     --------
@@ -133,7 +144,7 @@ def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
 
 @typed
 def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
-    """Days of trading that the open interest stands for: OI over 24-hour volume, both in USD.
+    """Divide open interest by 24-hour volume, both in USD: the days of trading that it stands for.
 
     NaN where the volume is missing or not positive. Refuses units that differ.
     """
@@ -154,12 +165,13 @@ def oi_to_volume(oi: xr.DataArray, volume_24h: xr.DataArray) -> xr.DataArray:
 
 @typed
 def by_kind(oi: xr.DataArray) -> xr.DataArray:
-    """Open interest by kind of venue (``cex``, ``dex``, ``other``, ``unknown``), summed over ``exchange``.
+    """Sum open interest by kind of venue: ``cex``, ``dex``, ``other``, ``unknown``.
 
     The kinds are the library's own dated table; a venue that it does not hold is ``unknown``. NaN where no
     venue of the kind has a figure.
     """
     require_quantity(oi, "exchange")
+    refuse_negative(oi)
     if not oi.sizes["exchange"]:
         raise ValueError("oi has no venues along exchange")
     kinds = [VENUES[v].kind if v in VENUES else "unknown" for v in oi["exchange"].values.tolist()]
@@ -215,6 +227,8 @@ def _fractions(values: Array, out: Array) -> Array:
     totals = np.empty(values.shape[-1])
     for start in range(0, values.shape[-1], _BLOCK):
         block = values[:, start : start + _BLOCK]
+        if block.size and np.fmin.reduce(block, axis=None) < 0.0:
+            raise ValueError("oi is negative somewhere: open interest is 0 or more, see dd.quality")
         total = block.sum(axis=0, out=totals[start : start + _BLOCK])
         np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
     return totals
@@ -223,13 +237,13 @@ def _fractions(values: Array, out: Array) -> Array:
 def _concentration(share: Array) -> tuple[Array, ...]:
     """Figures over the last axis, block by block so that each stays in cache."""
     rows = np.atleast_2d(share)
-    found = [np.empty(rows.shape[:-1]) for _ in _FIGURES]
+    figures = [np.empty(rows.shape[:-1]) for _ in _FIGURES]
     for place in np.ndindex(rows.shape[:-2]):
         for start in range(0, rows.shape[-2], _BLOCK):
             at = (*place, slice(start, start + _BLOCK))
-            for into, figure in zip(found, _figures(row_by_row(rows[at].T)), strict=True):
+            for into, figure in zip(figures, _figures(row_by_row(rows[at].T)), strict=True):
                 into[at] = figure
-    return tuple(figure.reshape(share.shape[:-1]) for figure in found)
+    return tuple(figure.reshape(share.shape[:-1]) for figure in figures)
 
 
 def _figures(block: Array) -> tuple[Any, ...]:
@@ -253,6 +267,8 @@ def _figures(block: Array) -> tuple[Any, ...]:
 
 def _squares(block: Array) -> Array:
     """Sum of squares over the first axis, added in its order however the block lies in memory."""
+    if block.size and np.fmin.reduce(block, axis=None) < 0.0:
+        raise ValueError("share is negative somewhere: a share is from 0 to 1")
     total, square = np.zeros(block.shape[1]), np.empty(block.shape[1])
     for row in block:
         total += np.multiply(row, row, out=square)

@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import require
+from derivdata.analysis.panels import hours, require
 from derivdata.arguments import typed
 
 _PAIRS = 1_000_000
@@ -17,7 +17,7 @@ _DAY_US = 86_400_000_000
 
 @typed
 def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.95) -> xr.Dataset:
-    """Median slope of shares per day (Theil–Sen), with an interval that knows of autocorrelation.
+    """Estimate the slope of shares per day (Theil–Sen), with an interval that allows for autocorrelation.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
     Raises
     ------
     ValueError
-        No ``time`` dim, or an unknown `ci`.
+        No ``time`` dim, times that do not ascend without repeats, or an unknown `ci`.
 
     Notes
     -----
@@ -51,6 +51,8 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
         raise ValueError(f"{confidence=} is a probability: 0.95")
     if "time" in share.coords:
         require_times(share, "share")
+        if share.sizes["time"]:
+            hours(share, name="share")
     days = share["time"].values.astype("datetime64[us]").astype(np.int64) / _DAY_US
     slope, low, high, phi, count = xr.apply_ufunc(
         _theil_sen,
