@@ -202,7 +202,7 @@ def _clusters_one_by_one(events: pd.DataFrame, gap: str, by: list[str]) -> pd.Da
                 part.loc[(part["time"] >= t) & (part["time"] < t + pd.Timedelta("10s")), "value_usd"].sum()
                 for t in part["time"]
             ]
-            price, coins = part["fill_price_usd"], part["symbol"].nunique()
+            price = part["fill_price_usd"]
             rows.append(
                 dict(zip(by, key, strict=True))
                 | {
