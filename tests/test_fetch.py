@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ TABLES_OF = {("volume", "oi_ratio"): "volume_oi_ratio"}
 
 
 def fetched(family: str, name: str, *args: Any, cassette: str = "", **kwargs: Any) -> Any:
-    with playing(cassette or f"{family}_{name}"):
+    with playing(cassette or f"{family}_{name}"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*dropped: it is half-open", DataNotice)
         return getattr(getattr(dd, family), name)(*args, **kwargs)
 
 
@@ -174,7 +176,8 @@ def test_funding_snapshot_reads_the_wire() -> None:
 
 
 def test_funding_snapshot_reads_the_older_form() -> None:
-    frame = fetched("funding", "snapshot", cassette="funding_snapshot_older").set_index("symbol")
+    with pytest.warns(DataNotice, match=r"1 rates are beyond 4 %.*-2048.12 bps per 8 hours, PEPE on huobi"):
+        frame = fetched("funding", "snapshot", cassette="funding_snapshot_older").set_index("symbol")
     assert frame.loc["PEPE", "rate_bps_8h"] == -2048.123456
     assert frame["oi_rank"].tolist() == [1, pd.NA], "500+ is beyond the list, not 500"
     assert frame.loc["BTC", "interval_hours"] == 8.0
@@ -199,6 +202,13 @@ def test_funding_history_reads_the_wire() -> None:
     assert ("okx", pd.Timestamp("2026-06-02", tz="UTC")) not in frame.index, "the window is half-open"
     assert set(frame["resolution"]) == {"8h"}
     assert dd.panel(frame.reset_index()).attrs["units"] == "bps/8h"
+
+
+def test_a_row_at_the_end_of_the_window_is_dropped_with_a_notice() -> None:
+    notice = "1 rows at the edges of the window were dropped: it is half-open"
+    with playing("funding_history"), pytest.warns(DataNotice, match=notice):
+        frame = dd.funding.history("BTC", *DAY, resolution="8h")
+    assert dd.provenance(frame)["notices"] == [notice]
 
 
 def test_unknown_symbol_is_an_empty_table_with_a_notice() -> None:

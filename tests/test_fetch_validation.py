@@ -172,11 +172,13 @@ def test_ranks_and_intervals_come_as_numbers_or_as_text() -> None:
 @pytest.mark.parametrize("count", [1, 255, 256, 40_000, 70_000])
 def test_an_answer_may_hold_any_number_of_venues(count: int) -> None:
     venues = [f"venue{i:05d}" for i in range(count)]
-    body = history() | {"series": {venue: [{"timestamp": STAMP, "y": i}] for i, venue in enumerate(venues)}}
+    body = history() | {
+        "series": {venue: [{"timestamp": STAMP, "y": i / 1e3}] for i, venue in enumerate(venues)}
+    }
     with answering(always(body)):
         frame = dd.funding.history("BTC", *DAY)
     assert frame["exchange"].tolist() == venues
-    assert frame["rate_bps_8h"].tolist() == [*range(count)]
+    assert frame["rate_bps_8h"].tolist() == [i / 1e3 for i in range(count)]
 
 
 def test_fields_that_are_no_symbol_of_the_answer_are_no_rows() -> None:
@@ -199,7 +201,7 @@ def test_the_step_that_the_server_used_is_a_column() -> None:
         "resolution": "1m",
         "data": [{"date": STAMP, "exchanges": {"okx": {"long_usd": 1, "short_usd": 2}}}],
     }
-    with answering(always(body)):
+    with answering(always(body)), pytest.warns(DataNotice, match="'raw', the answer has '1m'"):
         assert dd.liquidations.history(*DAY, resolution="raw")["resolution"].tolist() == ["1m"]
     body = {"symbol": "BTC", "exchange": "okx", "data": [{"timestamp": STAMP} | DEPTH]}
     with answering(always(body)):
@@ -219,7 +221,7 @@ def by_span(covered: pd.Timestamp, body: Any) -> Reply:
 
 
 def one_at_the_start(query: dict[str, str]) -> dict[str, Any]:
-    return history({"timestamp": query["start"], "y": 1.0})
+    return history({"timestamp": query["start"], "y": 1.0}) | {"resolution": query["resolution"]}
 
 
 def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> None:
@@ -247,7 +249,7 @@ def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
         if query["symbol"] == "BTC" and pd.Timestamp(query["start"]) >= since:
             return one_at_the_start(query)
         said = ["No data in the requested range; it starts later."]
-        return history(symbol=query["symbol"]) | {"notices": said}
+        return history(symbol=query["symbol"]) | {"notices": said, "resolution": "1m"}
 
     with (
         answering(lambda request: (200, body(dict(request.query)))),
@@ -333,7 +335,8 @@ def test_no_options_are_an_empty_surface_and_a_notice() -> None:
     assert surface.sizes == {"expiry": 0, "strike": 0, "side": 2}
     assert (surface["symbol"].item(), surface["exchange"].item()) == ("BTC", "deribit")
     assert surface["as_of"].values == np.datetime64("2026-06-30T12:00")
-    with answering(always(surfaces())), pytest.warns(DataNotice, match="no options on BTC at deribit"):
+    empty = surfaces() | {"snapshots": {}}
+    with answering(always(empty)), pytest.warns(DataNotice, match="the answer has no rows"):
         history = dd.options.surface_history("BTC", "deribit", "6h")
     assert history.sizes == {"time": 0, "expiry": 0, "strike": 0, "side": 2}
     assert history["symbol"].item() == "BTC"
@@ -345,8 +348,11 @@ def test_no_options_are_an_empty_surface_and_a_notice() -> None:
 )
 def test_the_first_hour_is_asked_for_though_the_clock_has_seconds(start: str, asked: str) -> None:
     """The service counts whole days from its own second, up to a minute after `asof`."""
-    body = {"symbol": "BTC", "exchange": "deribit", "data": []}
-    with answering(always(body), now=NOW + pd.Timedelta(30, "s")) as requests:
+    body = {"symbol": "BTC", "exchange": "deribit", "data": [], "notices": ["No data."]}
+    with (
+        pytest.warns(DataNotice, match="No data"),
+        answering(always(body), now=NOW + pd.Timedelta(30, "s")) as requests,
+    ):
         dd.options.atm_history("BTC", "deribit", start)
     assert dict(requests[0].query)["range"] == asked
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import derivdata as dd
+from derivdata.errors import DataNotice
 
 WINDOW = ("2025-09-01", "2026-06-30")
 
@@ -32,9 +33,11 @@ def test_the_plan_is_what_is_asked() -> None:
     assert planned["funding.history"] == len(asked)
     paid = dd.provenance(dd.funding.settlements(["BTC", "ETH"], *window))["requests"]
     assert planned["funding.settlements"] == len(paid)
-    held = dd.provenance(dd.oi.history("BTC", *window, resolution="1m"))["requests"]
+    with pytest.warns(DataNotice, match="asked for resolution '1m', the answer has '1h'"):
+        held = dd.provenance(dd.oi.history("BTC", *window, resolution="1m"))["requests"]
     assert planned["oi.history"] == 2 * len(held)
-    traded = dd.provenance(dd.volume.history("BTC", *window, resolution="1m"))["requests"]
+    with pytest.warns(DataNotice, match="asked for resolution '1m', the answer has '1h'"):
+        traded = dd.provenance(dd.volume.history("BTC", *window, resolution="1m"))["requests"]
     assert planned["volume.history"] == 2 * len(traded)
 
 

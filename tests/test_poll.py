@@ -49,7 +49,7 @@ class Feed:
             "symbol": "BTC",
             "side": "long",
             "oid": str(number),
-            "usd_value": float(number),
+            "usd_value": float(number + 600),
         }
 
     def answer(self, endpoint: Any, params: dict[str, Any], *, into: Any, until: Any = None) -> Any:
@@ -98,9 +98,9 @@ def test_every_order_comes_once_even_if_late(feed: Feed) -> None:
 
 
 def test_the_service_is_asked_with_since_and_never_with_min_usd(feed: Feed) -> None:
-    frames = list(islice(dd.liquidations.poll("10s", every=10, min_usd=20, sleep=feed.sleep), 5))
+    frames = list(islice(dd.liquidations.poll("10s", every=10, min_usd=620, sleep=feed.sleep), 5))
     assert all(set(query) == {"since", "limit"} for query in feed.asked)
-    assert min(v for frame in frames for v in frame["value_usd"]) == 20.0
+    assert min(v for frame in frames for v in frame["value_usd"]) == 620.0
 
 
 def test_coverage_is_whole_while_no_answer_is_full(feed: Feed) -> None:

@@ -16,6 +16,8 @@ FUNDING_HISTORICAL = Endpoint(
     "Funding rate of one symbol over time; not for P&L or backtesting.",
     params=(SYMBOL, START, END, EXCHANGES, RESOLUTION),
     per_second=2.0,
+    unit="bps_8h",
+    states_resolution=True,
 )
 FUNDING_SETTLEMENT = Endpoint(
     "/funding/settlement",
@@ -23,4 +25,5 @@ FUNDING_SETTLEMENT = Endpoint(
     "funding_settlements",
     "Funding payments of one symbol over time.",
     params=(SYMBOL, START, END, EXCHANGES),
+    unit="bps_8h",
 )

@@ -28,6 +28,7 @@ LIQUIDATIONS_HISTORY = Endpoint(
     "Liquidated value by venue and side over time.",
     params=(*WINDOW, Param("symbol", ParamKind.LIST, "Base symbols."), RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
 )
 LIQUIDATIONS_AGGREGATES = Endpoint(
     "/liquidations/aggregates",

@@ -37,6 +37,7 @@ MARKETS_EXCHANGE_TIMESERIES = Endpoint(
     "Volume and open interest of one venue over time.",
     params=(PATH_EXCHANGE, *WINDOW),
     exclusive=NOT_BOTH,
+    unit="usd",
 )
 MARKETS_PRICE_BUCKETS = Endpoint(
     "/markets/price-buckets",

@@ -106,6 +106,10 @@ class Endpoint:
         Requests a second that the service allows, or None.
     exclusive
         Pairs of parameters that may not stand together.
+    unit
+        Unit of the figures, as an answer names it; empty where answers name none.
+    states_resolution
+        Whether the document promises that an answer names the resolution it used.
     """
 
     path: str
@@ -116,6 +120,8 @@ class Endpoint:
     fresh_seconds: float = 60.0
     per_second: float | None = None
     exclusive: tuple[tuple[str, str], ...] = ()
+    unit: str = ""
+    states_resolution: bool = False
 
     def request(self, params: Mapping[str, Any], *, held: bool = True) -> Request:
         """The canonical request for `params`; None means not given.

@@ -31,6 +31,8 @@ OI_TIMESERIES = Endpoint(
     "Open interest of one symbol on every venue over time.",
     params=(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
+    states_resolution=True,
 )
 OI_EXCHANGE_TOTALS = Endpoint(
     "/oi/exchange-totals",
@@ -39,6 +41,8 @@ OI_EXCHANGE_TOTALS = Endpoint(
     "Open interest of every venue over all symbols, over time.",
     params=(*WINDOW, EXCHANGES, RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
+    states_resolution=True,
 )
 OI_TOP_SYMBOLS = Endpoint(
     "/oi/exchange-top-symbols-timeseries",
@@ -47,4 +51,5 @@ OI_TOP_SYMBOLS = Endpoint(
     "Open interest of a venue's largest symbols over time.",
     params=(EXCHANGE, START, END, WEEK_TO_QUARTER, LIMIT),
     exclusive=NOT_BOTH,
+    unit="usd",
 )

@@ -45,6 +45,7 @@ OPTIONS_OVERVIEW_HISTORY = Endpoint(
     "options_overview_history",
     "Hourly notional open interest and rolling 24-hour volume by venue and symbol.",
     params=(DAYS,),
+    unit="usd",
 )
 OPTIONS_MATRIX: dict[str, tuple[str, ...]] = {
     "BTC": _OPTIONS_EXCHANGES,

@@ -20,4 +20,5 @@ ORDERBOOK_DEPTH_HISTORY = Endpoint(
     "Depth within 10, 25, 50 and 100 bps of the mid price over time.",
     params=(SYMBOL, EXCHANGE, *WINDOW, RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
 )

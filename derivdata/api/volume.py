@@ -23,6 +23,8 @@ VOLUME_EXCHANGE_TOTALS = Endpoint(
     "Volume of every venue over all symbols, over time.",
     params=(*WINDOW, EXCHANGES, RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
+    states_resolution=True,
 )
 VOLUME_OI_RATIO = Endpoint(
     "/volume-oi-ratio",
@@ -38,6 +40,8 @@ VOLUME_OI_RATIO = Endpoint(
         RESOLUTION,
     ),
     exclusive=NOT_BOTH,
+    unit="ratio",
+    states_resolution=True,
 )
 VOLUME_TIMESERIES = Endpoint(
     "/volume/{symbol}/timeseries",
@@ -46,6 +50,8 @@ VOLUME_TIMESERIES = Endpoint(
     "Volume of one symbol on every venue over time.",
     params=(PATH_SYMBOL, *WINDOW, EXCHANGES, RESOLUTION),
     exclusive=NOT_BOTH,
+    unit="usd",
+    states_resolution=True,
 )
 VOLUME_TOP_SYMBOLS = Endpoint(
     "/volume/exchange-top-symbols-timeseries",
@@ -54,4 +60,5 @@ VOLUME_TOP_SYMBOLS = Endpoint(
     "Volume of a venue's largest symbols over time.",
     params=(EXCHANGE, START, END, WEEK_TO_QUARTER, LIMIT),
     exclusive=NOT_BOTH,
+    unit="usd",
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.errors import SchemaError
 from derivdata.fetch.series import Point, Settlement, series
-from derivdata.fetch.validation import answer_time
+from derivdata.fetch.validation import Envelope, answer_time, tabulate
 from derivdata.fetch.windows import get_windows, names, pieces
 from derivdata.schema import coded, floats, ranks, repeated
 from derivdata.transport import Answer
@@ -30,12 +30,12 @@ from derivdata.transport import Answer
 __all__ = ["history", "metadata", "settlements", "snapshot"]
 
 
-class _Snapshot(msgspec.Struct):
+class _Snapshot(Envelope):
     funding_rates: dict[str, dict[str, float | None]]
     timestamp: str
-    funding_rates_raw: dict[str, dict[str, str | float | None]] = {}
-    funding_intervals: dict[str, dict[str, float | str | None]] = {}
-    oi_rankings: dict[str, float | str | None] = {}
+    funding_rates_raw: dict[str, dict[str, str | float | None]] = msgspec.field(default_factory=dict)
+    funding_intervals: dict[str, dict[str, float | str | None]] = msgspec.field(default_factory=dict)
+    oi_rankings: dict[str, float | str | None] = msgspec.field(default_factory=dict)
 
 
 class _Venue(msgspec.Struct):
@@ -48,23 +48,21 @@ class _Venues(msgspec.Struct):
     exchange_names: list[_Venue]
 
 
-class _Metadata(msgspec.Struct):
+class _Metadata(Envelope):
     exchanges: _Venues
     timestamp: str
 
 
-class _History(msgspec.Struct):
+class _History(Envelope):
     symbol: str
-    unit: Literal["bps_8h"]
+    unit: str
     resolution: str
     series: dict[str, msgspec.Raw]
-    notices: Any = None
 
 
-class _Settlements(msgspec.Struct):
+class _Settlements(Envelope):
     symbol: str
     series: dict[str, msgspec.Raw]
-    notices: Any = None
 
 
 @typed
@@ -89,7 +87,7 @@ def snapshot() -> pd.DataFrame:
     ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
     """
     answer = transport.get(api.FUNDING, {}, into=_Snapshot)
-    return transport.tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
+    return tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
 
 
 @typed
@@ -111,7 +109,7 @@ def metadata() -> pd.DataFrame:
     ``GET /funding/metadata``, Dev and above.
     """
     answer = transport.get(api.FUNDING_METADATA, {}, into=_Metadata)
-    return transport.tabulate(
+    return tabulate(
         tables.FUNDING_METADATA,
         [answer],
         _metadata_columns,
@@ -171,7 +169,7 @@ def history(
         {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
     ]
     answers = get_windows(api.FUNDING_HISTORICAL, each, spans, _History)
-    return transport.tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
+    return tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
 
 
 @typed
@@ -207,7 +205,7 @@ def settlements(
     spans = pieces(api.FUNDING_SETTLEMENT, times.window(start, end), "1h", exchanges)
     each = [{"symbol": s, "exchanges": exchanges} for s in names(symbols, "symbols")]
     answers = get_windows(api.FUNDING_SETTLEMENT, each, spans, _Settlements)
-    return transport.tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
+    return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:

@@ -14,7 +14,9 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.windows import get_windows, names, pieces, rows_inside, wide_rows
+from derivdata.fetch import quantities
+from derivdata.fetch.quantities import Quantity
+from derivdata.fetch.validation import Envelope, tabulate
 from derivdata.transport import Answer
 
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
@@ -31,7 +33,7 @@ class _Exchange(msgspec.Struct):
     sparkline_7d: list[float | None] = []
 
 
-class _Summary(msgspec.Struct):
+class _Summary(Envelope):
     exchanges: list[_Exchange]
 
 
@@ -42,11 +44,9 @@ class _Row(msgspec.Struct):
     t: str = ""
 
 
-class _Timeseries(msgspec.Struct):
+class _Timeseries(Envelope):
     symbol: str
     data: list[_Row]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 class _Total(msgspec.Struct):
@@ -57,17 +57,13 @@ class _Total(msgspec.Struct):
     t: str = ""
 
 
-class _Totals(msgspec.Struct):
+class _Totals(Envelope):
     data: list[_Total]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
-class _TopSymbols(msgspec.Struct):
-    symbols: list[str]
-    timeseries: list[dict[str, float | str | None]]
-    resolution: str = "unstated"
-    notices: Any = None
+_HISTORY = Quantity(api.OI_TIMESERIES, tables.OI_HISTORY, _Timeseries, "open_interest_usd")
+_TOTALS = Quantity(api.OI_EXCHANGE_TOTALS, tables.OI_EXCHANGE_TOTALS, _Totals, "total_open_interest_usd")
+_TOP = Quantity(api.OI_TOP_SYMBOLS, tables.OI_TOP_SYMBOLS, quantities.TopSymbols, "oi_usd")
 
 
 @typed
@@ -96,7 +92,7 @@ def exchanges() -> pd.DataFrame:
     1.0
     """
     answer = transport.get(api.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
-    return transport.tabulate(
+    return tabulate(
         tables.OI_EXCHANGES, [answer], lambda a: tables.OI_EXCHANGES.rows(a.body.exchanges, time=a.as_of)
     )
 
@@ -121,7 +117,7 @@ def sparklines() -> pd.DataFrame:
     ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`.
     """
     answer = transport.get(api.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
-    return transport.tabulate(tables.OI_SPARKLINES, [answer], _sparkline_columns)
+    return tabulate(tables.OI_SPARKLINES, [answer], _sparkline_columns)
 
 
 @typed
@@ -169,12 +165,7 @@ def history(
     >>> dd.oi.history(["BTC", "ETH"], "7d", exchanges=["binance"]).shape
     (336, 5)
     """
-    spans = pieces(api.OI_TIMESERIES, times.window(start, end), resolution, exchanges)
-    each = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
-    ]
-    answers = get_windows(api.OI_TIMESERIES, each, spans, _Timeseries)
-    return transport.tabulate(tables.OI_HISTORY, answers, _history_columns)
+    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
 
 
 @typed
@@ -206,10 +197,7 @@ def exchange_totals(
     -----
     ``GET /oi/exchange-totals``, Dev and above.
     """
-    spans = pieces(api.OI_EXCHANGE_TOTALS, times.window(start, end), resolution, exchanges)
-    each = [{"exchanges": exchanges, "resolution": resolution}]
-    answers = get_windows(api.OI_EXCHANGE_TOTALS, each, spans, _Totals)
-    return transport.tabulate(tables.OI_EXCHANGE_TOTALS, answers, _total_columns)
+    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
 
 
 @typed
@@ -242,11 +230,7 @@ def top_symbols(
     ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
     chosen with hindsight.
     """
-    each = [{"exchange": exchange, "limit": limit}]
-    answers = get_windows(api.OI_TOP_SYMBOLS, each, [times.window(start, end)], _TopSymbols)
-    return transport.tabulate(
-        tables.OI_TOP_SYMBOLS, answers, lambda a: wide_rows(a, a.body.timeseries, exchange, "oi_usd")
-    )
+    return quantities.top_symbols(_TOP, exchange, start, end, limit)
 
 
 def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
@@ -261,17 +245,3 @@ def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
         "time": pd.DatetimeIndex([answer.as_of]).repeat(len(points)),
         "oi_usd": [value for _, _, value in points],
     }
-
-
-def _history_columns(answer: Answer[_Timeseries]) -> dict[str, Any]:
-    there = [row for row in answer.body.data if row.open_interest_usd is not None]
-    rows, stamps = rows_inside(answer, there)
-    columns = tables.OI_HISTORY.rows(rows, symbol=answer.body.symbol, resolution=answer.body.resolution)
-    return columns | {"timestamp": stamps}
-
-
-def _total_columns(answer: Answer[_Totals]) -> dict[str, Any]:
-    there = [row for row in answer.body.data if row.total_open_interest_usd is not None]
-    rows, stamps = rows_inside(answer, there)
-    columns = tables.OI_EXCHANGE_TOTALS.rows(rows, resolution=answer.body.resolution)
-    return columns | {"timestamp": stamps}

@@ -14,8 +14,8 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import validation
-from derivdata.fetch.windows import get_windows, names, pieces, rows_inside
+from derivdata.fetch.validation import Envelope, answer_time, instants, tabulate
+from derivdata.fetch.windows import get_windows, names, pieces
 from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]
@@ -23,7 +23,7 @@ __all__ = ["book", "depth_history"]
 _DISTANCES = (10, 25, 50, 100)
 
 
-class _Book(msgspec.Struct):
+class _Book(Envelope):
     symbol: str
     exchange: str
     timestamp: str
@@ -44,12 +44,10 @@ class _Depth(msgspec.Struct, kw_only=True):
     ask_depth_100bps_usd: float | None
 
 
-class _Depths(msgspec.Struct):
+class _Depths(Envelope):
     symbol: str
     exchange: str
     data: list[_Depth]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 @typed
@@ -88,8 +86,8 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     True
     """
     query = {"symbol": symbol, "exchange": exchange, "limit": limit}
-    answer = validation.get(api.ORDERBOOK_BOOK, query, into=_Book)
-    return transport.tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
+    answer = transport.get(api.ORDERBOOK_BOOK, query, into=_Book)
+    return tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
 
 @typed
@@ -135,7 +133,7 @@ def depth_history(
     )
     each = [{"symbol": symbol, "exchange": exchange, "resolution": resolution}]
     answers = get_windows(api.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
-    return transport.tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
+    return tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
 
 
 def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
     return {
         "symbol": [answer.body.symbol] * len(levels),
         "exchange": [answer.body.exchange] * len(levels),
-        "timestamp": pd.DatetimeIndex([validation.answer_time(answer)]).repeat(len(levels)),
+        "timestamp": pd.DatetimeIndex([answer_time(answer)]).repeat(len(levels)),
         "side": [side for side, *_ in levels],
         "level": [level for _, level, *_ in levels],
         "price_usd": [price for *_, price, _ in levels],
@@ -153,7 +151,8 @@ def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
 
 
 def _depth_columns(answer: Answer[_Depths]) -> dict[str, Any]:
-    rows, stamps = rows_inside(answer, answer.body.data)
+    rows = answer.body.data
+    stamps = instants(answer, [row.timestamp or row.t for row in rows])
     size = len(rows) * len(_DISTANCES)
     return {
         "symbol": [answer.body.symbol] * size,

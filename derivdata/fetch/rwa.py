@@ -14,7 +14,7 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch.validation import answer_time
+from derivdata.fetch.validation import Envelope, answer_time, tabulate
 from derivdata.transport import Answer
 
 __all__ = ["market_hours"]
@@ -49,7 +49,7 @@ class _Exchange(msgspec.Struct):
     holidays: list[_Holiday] = []
 
 
-class _Hours(msgspec.Struct):
+class _Hours(Envelope):
     timestamp: str
     exchanges: list[_Exchange]
 
@@ -82,7 +82,7 @@ def market_hours(exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     ``GET /rwa/market-hours``, Pro and above.
     """
     answer = transport.get(api.RWA_MARKET_HOURS, {"exchange": exchanges}, into=_Hours)
-    return transport.tabulate(tables.RWA_MARKET_HOURS, [answer], _columns)
+    return tabulate(tables.RWA_MARKET_HOURS, [answer], _columns)
 
 
 def _columns(answer: Answer[_Hours]) -> dict[str, Any]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import SchemaError
 from derivdata.fetch.rolling import rolling
-from derivdata.fetch.windows import get_windows, inside
+from derivdata.fetch.rules import Evidence
+from derivdata.fetch.validation import check, removed_if_wrong
+from derivdata.fetch.windows import get_windows
+from derivdata.schema import OpenTable
 from derivdata.transport import Answer
 
 
 def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
-    """Every part of the answer as rows of its open table.
+    """Return every part of the answer as rows of its open table.
 
     A list of objects gives a row each, an object one row, an object of objects or lists a row each with
     its name in ``key``, an empty list or object none; what stands at the top of the answer is the row of
@@ -25,7 +30,7 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
     Raises
     ------
     SchemaError
-        The answer is no object, or says of itself that it failed.
+        The answer is no object, says of itself that it failed, or breaks a rule.
     """
     if "range" in params:
         params = {**params, "range": rolling(endpoint, params["range"])}
@@ -35,44 +40,53 @@ def fetch_rows(endpoint: Endpoint, params: Mapping[str, Any]) -> pd.DataFrame:
 def fetch_windows(
     endpoint: Endpoint, params: Mapping[str, Any], spans: Sequence[times.Window]
 ) -> pd.DataFrame:
-    """The answers over spans as one open table, rows whose time lies outside of their span left out.
+    """Return the answers over spans as one open table.
 
     Raises
     ------
     SchemaError
         As `fetch_rows`.
     """
-    answers = list(get_windows(endpoint, [params], spans, dict[str, Any]))
-    for answer in answers:
-        rows = answer.body.get("data")
-        if isinstance(rows, list):
-            answer.body["data"] = _inside(answer, rows)
-    return _table(endpoint, answers[::-1])
-
-
-def _inside(answer: Answer[Any], rows: list[Any]) -> list[Any]:
-    """Rows of the span that was asked for; all of them where one states no time that can be read."""
-    try:
-        stamps = times.parse([row.get("timestamp") or row["t"] for row in rows])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return rows
-    return [row for row, there in zip(rows, inside(answer, stamps.asi8), strict=True) if there]
+    return _table(endpoint, list(get_windows(endpoint, [params], spans, dict[str, Any]))[::-1])
 
 
 def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.DataFrame:
-    """The rows of all answers; what stands at the top of several alike is one row."""
+    """Return the rows of all answers; what stands at the top of several alike is one row."""
+    table = tables.OPEN_TABLES[endpoint.table]
     tops: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
+    seen: list[Answer[Any]] = []
     for answer in answers:
-        if answer.body.get("success") is False:
-            reason = answer.body.get("error", "no reason given")
-            raise SchemaError(f"{endpoint.path}.success is false: {reason}")
+        with removed_if_wrong(answer.request):
+            if answer.body.get("success") is False:
+                reason = answer.body.get("error", "no reason given")
+                raise SchemaError(f"{endpoint.path}.success is false: {reason}")
+            parts = answer.body.items()
+            found = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
+            kept, notices = _checked(answer, table, found)
+        for notice in notices:
+            transport.notify(answer.request, notice)
         top = _top(answer.body)
         tops += [top] if top and top not in tops else []
-        rows += [row for name, value in answer.body.items() if _has_rows(value) for row in _part(name, value)]
-    frame = tables.OPEN_TABLES[endpoint.table].build([*({"part": "answer", **top} for top in tops), *rows])
-    frame.attrs["provenance"] = transport.provenance(answers)
+        rows += kept
+        seen.append(replace(answer, notices=(*answer.notices, *notices)))
+    frame = table.build([*({"part": "answer", **top} for top in tops), *rows])
+    frame.attrs["provenance"] = transport.provenance(seen)
     return frame
+
+
+def _checked(
+    answer: Answer[Any], table: OpenTable, rows: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows that the rules keep, and the notices about the answer."""
+    built = table.build(rows)
+    columns = {name: built[name].array for name in built.columns}
+    for name in ("timestamp", "t"):
+        if name in built and built[name].dtype.kind == "M" and built[name].notna().all():
+            columns["time"] = columns[name]
+    evidence = Evidence(answer, None, {"place": np.arange(len(rows)), **columns}, {})
+    notices = check(evidence)
+    return [rows[place] for place in evidence.columns["place"]], notices
 
 
 def _top(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import pandas as pd
 
 from derivdata import transport
 from derivdata.fetch.validation import micros
-from derivdata.fetch.windows import inside
 from derivdata.schema import coded, floats, repeated
 from derivdata.transport import Answer
 
@@ -67,7 +66,7 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
 def _venues(
     answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]
 ) -> Iterator[dict[str, np.ndarray[Any, Any]]]:
-    """Points of each venue that have a rate and lie inside the window, one venue in memory at a time.
+    """Yield the points of each venue that have a rate, one venue in memory at a time.
 
     Venues mostly share one grid of instants, which is then read once.
     """
@@ -79,9 +78,8 @@ def _venues(
             texts = _older(answer, venue)
         if texts != before:
             stamps = micros(answer, texts)
-            in_window = inside(answer, stamps)
         found = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
-        kept = in_window & ~np.isnan(found["y"])
+        kept = ~np.isnan(found["y"])
         yield {name: values[kept] for name, values in {"timestamp": stamps, **found}.items()}
 
 

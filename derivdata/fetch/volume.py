@@ -12,9 +12,12 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from derivdata import api, tables, times, transport
+from derivdata import api, tables, times
 from derivdata.arguments import typed
-from derivdata.fetch.windows import get_windows, names, pieces, rows_inside, wide_rows
+from derivdata.fetch import quantities
+from derivdata.fetch.quantities import Quantity
+from derivdata.fetch.validation import Envelope, instants, tabulate
+from derivdata.fetch.windows import get_windows, pieces
 from derivdata.transport import Answer
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
@@ -27,11 +30,9 @@ class _Row(msgspec.Struct):
     t: str = ""
 
 
-class _Timeseries(msgspec.Struct):
+class _Timeseries(Envelope):
     symbol: str
     data: list[_Row]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 class _Total(msgspec.Struct):
@@ -42,10 +43,8 @@ class _Total(msgspec.Struct):
     t: str = ""
 
 
-class _Totals(msgspec.Struct):
+class _Totals(Envelope):
     data: list[_Total]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 class _Ratio(msgspec.Struct):
@@ -56,17 +55,13 @@ class _Ratio(msgspec.Struct):
     t: str = ""
 
 
-class _Ratios(msgspec.Struct):
+class _Ratios(Envelope):
     data: dict[str, list[_Ratio]]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
-class _TopSymbols(msgspec.Struct):
-    symbols: list[str]
-    timeseries: list[dict[str, float | str | None]]
-    resolution: str = "unstated"
-    notices: Any = None
+_HISTORY = Quantity(api.VOLUME_TIMESERIES, tables.VOLUME_HISTORY, _Timeseries, "volume_usd")
+_TOTALS = Quantity(api.VOLUME_EXCHANGE_TOTALS, tables.VOLUME_EXCHANGE_TOTALS, _Totals, "total_volume_usd")
+_TOP = Quantity(api.VOLUME_TOP_SYMBOLS, tables.VOLUME_TOP_SYMBOLS, quantities.TopSymbols, "volume_usd")
 
 
 @typed
@@ -114,12 +109,7 @@ def history(
     >>> bool((dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"] > 0).all())
     True
     """
-    spans = pieces(api.VOLUME_TIMESERIES, times.window(start, end), resolution, exchanges)
-    each = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
-    ]
-    answers = get_windows(api.VOLUME_TIMESERIES, each, spans, _Timeseries)
-    return transport.tabulate(tables.VOLUME_HISTORY, answers, _history_columns)
+    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
 
 
 @typed
@@ -151,10 +141,7 @@ def exchange_totals(
     -----
     ``GET /volume/exchange-totals``, Dev and above.
     """
-    spans = pieces(api.VOLUME_EXCHANGE_TOTALS, times.window(start, end), resolution, exchanges)
-    each = [{"exchanges": exchanges, "resolution": resolution}]
-    answers = get_windows(api.VOLUME_EXCHANGE_TOTALS, each, spans, _Totals)
-    return transport.tabulate(tables.VOLUME_EXCHANGE_TOTALS, answers, _total_columns)
+    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
 
 
 @typed
@@ -187,11 +174,7 @@ def top_symbols(
     ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
     chosen with hindsight.
     """
-    each = [{"exchange": exchange, "limit": limit}]
-    answers = get_windows(api.VOLUME_TOP_SYMBOLS, each, [times.window(start, end)], _TopSymbols)
-    return transport.tabulate(
-        tables.VOLUME_TOP_SYMBOLS, answers, lambda a: wide_rows(a, a.body.timeseries, exchange, "volume_usd")
-    )
+    return quantities.top_symbols(_TOP, exchange, start, end, limit)
 
 
 @typed
@@ -230,26 +213,13 @@ def oi_ratio(
     spans = pieces(api.VOLUME_OI_RATIO, times.window(start, end), resolution, exchanges)
     each = [{"window_days": window_days, "exchanges": exchanges, "resolution": resolution}]
     answers = get_windows(api.VOLUME_OI_RATIO, each, spans, _Ratios)
-    return transport.tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
-
-
-def _history_columns(answer: Answer[_Timeseries]) -> dict[str, Any]:
-    rows, stamps = rows_inside(answer, [row for row in answer.body.data if row.volume_usd is not None])
-    columns = tables.VOLUME_HISTORY.rows(rows, symbol=answer.body.symbol, resolution=answer.body.resolution)
-    return columns | {"timestamp": stamps}
-
-
-def _total_columns(answer: Answer[_Totals]) -> dict[str, Any]:
-    rows, stamps = rows_inside(answer, [row for row in answer.body.data if row.total_volume_usd is not None])
-    columns = tables.VOLUME_EXCHANGE_TOTALS.rows(rows, resolution=answer.body.resolution)
-    return columns | {"timestamp": stamps}
+    return tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
 
 
 def _ratio_columns(answer: Answer[_Ratios]) -> dict[str, Any]:
-    parts: list[tuple[str, Any, pd.Timestamp]] = []
-    for venue, points in answer.body.data.items():
-        rows, stamps = rows_inside(answer, [p for p in points if p.ratio is not None])
-        parts += [(venue, row, stamp) for row, stamp in zip(rows, stamps, strict=True)]
-    columns = tables.VOLUME_OI_RATIO.rows([row for _, row, _ in parts], resolution=answer.body.resolution)
-    stamped = pd.DatetimeIndex([stamp for *_, stamp in parts], dtype="datetime64[us, UTC]")
-    return columns | {"exchange": [venue for venue, *_ in parts], "timestamp": stamped}
+    rows = [
+        (venue, row) for venue, points in answer.body.data.items() for row in points if row.ratio is not None
+    ]
+    columns = tables.VOLUME_OI_RATIO.rows([row for _, row in rows], resolution=answer.body.resolution)
+    stamps = instants(answer, [row.timestamp or row.t for _, row in rows])
+    return columns | {"exchange": [venue for venue, _ in rows], "timestamp": stamps}

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
 from derivdata import api, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import TierError
-from derivdata.fetch.validation import instants, require_subject
+from derivdata.fetch.validation import instants
 from derivdata.transport import Answer, progress
 
 T = TypeVar("T")
@@ -99,8 +97,6 @@ def get_windows(
     ------
     TierError
         Not even the newest span is covered; and whatever `transport.get_each` raises.
-    SchemaError
-        An answer is about another symbol or venue.
     """
     for one in progress(each, total=len(each), label=endpoint.path):
         yield from _covered(endpoint, one, spans, into)
@@ -121,7 +117,7 @@ def _covered(
             for notice in answer.notices:
                 if notice not in without:
                     transport.notify(answer.request, notice)
-            yield require_subject(answer)
+            yield answer
     except TierError as error:
         if not count:
             raise
@@ -129,27 +125,6 @@ def _covered(
         transport.notify(error.path, f"left out {times.iso(spans[0].start)} to {times.iso(end)}: {error}")
     if empty and len(empty) == count:
         transport.notify(*empty[-1])
-
-
-def inside(answer: Answer[Any], micros: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which instants [µs since 1970] lie in the half-open window that the answer was asked for.
-
-    The document does not say whether ``end`` is part of the range; a point on the cut of two pieces
-    would otherwise come twice.
-    """
-    return within(_asked(answer.request), micros)
-
-
-@lru_cache(maxsize=256)
-def _asked(request: api.Request) -> times.Window:
-    query = dict(request.query)
-    return times.Window(times.instant(query["start"]), times.instant(query["end"]))
-
-
-def within(window: times.Window, micros: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which instants [µs since 1970] lie in a half-open window."""
-    start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in window)
-    return np.asarray((micros >= start) & (micros < end))
 
 
 def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
@@ -170,19 +145,6 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
     return f"{exact if exact == _CAP_DAYS else ample}d"
 
 
-def rows_inside(answer: Answer[Any], rows: Sequence[Any]) -> tuple[list[Any], pd.DatetimeIndex]:
-    """Rows of the window that was asked for, and their instants; ``t`` stands in for ``timestamp``.
-
-    Raises
-    ------
-    SchemaError
-        A row has neither, or it cannot be read.
-    """
-    stamps = instants(answer, [row.timestamp or row.t for row in rows])
-    kept = np.flatnonzero(inside(answer, stamps.asi8))
-    return [rows[int(i)] for i in kept], stamps[kept]
-
-
 def wide_rows(
     answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
 ) -> dict[str, Any]:
@@ -196,9 +158,9 @@ def wide_rows(
     stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
     cells = [
         (stamp, symbol, row[symbol])
-        for stamp, row, kept in zip(stamps, rows, inside(answer, stamps.asi8), strict=True)
+        for stamp, row in zip(stamps, rows, strict=True)
         for symbol in answer.body.symbols
-        if kept and row.get(symbol) is not None
+        if row.get(symbol) is not None
     ]
     return {
         "symbol": [symbol for _, symbol, _ in cells],

@@ -183,7 +183,7 @@ def _time(values: Any) -> Any:
     if isinstance(values, pd.Series):
         values = pd.Index(values, copy=True)
     if getattr(values, "dtype", None) == Kind.TIME.dtype:
-        return values.array
+        return getattr(values, "array", values)
     if isinstance(values, pa.ChunkedArray):
         return times.parse(values).array
     if not isinstance(values, pd.DatetimeIndex):

@@ -31,9 +31,12 @@ class Column:
     ----------
     allowed
         The words that it may hold beside missing; empty where any may stand.
+    least
+        The smallest number that is possible; None where any number is.
     """
 
     kind: Kind
     unit: str
     doc: str
     allowed: tuple[str, ...] = ()
+    least: float | None = None

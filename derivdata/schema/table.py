@@ -76,7 +76,7 @@ class Table:
 
     def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
         """The table from several sets of wire-named columns; no parts give no rows."""
-        return self._frame(self.arranged(parts))
+        return self.frame(self.arranged(parts))
 
     def arranged(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """The columns of `concat`, for those who need no frame of them.
@@ -86,15 +86,37 @@ class Table:
         SchemaError
             As in `build`.
         """
-        found = [
-            {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
-            for part in parts
-        ]
-        if not found:
-            found = [{name: cast(self.name, name, c, []) for name, c in self.columns.items()}]
-        if len(found) == 1:
-            return self._checked(found[0])
-        return self._checked({name: _joined([part[name] for part in found]) for name in self.columns})
+        return self.joined([self.typed(part) for part in parts])
+
+    def typed(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the table's columns of wire-named ones, each in its dtype, rows as they came.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind.
+        """
+        return {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
+
+    def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return typed columns of several parts as one, sorted and checked; no parts give no rows.
+
+        Raises
+        ------
+        SchemaError
+            A key is missing or stands twice.
+        """
+        if not parts:
+            parts = [{name: cast(self.name, name, c, []) for name, c in self.columns.items()}]
+        if len(parts) == 1:
+            return self._checked(parts[0])
+        return self._checked({name: _joined([part[name] for part in parts]) for name in self.columns})
+
+    def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
+        """Return columns that are sorted and checked as a frame."""
+        frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
+        frame.columns = self._labels.view()
+        return frame
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A frame with the library's names as this table: cast, ordered, sorted, checked; `attrs` stay.
@@ -105,7 +127,7 @@ class Table:
             A column is missing or of another kind; a key is missing or doubled.
         """
         rows = frame.reset_index(drop=True)
-        result = self._frame(self._checked({n: self._column(rows, n, n) for n in self.columns}))
+        result = self.frame(self._checked({n: self._column(rows, n, n) for n in self.columns}))
         result.attrs = dict(frame.attrs)
         return result
 
@@ -122,11 +144,6 @@ class Table:
             return cast(self.name, name, self.columns[name], [None] * size)
         wire = f" (wire {source!r})" if source != name else ""
         raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")
-
-    def _frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
-        frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
-        frame.columns = self._labels.view()
-        return frame
 
     def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Columns in the table's order of rows, of which no two share a key and none lacks a part of it."""

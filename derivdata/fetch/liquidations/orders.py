@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.validation import Envelope, tabulate
 from derivdata.notices import warn_caller
 from derivdata.transport import Answer
 
@@ -34,9 +35,8 @@ class _Event(msgspec.Struct, gc=False):
     fill_count: int | None = None
 
 
-class _Events(msgspec.Struct):
+class _Events(Envelope):
     events: list[msgspec.Raw]
-    notices: Any = None
 
 
 _EVENTS = msgspec.json.Decoder(list[_Event])
@@ -115,7 +115,7 @@ def events(
 def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     """The orders that answer a query, and whether they are as many as it allows."""
     answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
-    frame = transport.tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
+    frame = tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
     return frame, len(frame) >= query["limit"]
 
 

@@ -11,8 +11,8 @@ import pandas as pd
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.fetch.rolling import rolling
-from derivdata.fetch.validation import instants
-from derivdata.fetch.windows import get_windows, inside, pieces
+from derivdata.fetch.validation import Envelope, instants, tabulate
+from derivdata.fetch.windows import get_windows, pieces
 from derivdata.transport import Answer
 
 __all__ = ["aggregates", "history"]
@@ -28,10 +28,8 @@ class _Bucket(msgspec.Struct):
     exchanges: dict[str, _Sides]
 
 
-class _History(msgspec.Struct):
+class _History(Envelope):
     data: list[_Bucket]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 class _Group(msgspec.Struct):
@@ -44,7 +42,7 @@ class _Group(msgspec.Struct):
     total_usd: float
 
 
-class _Aggregates(msgspec.Struct):
+class _Aggregates(Envelope):
     group_by: str
     groups: list[_Group]
 
@@ -88,7 +86,7 @@ def history(
     spans = pieces(api.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
     each = [{"symbol": symbols, "resolution": resolution}]
     answers = get_windows(api.LIQUIDATIONS_HISTORY, each, spans, _History)
-    return transport.tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
+    return tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
 
 
 @typed
@@ -127,7 +125,7 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
     """
     query = {"range": rolling(api.LIQUIDATIONS_AGGREGATES, window), "group_by": group_by}
     answer = transport.get(api.LIQUIDATIONS_AGGREGATES, query, into=_Aggregates)
-    return transport.tabulate(
+    return tabulate(
         tables.LIQUIDATIONS_AGGREGATES,
         [answer],
         lambda a: tables.LIQUIDATIONS_AGGREGATES.rows(a.body.groups, group_by=a.body.group_by, time=a.as_of),
@@ -138,9 +136,8 @@ def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
     kept = [
         (stamp, venue, sides)
-        for stamp, bucket, there in zip(stamps, answer.body.data, inside(answer, stamps.asi8), strict=True)
+        for stamp, bucket in zip(stamps, answer.body.data, strict=True)
         for venue, sides in bucket.exchanges.items()
-        if there
     ]
     return {
         "exchange": [venue for _, venue, _ in kept],

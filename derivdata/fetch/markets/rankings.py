@@ -10,8 +10,7 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch import validation
-from derivdata.fetch.validation import answer_time
+from derivdata.fetch.validation import Envelope, answer_time, tabulate
 from derivdata.transport import Answer
 
 __all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]
@@ -37,7 +36,7 @@ class _Symbol(_Figures, kw_only=True):
     rank: int
 
 
-class _Symbols(msgspec.Struct):
+class _Symbols(Envelope):
     timestamp: str
     symbols: list[_Symbol]
 
@@ -49,7 +48,7 @@ class _Mover(msgspec.Struct):
     rank: int
 
 
-class _Movers(msgspec.Struct):
+class _Movers(Envelope):
     timestamp: str
     gainers: list[_Mover]
     losers: list[_Mover]
@@ -63,7 +62,7 @@ class _Leader(msgspec.Struct):
     oi_rank: float | str | None = None
 
 
-class _Leaders(msgspec.Struct):
+class _Leaders(Envelope):
     timestamp: str
     data: list[_Leader]
 
@@ -76,7 +75,7 @@ class _PriceBucket(msgspec.Struct):
     symbols: list[str]
 
 
-class _PriceBuckets(msgspec.Struct):
+class _PriceBuckets(Envelope):
     timestamp: str
     buckets: list[_PriceBucket]
 
@@ -117,7 +116,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     (['BTC', 'ETH', 'SOL'], True)
     """
     answer = transport.get(api.MARKETS_SYMBOLS, {"exchanges": exchanges}, into=_Symbols)
-    return transport.tabulate(
+    return tabulate(
         tables.MARKETS_SYMBOLS,
         [answer],
         lambda a: tables.MARKETS_SYMBOLS.rows(a.body.symbols, timestamp=answer_time(a)),
@@ -158,7 +157,7 @@ def price_movers(
     """
     query = {"min_value": min_volume_usd, "limit": limit, "exchanges": exchanges}
     answer = transport.get(api.MARKETS_PRICE_MOVERS, query, into=_Movers)
-    return transport.tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
+    return tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
 
 
 @typed
@@ -185,7 +184,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     ``GET /markets/funding-leaders``, Dev and above.
     """
     answer = transport.get(api.MARKETS_FUNDING_LEADERS, {"exchanges": exchanges}, into=_Leaders)
-    return transport.tabulate(
+    return tabulate(
         tables.MARKETS_FUNDING_LEADERS,
         [answer],
         lambda a: tables.MARKETS_FUNDING_LEADERS.rows(a.body.data, timestamp=answer_time(a)),
@@ -217,7 +216,7 @@ def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFra
     ``GET /markets/price-buckets``, Dev and above.
     """
     answer = transport.get(api.MARKETS_PRICE_BUCKETS, {"exchanges": exchanges}, into=_PriceBuckets)
-    return transport.tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
+    return tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
 
 
 @typed
@@ -245,8 +244,8 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
     """
-    answer = validation.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
-    return transport.tabulate(
+    answer = transport.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
+    return tabulate(
         tables.MARKETS_SYMBOL_STATS,
         [answer],
         lambda a: tables.MARKETS_SYMBOL_STATS.rows([a.body], timestamp=answer_time(a)),

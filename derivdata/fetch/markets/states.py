@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import validation
-from derivdata.fetch.validation import Figure, answer_time, instants
-from derivdata.fetch.windows import get_windows, inside
+from derivdata.fetch.validation import Envelope, Figure, answer_time, instants, tabulate
+from derivdata.fetch.windows import get_windows
 from derivdata.transport import Answer
 
 __all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]
@@ -38,19 +36,19 @@ class _OfSymbol(_State, kw_only=True):
     symbol: str
 
 
-class _SymbolExchanges(msgspec.Struct):
+class _SymbolExchanges(Envelope):
     symbol: str
     timestamp: str
     exchanges: list[_OnExchange]
 
 
-class _ExchangeSymbols(msgspec.Struct):
+class _ExchangeSymbols(Envelope):
     exchange: str
     timestamp: str
     symbols: list[_OfSymbol]
 
 
-class _Exchanges(msgspec.Struct):
+class _Exchanges(Envelope):
     timestamp: str
     exchanges: list[_OnExchange]
 
@@ -61,11 +59,9 @@ class _Step(msgspec.Struct):
     oi_usd: float | None
 
 
-class _ExchangeHistory(msgspec.Struct):
+class _ExchangeHistory(Envelope):
     exchange: str
     data: list[_Step]
-    resolution: str = "unstated"
-    notices: Any = None
 
 
 @typed
@@ -87,7 +83,7 @@ def exchanges() -> pd.DataFrame:
     ``GET /markets/exchanges/all``, Dev and above.
     """
     answer = transport.get(api.MARKETS_EXCHANGES, {}, into=_Exchanges)
-    return transport.tabulate(
+    return tabulate(
         tables.MARKETS_EXCHANGES,
         [answer],
         lambda a: tables.MARKETS_EXCHANGES.rows(a.body.exchanges, timestamp=answer_time(a)),
@@ -119,8 +115,8 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
-    answer = validation.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
-    return transport.tabulate(
+    answer = transport.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
+    return tabulate(
         tables.MARKETS_EXCHANGE_SYMBOLS,
         [answer],
         lambda a: tables.MARKETS_EXCHANGE_SYMBOLS.rows(
@@ -154,8 +150,8 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/exchanges``, Dev and above.
     """
-    answer = validation.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
-    return transport.tabulate(
+    answer = transport.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
+    return tabulate(
         tables.MARKETS_SYMBOL_EXCHANGES,
         [answer],
         lambda a: tables.MARKETS_SYMBOL_EXCHANGES.rows(
@@ -200,14 +196,11 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
         [times.window(start, end)],
         _ExchangeHistory,
     )
-    return transport.tabulate(tables.MARKETS_EXCHANGE_HISTORY, answers, _exchange_columns)
+    return tabulate(tables.MARKETS_EXCHANGE_HISTORY, answers, _exchange_columns)
 
 
 def _exchange_columns(answer: Answer[_ExchangeHistory]) -> dict[str, Any]:
-    stamps = instants(answer, [step.timestamp for step in answer.body.data])
-    kept = np.flatnonzero(inside(answer, stamps.asi8))
-    rows = [answer.body.data[int(i)] for i in kept]
-    columns = tables.MARKETS_EXCHANGE_HISTORY.rows(
-        rows, exchange=answer.body.exchange, resolution=answer.body.resolution
-    )
-    return columns | {"timestamp": stamps[kept]}
+    body = answer.body
+    return tables.MARKETS_EXCHANGE_HISTORY.rows(
+        body.data, exchange=body.exchange, resolution=body.resolution
+    ) | {"timestamp": instants(answer, [step.timestamp for step in body.data])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -11,8 +11,7 @@ from msgspec import UNSET
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch import validation
-from derivdata.fetch.validation import Figure
+from derivdata.fetch.validation import Envelope, Figure, columns_of, tabulate
 from derivdata.notices import warn_caller
 from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
@@ -37,11 +36,10 @@ class _Instrument(msgspec.Struct, gc=False):
     underlying_price: Figure = UNSET
 
 
-class _Chain(msgspec.Struct):
+class _Chain(Envelope):
     symbol: str
     exchange: str
     instruments: list[_Instrument]
-    notices: Any = None
 
 
 class _Metric(msgspec.Struct):
@@ -53,7 +51,7 @@ class _Metric(msgspec.Struct):
     atm_iv_change_24h: Figure = UNSET
 
 
-class _Metrics(msgspec.Struct):
+class _Metrics(Envelope):
     symbol: str
     exchange: str
     data: list[_Metric]
@@ -91,7 +89,7 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     >>> len(chain), chain["expiry"].nunique(), sorted(chain["side"].unique())
     (764, 11, ['call', 'put'])
     """
-    return transport.tabulate(tables.OPTIONS_SNAPSHOT, [_asked(symbol, exchange)], _columns)
+    return tabulate(tables.OPTIONS_SNAPSHOT, [_asked(symbol, exchange)], _columns)
 
 
 @typed
@@ -124,11 +122,14 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
     answer = _asked(symbol, exchange)
-    said = transport.provenance([answer])
-    if not answer.body.instruments:
-        notify_none(said, symbol, exchange)
+    columns, notices, _ = columns_of(tables.OPTIONS_SNAPSHOT, answer, _columns)
+    for notice in notices:
+        transport.notify(answer.request, notice)
+    said = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
+    if not answer.body.instruments and not said["notices"]:
+        transport.notify(answer.request, f"no options on {symbol} at {exchange}")
     return surface_of(
-        tables.OPTIONS_SNAPSHOT.arranged([_columns(answer)]),
+        tables.OPTIONS_SNAPSHOT.joined([columns]),
         symbol=answer.body.symbol,
         exchange=answer.body.exchange,
         as_of=answer.as_of,
@@ -160,20 +161,14 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     ``GET /options/metrics``, Dev and above.
     """
     warn_off_matrix(symbol, exchange)
-    answer = validation.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
-    return transport.tabulate(
+    answer = transport.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
+    return tabulate(
         tables.OPTIONS_METRICS,
         [answer],
         lambda a: tables.OPTIONS_METRICS.rows(
             a.body.data, symbol=a.body.symbol, exchange=a.body.exchange, time=a.as_of
         ),
     )
-
-
-def notify_none(said: Mapping[str, Any], symbol: str, exchange: str) -> None:
-    """Say that an answer holds no options, where the service did not say so itself."""
-    if not said["notices"]:
-        transport.notify(said["requests"][0]["path"], f"no options on {symbol} at {exchange}")
 
 
 def warn_off_matrix(symbol: str, exchange: str) -> None:
@@ -188,7 +183,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
 
 def _asked(symbol: str, exchange: str) -> Answer[_Chain]:
     warn_off_matrix(symbol, exchange)
-    return validation.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
+    return transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
 
 
 def _columns(answer: Answer[_Chain]) -> dict[str, Any]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import numpy as np
 import pandas as pd
 from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch import validation
-from derivdata.fetch.options.chains import notify_none, warn_off_matrix
-from derivdata.fetch.validation import Figure, instants
-from derivdata.fetch.windows import days_back, within
+from derivdata.fetch.options.chains import warn_off_matrix
+from derivdata.fetch.validation import Envelope, Figure, instants, tabulate
+from derivdata.fetch.windows import days_back
 from derivdata.tables.surfaces import one_per_place
 from derivdata.transport import Answer
 
@@ -33,11 +31,10 @@ class _Point(msgspec.Struct, gc=False):
     open_interest: Figure = UNSET
 
 
-class _SurfaceHistory(msgspec.Struct):
+class _SurfaceHistory(Envelope):
     symbol: str
     exchange: str
     snapshots: dict[str, list[_Point]]
-    notices: Any = None
 
 
 class _Atm(msgspec.Struct):
@@ -48,11 +45,10 @@ class _Atm(msgspec.Struct):
     iv: Figure = UNSET
 
 
-class _AtmHistory(msgspec.Struct):
+class _AtmHistory(Envelope):
     symbol: str
     exchange: str
     data: list[_Atm]
-    notices: Any = None
 
 
 class _Overview(msgspec.Struct):
@@ -63,9 +59,8 @@ class _Overview(msgspec.Struct):
     notional_volume_24h_usd: Figure = UNSET
 
 
-class _OverviewHistory(msgspec.Struct):
+class _OverviewHistory(Envelope):
     data: list[_Overview]
-    notices: Any = None
 
 
 @typed
@@ -104,8 +99,8 @@ def atm_history(
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
     warn_off_matrix(symbol, exchange)
-    answer = validation.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
-    return transport.tabulate(tables.OPTIONS_ATM_HISTORY, [answer], lambda a: _atm_columns(a, window))
+    answer = transport.get(api.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    return tabulate(tables.OPTIONS_ATM_HISTORY, [answer], _atm_columns, within=window)
 
 
 @typed
@@ -141,15 +136,10 @@ def surface_history(
     back = days_back(window, spare=pd.Timedelta(0))
     query = {"symbol": symbol, "exchange": exchange, "range": back}
     warn_off_matrix(symbol, exchange)
-    answer = validation.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
-    frame = transport.tabulate(
-        tables.OPTIONS_SURFACE_HISTORY, [answer], lambda a: _surface_columns(a, window)
-    )
+    answer = transport.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    frame = tabulate(tables.OPTIONS_SURFACE_HISTORY, [answer], _surface_columns, within=window)
     found = tables.surface_history(frame)
-    if len(frame):
-        return found
-    notify_none(tables.provenance(frame), symbol, exchange)
-    return found.assign_coords(symbol=symbol, exchange=exchange)
+    return found if len(frame) else found.assign_coords(symbol=symbol, exchange=exchange)
 
 
 @typed
@@ -177,42 +167,29 @@ def overview_history(start: times.Instant, end: times.Instant | None = None) -> 
     ``GET /options/overview-history``, Dev and above.
     """
     window = times.window(start, end)
-    answer = validation.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
-    return transport.tabulate(
-        tables.OPTIONS_OVERVIEW_HISTORY, [answer], lambda a: _overview_columns(a, window)
-    )
+    answer = transport.get(api.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory)
+    return tabulate(tables.OPTIONS_OVERVIEW_HISTORY, [answer], _overview_columns, within=window)
 
 
-def _atm_columns(answer: Answer[_AtmHistory], window: times.Window) -> dict[str, Any]:
-    stamps = instants(answer, [row.hour for row in answer.body.data])
-    kept = np.flatnonzero(within(window, stamps.asi8))
-    columns = tables.OPTIONS_ATM_HISTORY.rows(
-        [answer.body.data[int(i)] for i in kept], symbol=answer.body.symbol, exchange=answer.body.exchange
-    )
-    return columns | {"hour": stamps[kept]}
+def _atm_columns(answer: Answer[_AtmHistory]) -> dict[str, Any]:
+    body = answer.body
+    columns = tables.OPTIONS_ATM_HISTORY.rows(body.data, symbol=body.symbol, exchange=body.exchange)
+    return columns | {"hour": instants(answer, [row.hour for row in body.data])}
 
 
-def _overview_columns(answer: Answer[_OverviewHistory], window: times.Window) -> dict[str, Any]:
-    stamps = instants(answer, [row.timestamp for row in answer.body.data])
-    kept = np.flatnonzero(within(window, stamps.asi8))
-    columns = tables.OPTIONS_OVERVIEW_HISTORY.rows([answer.body.data[int(i)] for i in kept])
-    return columns | {"timestamp": stamps[kept]}
+def _overview_columns(answer: Answer[_OverviewHistory]) -> dict[str, Any]:
+    rows = answer.body.data
+    columns = tables.OPTIONS_OVERVIEW_HISTORY.rows(rows)
+    return columns | {"timestamp": instants(answer, [row.timestamp for row in rows])}
 
 
-def _surface_columns(answer: Answer[_SurfaceHistory], window: times.Window) -> dict[str, Any]:
-    stamps = instants(answer, list(answer.body.snapshots))
-    hours = [
-        (stamp, points)
-        for stamp, points, kept in zip(
-            stamps, answer.body.snapshots.values(), within(window, stamps.asi8), strict=True
-        )
-        if kept
-    ]
+def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
+    body = answer.body
+    snapshots = list(body.snapshots.values())
     columns = tables.OPTIONS_SURFACE_HISTORY.rows(
-        [point for _, points in hours for point in points],
-        symbol=answer.body.symbol,
-        exchange=answer.body.exchange,
+        [point for points in snapshots for point in points], symbol=body.symbol, exchange=body.exchange
     )
-    stamped = pd.DatetimeIndex([stamp for stamp, _ in hours], dtype=stamps.dtype)
-    columns["time"] = stamped.repeat([len(points) for _, points in hours])
-    return dict(one_per_place(pd.DataFrame(columns), ("time", "expiry", "strike", "side")).items())
+    stamps = instants(answer, list(body.snapshots)).repeat([len(points) for points in snapshots])
+    options = pd.DataFrame({**columns, "time": stamps})
+    kept = one_per_place(options, ("time", "expiry", "strike", "side"))
+    return {name: values.array for name, values in kept.items()}

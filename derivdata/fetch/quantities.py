@@ -1,0 +1,89 @@
+"""What the families of open interest and of volume share: histories, totals of venues, largest symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.api import Endpoint
+from derivdata.fetch.validation import Envelope, instants, tabulate
+from derivdata.fetch.windows import get_windows, names, pieces, wide_rows
+from derivdata.schema import Table
+from derivdata.transport import Answer
+
+__all__ = ["Quantity", "exchange_totals", "history", "top_symbols"]
+
+
+class Quantity(NamedTuple):
+    """One way to ask for a quantity.
+
+    Attributes
+    ----------
+    value
+        Field of the quantity in a row of the answer; of wide rows, the table's column.
+    """
+
+    endpoint: Endpoint
+    table: Table
+    into: type[Any]
+    value: str
+
+
+class TopSymbols(Envelope):
+    """The answer to a question for a venue's largest symbols: a field per symbol in each row."""
+
+    symbols: list[str]
+    timeseries: list[dict[str, float | str | None]]
+
+
+def history(
+    quantity: Quantity,
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None,
+    exchanges: str | Sequence[str] | None,
+    resolution: str | None,
+) -> pd.DataFrame:
+    """Return a quantity of symbols on every venue over a window."""
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, exchanges)
+    each = [
+        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
+    ]
+    answers = get_windows(quantity.endpoint, each, spans, quantity.into)
+    return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
+
+
+def exchange_totals(
+    quantity: Quantity,
+    start: times.Instant,
+    end: times.Instant | None,
+    exchanges: str | Sequence[str] | None,
+    resolution: str | None,
+) -> pd.DataFrame:
+    """Return a quantity of every venue over all its symbols, over a window."""
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, exchanges)
+    each = [{"exchanges": exchanges, "resolution": resolution}]
+    answers = get_windows(quantity.endpoint, each, spans, quantity.into)
+    return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
+
+
+def top_symbols(
+    quantity: Quantity, exchange: str, start: times.Instant, end: times.Instant | None, limit: int | None
+) -> pd.DataFrame:
+    """Return a quantity of a venue's largest symbols over a window."""
+    each = [{"exchange": exchange, "limit": limit}]
+    answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
+    return tabulate(
+        quantity.table, answers, lambda a: wide_rows(a, a.body.timeseries, exchange, quantity.value)
+    )
+
+
+def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
+    """Columns of the rows that have a value: a null on the wire is no row."""
+    rows = [row for row in answer.body.data if getattr(row, quantity.value) is not None]
+    constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
+    columns = quantity.table.rows(rows, **constants)
+    return columns | {"timestamp": instants(answer, [row.timestamp or row.t for row in rows])}
