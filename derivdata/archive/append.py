@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 
 from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
+from derivdata.archive.commits import Change, commit, epoch_after
 from derivdata.archive.footers import PRUNED
-from derivdata.archive.locking import writing
+from derivdata.archive.ledger import Request, enter_requests
 from derivdata.archive.manifest import DataFile, Manifest, TableEntry
-from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
-__all__ = ["Appended", "add_rows"]
+__all__ = ["Appended", "add_rows", "merge_files", "write_new_rows"]
 
 _MONTH_ROWS = 4_000_000
 _MERGE_COUNT = 8
@@ -40,71 +40,49 @@ class Appended(NamedTuple):
     differing: int
 
 
-def add_rows(folder: Path, table: Table, frame: pd.DataFrame, *, synthetic: bool, timeout: float) -> Appended:
-    """Add the rows of a conformed frame whose keys are not there yet.
+def add_rows(
+    folder: Path,
+    table: Table,
+    frame: pd.DataFrame,
+    *,
+    synthetic: bool,
+    timeout: float,
+    requests: Sequence[Request] = (),
+) -> Appended:
+    """Add the rows of a conformed frame whose keys are not there yet, and enter requests into the ledger.
 
     Raises
     ------
     ArchiveError
-        The lock was not given up in time, or the disk refused; the archive is then as it was.
+        The lock was not released in time, or the disk refused; the archive is then as it was.
     """
-    manifests.load(folder)
-    with writing(folder, timeout) as cut_off:
-        before = manifests.load(folder)
-        try:
-            if before is None:
-                manifests.save(folder, Manifest())
-            if cut_off:
-                _sweep(folder)
-            return _commit(folder, table, frame, synthetic)
-        except BaseException as problem:
-            _sweep(folder)
-            if isinstance(problem, OSError):
-                raise _refused(folder, before or Manifest(), problem) from None
-            raise
+
+    def change(manifest: Manifest) -> Change[Appended]:
+        entry = manifest.tables.get(table.name, TableEntry())
+        added, counts = write_new_rows(folder, table, entry.files, frame)
+        ledger = enter_requests(folder, manifest.ledger, table.name, requests)
+        if not added and ledger == manifest.ledger:
+            return Change(manifest, counts, set())
+        written: set[str] = set()
+        after = msgspec.structs.replace(manifest, ledger=ledger)
+        if added:
+            files = merge_files(folder, table, entry.files, added, written)
+            after = msgspec.structs.replace(
+                after,
+                identity=manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)]),
+                synthetic=manifest.synthetic or synthetic,
+                tables={**manifest.tables, table.name: TableEntry(files, _values(entry, table, frame))},
+                epoch=epoch_after(manifest, min(file.first for file in added)),
+            )
+        return Change(after, counts, written)
+
+    return commit(folder, timeout, change)
 
 
-def _refused(folder: Path, before: Manifest, problem: OSError) -> ArchiveError:
-    why = problem.strerror or problem
-    if (manifests.load(folder) or Manifest()) == before:
-        return ArchiveError(f"{folder}: nothing was appended, all is as it was: {why}")
-    return ArchiveError(
-        f"{folder}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
-    )
-
-
-def _commit(folder: Path, table: Table, frame: pd.DataFrame, synthetic: bool) -> Appended:
-    manifest = manifests.load(folder) or Manifest()
-    entry = manifest.tables.get(table.name, TableEntry())
-    added, counts = _added(folder, table, entry.files, frame)
-    if not added:
-        return counts
-    before = [*entry.files, *added]
-    after = _merged(folder, table, before, {file.partition for file in added})
-    grown = Manifest(
-        identity=manifests.chained(manifest.identity, [table.name, *(file.digest for file in added)]),
-        synthetic=manifest.synthetic or synthetic,
-        tables={**manifest.tables, table.name: TableEntry(after, _values(entry, table, frame))},
-    )
-    _settle(folder, set(after) - set(entry.files))
-    manifests.save(folder, grown)
-    for file in set(before) - set(after):
-        _remove(folder / file.path)
-    return counts
-
-
-def _settle(folder: Path, new: set[DataFile]) -> None:
-    """Wait until new files and the folders that name them are on disk."""
-    for file in new:
-        manifests.sync(folder / file.path)
-    for partition in {file.partition for file in new}:
-        manifests.sync(folder / partition)
-    manifests.sync(folder)
-
-
-def _added(
+def write_new_rows(
     folder: Path, table: Table, held: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
+    """Write the rows of a frame whose keys no file holds, as new files by month or day."""
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
@@ -129,7 +107,7 @@ def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
 def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, pa.Table]]:
     stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
-    calendar = np.arange(ends[0], ends[1] + 1)
+    calendar = np.arange(ends[0], ends[1] + np.timedelta64(1, unit))  # type: ignore[call-overload]
     bounds, of_run = _runs(stamps, calendar[1:].astype("datetime64[us]").view(np.int64))
     for code in np.unique(of_run):
         chosen = of_run == code
@@ -205,13 +183,17 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
     return pd.concat([upper, lower], ignore_index=True)
 
 
-def _merged(folder: Path, table: Table, held: list[DataFile], touched: set[str]) -> list[DataFile]:
-    """The files with those of touched partitions merged: small ones at once, larger ones eight at a time.
+def merge_files(
+    folder: Path, table: Table, held: list[DataFile], added: list[DataFile], written: set[str]
+) -> list[DataFile]:
+    """Return old and new files, those of the new ones' partitions merged: small at once, larger by eights.
 
     A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
-    would lose them.
+    would lose them. The paths of new files, also of those that are merged away again, go into `written`.
     """
-    for partition in sorted(touched):
+    written |= {file.path for file in added}
+    held = [*held, *added]
+    for partition in sorted({file.partition for file in added}):
         here = [
             file for file in held if file.partition == partition and data_files.known(folder, table, file)
         ]
@@ -225,6 +207,7 @@ def _merged(folder: Path, table: Table, held: list[DataFile], touched: set[str])
                 rows = _sorted(folder, table, group)
                 whole = data_files.write(folder, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
+                written.add(whole.path)
             level += 1
         held = [*others, *here]
     return held
@@ -241,22 +224,3 @@ def _values(entry: TableEntry, table: Table, frame: pd.DataFrame) -> dict[str, l
     """Values of each text column, those of the frame added."""
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     return {name: sorted({*entry.values.get(name, []), *frame[name].cat.categories}) for name in text}
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a writer left that was cut off: files that the manifest does not name.
-
-    Where a folder is a link, what lies there may be another archive's: it stays.
-    """
-    manifest = manifests.load(folder) or Manifest()
-    named = {folder / file.path for entry in manifest.tables.values() for file in entry.files}
-    for path in folder.glob("*/*/*"):
-        linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-        if path not in named and not linked and data_files.FILE_NAME.fullmatch(path.name):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file that no longer counts; where that cannot be done it does no harm."""
-    with suppress(OSError):
-        path.unlink()

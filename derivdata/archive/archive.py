@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,17 @@ from derivdata import times
 from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
 from derivdata.archive.append import Appended, add_rows
+from derivdata.archive.corrections import (
+    Corrected,
+    Selection,
+    correction_notices,
+    corrections_frame,
+    replace_rows,
+    selection,
+    undo,
+)
 from derivdata.archive.dask_reads import lazy
+from derivdata.archive.ledger import Request, requests_frame, unanswered_windows
 from derivdata.archive.manifest import Manifest, TableEntry
 from derivdata.archive.schemas import archive_table
 from derivdata.arguments import typed
@@ -101,8 +111,24 @@ class Archive:
         return self._path.name
 
     @property
+    def id(self) -> str:
+        """Name of the archive for good, made with its first append; a copy of the folder has the same."""
+        return self._manifest().id
+
+    @property
+    def version(self) -> str:
+        """Version of the data, ``epoch.commits``.
+
+        `commits` rises with every change. `epoch` rises with those that change what was answered about the
+        past: rows that were replaced or deleted, or that came for a time over an hour before the newest. An
+        answer about a window that closed an hour before is right for as long as `id` and `epoch` are.
+        """
+        manifest = self._manifest()
+        return f"{manifest.epoch}.{manifest.commits}"
+
+    @property
     def identity(self) -> str:
-        """Hash of all that was appended, in order: it changes with every append that wrote a row."""
+        """Hash of all that was appended and corrected, in order: it changes with every change of a row."""
         return self._manifest().identity
 
     @property
@@ -132,7 +158,7 @@ class Archive:
         """Venues of a table, sorted; none where it holds no such table."""
         return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
 
-    def append(self, table: str, frame: pd.DataFrame) -> int:
+    def append(self, table: str, frame: pd.DataFrame, *, requests: Sequence[Request] = ()) -> int:
         """Add the rows of a table that are not there yet.
 
         Parameters
@@ -141,6 +167,8 @@ class Archive:
             Name of the table, such as ``"funding_history"``.
         frame
             Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
+        requests
+            What was asked to get them: entered into the ledger in the same step (see `requests`).
 
         Returns
         -------
@@ -161,7 +189,7 @@ class Archive:
         DataNotice
             Some rows were there already with other values; those first seen stay.
         """
-        counts = self.merge(table, frame)
+        counts = self.merge(table, frame, requests=requests)
         if counts.differing:
             warn_caller(
                 f"{table}: {counts.differing} rows were there already with other values; "
@@ -169,13 +197,126 @@ class Archive:
             )
         return counts.written
 
-    def merge(self, table: str, frame: pd.DataFrame) -> Appended:
-        """As `append`, with the counts of rows written, already there, and there with other values."""
+    def merge(self, table: str, frame: pd.DataFrame, *, requests: Sequence[Request] = ()) -> Appended:
+        """Append as `append` does; return the counts of rows written, present, and present with others."""
         keyed = archive_table(table)
         rows = keyed.conform(frame)
         said = provenance(frame) if "provenance" in frame.attrs else {}
-        synthetic = bool(said.get("synthetic", False))
-        return add_rows(self._path, keyed, rows, synthetic=synthetic, timeout=self._lock_timeout)
+        return add_rows(
+            self._path,
+            keyed,
+            rows,
+            synthetic=bool(said.get("synthetic", False)),
+            timeout=self._lock_timeout,
+            requests=requests,
+        )
+
+    def replace(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        start: times.Instant | None = None,
+        end: times.Instant | None = None,
+        reason: str = "",
+    ) -> Corrected:
+        """Replace some rows of a table by others: how data that was wrong is corrected.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+        frame
+            The right rows. Each must be one of those that are chosen by `where`, `start` and `end`.
+        where
+            Values by column of the key, ``{"exchange": "lighter", "symbol": ["BTC", "ETH"]}``: which rows go.
+        start, end
+            Half-open window of the rows that go; None leaves it open.
+        reason
+            Why, for the log (`corrections`).
+
+        Returns
+        -------
+        Corrected
+            The correction's number, for `undo`, and how many rows went and came.
+
+        Raises
+        ------
+        ValueError
+            Nothing was said about which rows, or `frame` has rows outside them.
+        SchemaError
+            The frame is not that table.
+        ArchiveError
+            No such rows are there and none come, another writer held the archive for too long, or the
+            disk refused.
+        """
+        return self._correct(table, frame, where, start, end, reason)
+
+    def delete(
+        self,
+        table: str,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        start: times.Instant | None = None,
+        end: times.Instant | None = None,
+        reason: str = "",
+    ) -> Corrected:
+        """Delete some rows of a table; parameters, result and errors are those of `replace`."""
+        return self._correct(table, None, where, start, end, reason)
+
+    def undo(self, number: int) -> Corrected:
+        """Take back a correction: what it put in goes, and what it took out returns.
+
+        Rows that were appended since stay, also where they have the key of a row that would return. Undoing
+        is a correction itself, and can be undone.
+
+        Raises
+        ------
+        ValueError
+            There is no such correction, it was undone already, or a later one touches the same rows.
+        """
+        return undo(self._path, archive_table, number, timeout=self._lock_timeout)
+
+    def corrections(self) -> pd.DataFrame:
+        """Return the log of corrections, by number: what was replaced or deleted, why, and whether undone."""
+        return corrections_frame(self._manifest())
+
+    def _correct(
+        self,
+        table: str,
+        frame: pd.DataFrame | None,
+        where: Mapping[str, str | Sequence[str]] | None,
+        start: times.Instant | None,
+        end: times.Instant | None,
+        reason: str,
+    ) -> Corrected:
+        keyed = archive_table(table)
+        chosen = selection(keyed, where, _window(start, end))
+        rows = None if frame is None else keyed.conform(frame)
+        return replace_rows(self._path, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
+
+    def requests(self) -> pd.DataFrame:
+        """Return the ledger: which windows were asked of which venue, and whether they were answered.
+
+        One row per table, exchange, symbol (missing: one request about all symbols) and window
+        ``start``, ``end``; touching windows are one. ``error`` says why a window was not answered. A window
+        that was answered and holds no rows has none; one that is not here was never asked for.
+        """
+        return self._with_ledger(lambda name: requests_frame(self._path, name))
+
+    def unanswered(
+        self, table: str, exchange: str, symbol: str | None, start: times.Instant, end: times.Instant
+    ) -> list[times.Window]:
+        """Return the parts of ``[start, end)`` for which the ledger has no answer of a venue.
+
+        An answer about all symbols counts for each; `symbol` None asks for those only.
+        """
+        window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
+        kind = archive_table(table).name
+        return self._with_ledger(
+            lambda name: unanswered_windows(self._path, name, kind, exchange, symbol, window)
+        )
 
     def read(
         self,
@@ -208,7 +349,9 @@ class Archive:
         where = data_files.wanted(keyed, symbols, exchanges)
         window = data_files.TimeRange(_micros(start), _micros(end))
         found = self._steady(lambda held: data_files.scan(self._path, keyed, held, window, where), keyed)
-        return data_files.frame_of(keyed, found)
+        frame = data_files.frame_of(keyed, found)
+        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return frame
 
     def latest(
         self,
@@ -245,10 +388,7 @@ class Archive:
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
         keyed = archive_table(table)
-        window = data_files.TimeRange(
-            data_files.EVER.start if start is None else _micros(start),
-            data_files.EVER.end if end is None else _micros(end),
-        )
+        window = _window(start, end)
         return lazy(
             self._path, keyed, self._entry(keyed), window, data_files.wanted(keyed, symbols, exchanges)
         )
@@ -289,6 +429,28 @@ class Archive:
             raise ArchiveError(f"{self._path}: the archive is empty: append a table or import a file first")
         return found
 
+    def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
+        """What stands behind rows that were read: the archive, its version, corrections of these rows."""
+        return {
+            "source": self.label,
+            "synthetic": self.synthetic,
+            "as_of": times.iso(self.now) if self.tables() else None,
+            "requests": [],
+            "notices": correction_notices(self._manifest(), table.name, read),
+            "archive": {"id": self.id, "version": self.version},
+        }
+
+    def _with_ledger(self, work: Callable[[str], T]) -> T:
+        """Do the work on the ledger's file; again if a writer replaced it meanwhile."""
+        for _ in range(_TRIES):
+            name = self._manifest().ledger
+            try:
+                return work(name)
+            except ArchiveError:
+                if self._manifest().ledger == name:
+                    raise
+        return work(self._manifest().ledger)
+
     def _steady(self, work: Callable[[list[manifests.DataFile]], T], table: Table) -> T:
         """Do the work on the files of one state; again if a writer merged them away meanwhile."""
         for _ in range(_TRIES):
@@ -304,7 +466,15 @@ class Archive:
         )
 
 
-def _micros(value: pd.Timestamp) -> int:
+def _window(start: times.Instant | None, end: times.Instant | None) -> data_files.TimeRange:
+    """The window in microseconds; None leaves an end open."""
+    return data_files.TimeRange(
+        data_files.EVER.start if start is None else _micros(start),
+        data_files.EVER.end if end is None else _micros(end),
+    )
+
+
+def _micros(value: times.Instant) -> int:
     return int(times.instant(value).asm8.astype("int64"))
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "RowGroups",
     "TimeRange",
     "Where",
+    "distinct",
     "frame_of",
     "known",
     "load",
@@ -225,6 +226,21 @@ def ranges(root: Path, table: Table, held: Iterable[DataFile], rows: int) -> Ite
             chosen, size = [], 0
     if chosen:
         yield {lead: frozenset(chosen)}
+
+
+def distinct(
+    root: Path, table: Table, held: Iterable[DataFile], names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values of some text columns, sorted."""
+    values: dict[str, set[str]] = {name: set() for name in names}
+    for file in held:
+        path = root / file.path
+        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            there = [name for name in names if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=there):
+                for name in there:
+                    values[name].update(pc.unique(batch[name]).drop_null().to_pylist())
+    return {name: sorted(found) for name, found in values.items()}
 
 
 def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:

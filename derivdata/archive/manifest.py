@@ -1,22 +1,45 @@
-"""Which files count, as one small JSON file that is replaced atomically."""
+"""The list of live files, as one small JSON file that is replaced atomically.
+
+Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
+and then replaces the manifest, which is the only file that ever changes. One replacement is one commit, so
+"read the manifest, write files, replace it if it is still the one that was read" is all that a store of
+objects must offer: `Manifest.commits` is what to compare.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from derivdata.archive.systems import sync
 from derivdata.errors import ArchiveError
 
-__all__ = ["NAME", "DataFile", "Manifest", "TableEntry", "chained", "load", "save", "sync"]
+__all__ = [
+    "LEDGER_FILE",
+    "NAME",
+    "Correction",
+    "DataFile",
+    "Manifest",
+    "TableEntry",
+    "chained",
+    "load",
+    "new",
+    "save",
+    "sync",
+]
 
 NAME = "archive.json"
 _FORMAT = "derivdata-archive"
-_VERSION = 1
+_VERSION = 2
+LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
+"""What the file is called that holds the ledger of requests."""
+
 _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
@@ -48,14 +71,51 @@ class TableEntry(msgspec.Struct):
     values: dict[str, list[str]] = {}
 
 
+class Correction(msgspec.Struct, frozen=True):
+    """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
+
+    `where` are values by text column and `first` and `end` the half-open window [µs] that were corrected;
+    `undoes` is the number of the correction that this one takes back.
+    """
+
+    number: int
+    table: str
+    action: str
+    where: dict[str, list[str]]
+    first: int
+    end: int
+    reason: str = ""
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    undoes: int | None = None
+
+
 class Manifest(msgspec.Struct):
-    """What an archive holds."""
+    """What an archive holds.
+
+    `id` is made once and stays. `commits` counts replacements of the manifest. `epoch` rises with those that
+    changed the past: rows were corrected, or came for a time more than an hour before the archive's newest.
+    `ledger` names the file of requests. Format 1 had none of these, nor corrections.
+    """
 
     identity: str = ""
     synthetic: bool = False
     tables: dict[str, TableEntry] = {}
+    id: str = ""
+    epoch: int = 0
+    commits: int = 0
+    corrections: list[Correction] = []
+    ledger: str = ""
     format: str = _FORMAT
     version: int = _VERSION
+
+    def files(self) -> Iterator[DataFile]:
+        """Every Parquet file that counts: those of tables, and those that corrections are undone from."""
+        for entry in self.tables.values():
+            yield from entry.files
+        for correction in self.corrections:
+            yield from correction.removed
+            yield from correction.added
 
 
 class _Head(msgspec.Struct):
@@ -63,8 +123,13 @@ class _Head(msgspec.Struct):
     version: int
 
 
+def new() -> Manifest:
+    """Return the manifest of an archive that holds nothing yet."""
+    return Manifest(id=uuid.uuid4().hex)
+
+
 def load(folder: Path) -> Manifest | None:
-    """The manifest of a folder; None where the folder is absent or empty.
+    """Return the manifest of a folder; None where the folder is absent or empty.
 
     Raises
     ------
@@ -82,7 +147,7 @@ def load(folder: Path) -> Manifest | None:
 
 
 def save(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest and swing it into place; it is on disk when this returns."""
+    """Write the manifest and replace the one before; it is on disk when this returns."""
     draft = folder / f".{NAME}.new"
     try:
         draft.unlink(missing_ok=True)
@@ -96,17 +161,8 @@ def save(folder: Path, manifest: Manifest) -> None:
     sync(folder)
 
 
-def sync(path: Path) -> None:
-    """Wait until a file's or a folder's content is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def chained(identity: str, digests: Iterable[str]) -> str:
-    """Identity after an append, from the one before and the digests of what was added."""
+    """Return the identity after an append, from the one before and the digests of what was added."""
     text = "\n".join([identity, *sorted(digests)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -120,7 +176,11 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            return _inside(folder, msgspec.json.decode(text, type=Manifest))
+            manifest = _inside(folder, msgspec.json.decode(text, type=Manifest))
+            if not manifest.id:  # format 1: an id that stays the same until the next write keeps it for good
+                manifest.id = chained(manifest.identity, ["id"]) if manifest.identity else new().id
+            manifest.version = _VERSION
+            return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
         raise ArchiveError(f"{folder}: {NAME} is damaged ({problem}): restore it from a copy") from None
     raise ArchiveError(f"{folder}: {NAME} is not that of a derivdata archive")
@@ -128,11 +188,12 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
 
 def _inside(folder: Path, manifest: Manifest) -> Manifest:
     """The manifest, if every file that it names lies where an archive puts its files."""
-    for entry in manifest.tables.values():
-        for file in entry.files:
-            if not _PLACE.fullmatch(file.path):
-                why = f"{file.path!r} is no place of a file of an archive"
-                raise ArchiveError(f"{folder}: {NAME} is damaged ({why}): restore it from a copy")
+    places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
+    if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
+        places.append(manifest.ledger)
+    if places:
+        why = f"{places[0]!r} is no place of a file of an archive"
+        raise ArchiveError(f"{folder}: {NAME} is damaged ({why}): restore it from a copy")
     return manifest
 
 

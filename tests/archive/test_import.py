@@ -247,7 +247,7 @@ def test_of_several_quotes_one_is_taken(tmp_path: Path) -> None:
     assert (result.written, result.other_quotes) == (2, 2)
     assert "2 of a quote currency of lower priority" in str(result)
     found = held(tmp_path)[["symbol", "exchange", "rate_bps_8h"]].to_numpy().tolist()
-    assert found == [["BTC", "gate", 7.0], ["BTC", "okx", 1.0]]
+    assert found == [["BTC", "gateio", 7.0], ["BTC", "okx", 1.0]]
 
 
 _LIQUIDATIONS = "\n".join(

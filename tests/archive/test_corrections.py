@@ -1,0 +1,205 @@
+"""Rows replaced and deleted by hand: what goes, what comes, what an undo brings back, and what is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, open_archive
+from derivdata.errors import ArchiveError
+from tests.archive.rates import EVER, START, rates
+
+FUNDING = "funding_history"
+OKX_BTC = {"exchange": "okx", "symbol": "BTC"}
+
+
+@pytest.fixture(params=[4, 32_768], ids=["small groups", "one group"])
+def archive(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    """96 hours of BTC and ETH on binance and okx over two months, the rate is the hour's number."""
+    monkeypatch.setattr("derivdata.archive.data_files.GROUP_ROWS", request.param)
+    filled = open_archive(tmp_path / "mine")
+    filled.append(FUNDING, rates())
+    return filled
+
+
+def read(archive: Archive, **chosen: Any) -> pd.DataFrame:
+    return archive.read(FUNDING, *EVER, **chosen)
+
+
+def hour(number: int) -> pd.Timestamp:
+    return START + pd.Timedelta(number, "h")
+
+
+def files_on_disk(archive: Archive) -> set[str]:
+    return {str(p.relative_to(archive.path)) for p in archive.path.glob("*/*/*.parquet")}
+
+
+def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
+    """A unit mistake on one pair: 96 rows, each 8 times too small."""
+    others = read(archive, exchanges=["binance"])
+    right = rates(["BTC"], ["okx"])
+    done = archive.replace(FUNDING, right.assign(rate_bps_8h=right["rate_bps_8h"] * 8), OKX_BTC, reason="1 h")
+    assert done == (1, 96, 96)
+    assert read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist() == [
+        8.0 * i for i in range(96)
+    ]
+    pd.testing.assert_frame_equal(read(archive, exchanges=["binance"]), others)
+    assert len(read(archive)) == 384
+
+
+def test_a_deletion_leaves_what_lies_outside_its_window(archive: Archive) -> None:
+    assert archive.delete(FUNDING, {"exchange": ["okx"]}, start=hour(10), end=hour(12)) == (1, 4, 0)
+    left = read(archive, symbols=["ETH"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    assert left == [float(i) for i in range(96) if i not in (10, 11)]
+    assert len(read(archive, exchanges=["binance"])) == 192
+
+
+def test_a_venue_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
+    before = read(archive)
+    archive.delete(FUNDING, {"exchange": "okx"})
+    assert archive.exchanges(FUNDING) == ("binance",)
+    assert archive.undo(1) == (2, 0, 192)
+    assert archive.exchanges(FUNDING) == ("binance", "okx")
+    pd.testing.assert_frame_equal(read(archive), before)
+
+
+def test_a_table_that_is_deleted_whole_comes_back(archive: Archive) -> None:
+    before = read(archive)
+    archive.delete(FUNDING, start=hour(0))
+    assert archive.tables() == frozenset()
+    assert len(read(archive)) == 0
+    archive.undo(1)
+    pd.testing.assert_frame_equal(read(archive), before)
+
+
+def test_undoing_a_replacement_brings_the_old_values_back_and_again_the_new(archive: Archive) -> None:
+    before = read(archive)
+    archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=0.5), OKX_BTC)
+    corrected = read(archive)
+    archive.undo(1)
+    pd.testing.assert_frame_equal(read(archive), before)
+    archive.undo(2)
+    pd.testing.assert_frame_equal(read(archive), corrected)
+    log = archive.corrections()
+    assert log["action"].tolist() == ["replace", "undo", "undo"]
+    assert log["undone"].tolist() == [False, True, False]
+    with pytest.raises(ValueError, match="number=2: this correction was undone already"):
+        archive.undo(2)
+
+
+def test_rows_that_were_appended_since_outlast_an_undo(archive: Archive) -> None:
+    """Two of the deleted hours came again with other values: those stay, the rest returns."""
+    archive.delete(FUNDING, OKX_BTC)
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=2, plus=100.0))
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, start=hour(200), plus=7.0))
+    archive.undo(1)
+    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    assert found == [100.0, 101.0, *map(float, range(2, 96)), 7.0]
+
+
+def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive: Archive) -> None:
+    """Their file would be that of the record, byte for byte, and is merged away at once."""
+    archive.delete(FUNDING, OKX_BTC)
+    archive.append(FUNDING, rates(["BTC"], ["okx"]))
+    archive.delete(FUNDING, OKX_BTC)
+    archive.undo(2)
+    archive.undo(1)
+    assert len(read(archive)) == 384
+
+
+def test_corrections_of_the_same_rows_are_undone_from_the_last(archive: Archive) -> None:
+    archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC)
+    archive.replace(FUNDING, rates(["ETH"], ["okx"], plus=1.0), {"exchange": "okx", "symbol": "ETH"})
+    archive.delete(FUNDING, {"symbol": ["BTC"]}, end=hour(3))
+    with pytest.raises(ValueError, match="correction 3 came later and touches the same rows: undo 3 first"):
+        archive.undo(1)
+    archive.undo(2)
+    archive.undo(3)
+    archive.undo(1)
+    assert read(archive)["rate_bps_8h"].tolist() == [float(i) for i in range(96)] * 4
+
+
+def test_a_correction_changes_identity_and_epoch(archive: Archive) -> None:
+    name, state = archive.id, archive.identity
+    archive.delete(FUNDING, {"symbol": "ETH"})
+    assert archive.id == name
+    assert archive.identity != state
+    assert archive.version == "1.2"
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, start=hour(96)))
+    assert archive.version == "1.3"
+
+
+def test_what_was_corrected_is_told_with_what_is_read(archive: Archive) -> None:
+    import derivdata as dd
+
+    assert dd.provenance(read(archive))["notices"] == []
+    archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC, reason="the venue sent cents")
+    archive.delete(FUNDING, {"exchange": "binance"}, start=hour(90))
+    said = dd.provenance(read(archive))
+    assert said["notices"] == [
+        "correction 1: 96 rows replaced by 96 (symbol=BTC, exchange=okx): the venue sent cents",
+        "correction 2: 12 rows deleted (exchange=binance, from 2026-02-02T18:00:00Z)",
+    ]
+    assert (said["source"], said["synthetic"]) == ("mine", False)
+    assert said["archive"] == {"id": archive.id, "version": archive.version}
+    assert said["as_of"] == "2026-02-02T23:01:00Z"
+    eth = archive.read(FUNDING, hour(0), hour(5), symbols=["ETH"])
+    assert dd.provenance(eth)["notices"] == []
+    archive.undo(2)
+    assert len(dd.provenance(read(archive))["notices"]) == 1
+
+
+def test_rows_of_a_synthetic_archive_stay_synthetic(tmp_path: Path) -> None:
+    made_up = rates()
+    made_up.attrs["provenance"] = {"synthetic": True}
+    first = open_archive(tmp_path / "a")
+    first.append(FUNDING, made_up)
+    second = open_archive(tmp_path / "b")
+    second.append(FUNDING, read(first))
+    assert second.synthetic
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (None, "say which rows"),
+        ({"rate_bps_8h": "1"}, "'rate_bps_8h' is no column to choose by"),
+        ({"exchange": "okx", "symbol": "ETH"}, "96 rows are not among those that are replaced; the first is"),
+    ],
+)
+def test_a_question_that_cannot_be_meant(archive: Archive, where: Any, told: str) -> None:
+    state = archive.identity
+    with pytest.raises(ValueError, match=told):
+        archive.replace(FUNDING, rates(["BTC"], ["okx"]), where)
+    assert archive.identity == state
+
+
+def test_nothing_to_delete_is_told(archive: Archive) -> None:
+    with pytest.raises(ArchiveError, match="nothing was corrected: funding_history has no such rows"):
+        archive.delete(FUNDING, {"symbol": "LTC"})
+    assert len(archive.corrections()) == 0
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_correction_that_is_cut_off_leaves_the_state_before(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    before, state, files = read(archive), archive.identity, files_on_disk(archive)
+    calls, real = [], os.replace
+
+    def cut_off(*arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == at:
+            raise KeyboardInterrupt
+        real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            archive.replace(FUNDING, rates(["BTC"], ["okx"], plus=1.0), OKX_BTC)
+    assert (archive.identity, files_on_disk(archive)) == (state, files)
+    pd.testing.assert_frame_equal(read(archive), before)

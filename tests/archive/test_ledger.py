@@ -1,0 +1,139 @@
+"""The ledger of requests, an archive's id and version, and archives of earlier versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Request, open_archive
+from derivdata.errors import ArchiveError
+from derivdata.times import Window
+from tests.archive.rates import EVER, START, rates
+
+_OLD = Path(__file__).parents[1] / "data" / "archive_0_1_0"
+
+
+def hour(number: float) -> pd.Timestamp:
+    return (START + pd.Timedelta(number, "h")).as_unit("us")
+
+
+def windows(*pairs: tuple[float, float]) -> list[Window]:
+    return [Window(hour(a), hour(b)) for a, b in pairs]
+
+
+def test_no_rows_and_not_asked_differ(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    asked = [Request("okx", "BTC", hour(0), hour(4)), Request("okx", "LTC", hour(0), hour(4))]
+    assert archive.append("funding_history", rates(["BTC"], ["okx"], hours=4), requests=asked) == 4
+    assert archive.unanswered("funding_history", "okx", "LTC", hour(0), hour(4)) == []
+    assert archive.unanswered("funding_history", "okx", "XRP", hour(0), hour(4)) == windows((0, 4))
+    assert archive.unanswered("funding_history", "okx", "BTC", hour(2), hour(9)) == windows((4, 9))
+    assert archive.unanswered("oi_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
+    assert archive.requests()["symbol"].tolist() == ["BTC", "LTC"]
+
+
+def test_windows_that_touch_are_one_and_holes_stay(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    none = rates(hours=1)[:0]
+    for a, b in ((4, 6), (0, 2), (2, 4), (8, 10)):
+        archive.append("funding_history", none, requests=[Request("okx", "BTC", hour(a), hour(b))])
+    rows = archive.requests()
+    assert list(zip(rows["start"], rows["end"], strict=True)) == windows((0, 6), (8, 10))
+    assert archive.unanswered("funding_history", "okx", "BTC", hour(1), hour(12)) == windows((6, 8), (10, 12))
+    assert len(list(tmp_path.glob("ledger-*.json"))) == 1
+
+
+def test_an_answer_about_all_symbols_counts_for_each(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    every = Request("okx", None, hour(0), hour(2))
+    archive.append(
+        "funding_history", rates(hours=1), requests=[every, Request("okx", "BTC", hour(2), hour(3))]
+    )
+    assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((3, 4))
+    assert archive.unanswered("funding_history", "okx", None, hour(0), hour(4)) == windows((2, 4))
+
+
+def test_a_failed_request_is_kept_until_it_is_answered(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    none = rates(hours=1)[:0]
+    failed = Request("okx", "BTC", hour(0), hour(4), "HTTP 451: restricted location")
+    archive.append("funding_history", none, requests=[failed])
+    assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(4)) == windows((0, 4))
+    archive.append("funding_history", none, requests=[Request("okx", "BTC", hour(1), hour(2))])
+    rows = archive.requests()
+    assert rows["answered"].tolist() == [True, False, False]
+    assert rows["error"].tolist()[1:] == ["HTTP 451: restricted location"] * 2
+    assert list(zip(rows["start"], rows["end"], strict=True)) == windows((1, 2), (0, 1), (2, 4))
+
+
+def test_the_ledger_and_the_rows_change_in_one_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that is cut off as it replaces the manifest leaves neither, and no file."""
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(hours=1), requests=[Request("okx", "BTC", hour(0), hour(1))])
+    before = sorted(p.name for p in tmp_path.rglob("ledger-*"))
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", cut_off)
+        more = [Request("okx", "BTC", hour(1), hour(2))]
+        with pytest.raises(KeyboardInterrupt):
+            archive.append("funding_history", rates(hours=2)[:0], requests=more)
+    assert sorted(p.name for p in tmp_path.rglob("ledger-*")) == before
+    assert archive.unanswered("funding_history", "okx", "BTC", hour(0), hour(2)) == windows((1, 2))
+
+
+def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(hours=1), requests=[Request("okx", "BTC", hour(0), hour(1))])
+    path = next(tmp_path.glob("ledger-*.json"))
+    path.write_text("{")
+    with pytest.raises(ArchiveError, match=rf"{path.name}: the ledger of requests cannot be read"):
+        archive.requests()
+    assert len(archive.read("funding_history", *EVER)) == 4
+
+
+def test_an_archive_keeps_its_id_and_counts_its_versions(tmp_path: Path) -> None:
+    """Rows at the end leave the epoch; rows over an hour behind the newest raise it."""
+    archive = open_archive(tmp_path / "a")
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=10))
+    first = archive.id
+    assert len(first) == 32
+    assert archive.version == "0.1"
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=12))
+    assert (archive.id, archive.version) == (first, "0.2")
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=12))
+    assert archive.version == "0.2"
+    archive.append("funding_history", rates(["ETH"], ["okx"], hours=1, start=hour(10)))
+    assert archive.version == "0.3"
+    archive.append("funding_history", rates(["ETH"], ["okx"], hours=1, start=hour(9.9)))
+    assert archive.version == "1.4"
+    assert open_archive(tmp_path / "a").id == first
+    other = open_archive(tmp_path / "b")
+    other.append("funding_history", rates(["BTC"], ["okx"], hours=10))
+    assert other.id != first
+
+
+def test_an_archive_of_0_1_0_opens_unchanged_and_goes_on(tmp_path: Path) -> None:
+    """Written by derivdata 0.1.0; the hour's number is its rate (tests/archive/rates.py)."""
+    before = {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()}
+    archive = open_archive(_OLD, create=False)
+    rows = archive.read("funding_history", *EVER)
+    assert len(rows) == 384 + 48
+    assert rows["rate_bps_8h"].tolist()[:3] == [0.0, 1.0, 2.0]
+    settled = archive.read("funding_settlements", *EVER).set_index("exchange")["rate_bps_8h"]
+    assert settled.to_dict() == {"dydx": -0.5, "okx": 1.25}
+    assert archive.identity == "eeac1e13714db7f3476ba8a045169583"
+    assert {p.relative_to(_OLD): p.read_bytes() for p in _OLD.rglob("*") if p.is_file()} == before
+    copy = open_archive(shutil.copytree(_OLD, tmp_path / "copy"))
+    assert (copy.id, copy.version, len(copy.requests())) == (archive.id, "0.0", 0)
+    assert copy.append("funding_history", rates(["XRP"], ["okx"])) == 96
+    assert (copy.id, copy.version) == (archive.id, "1.1")
+    assert json.loads((copy.path / "archive.json").read_text())["version"] == 2
+    assert len(copy.read("funding_history", *EVER)) == 384 + 48 + 96
