@@ -119,6 +119,13 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="free, dev, pro or team; one key for each",
     )
     parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which it may be called, besides localhost and addresses",
+    )
     parser.set_defaults(run=_serve)
 
 
@@ -224,6 +231,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         now=None if arguments.now is None else times.instant(arguments.now, "--now"),
         keys=arguments.key,
         keyless=arguments.keyless,
+        allow_hosts=arguments.allow_host,
     )
 
 

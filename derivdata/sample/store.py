@@ -55,6 +55,8 @@ class Sample:
     """
 
     label = "sample"
+    id = f"sample-{SEED}-{VERSION}"
+    version = str(VERSION)
     identity = f"sample-{SEED}-{VERSION}"
     synthetic = True
     start = START

@@ -1,4 +1,4 @@
-"""Who may ask: keys and tiers, and how often."""
+"""Keys and their tiers, and how often each may ask."""
 
 from __future__ import annotations
 
@@ -6,20 +6,28 @@ import hashlib
 import hmac
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping
+from typing import NamedTuple
 
 from derivdata import api
 from derivdata.service.refusal import DOCS, Refusal
 
-__all__ = ["FREE_SYMBOLS", "Keys", "RateLimit"]
+__all__ = ["FREE_SYMBOLS", "Caller", "Keys", "RateLimit"]
 
 FREE_SYMBOLS = ("BTC", "ETH")
 """What the tier Free sees where it sees single symbols."""
 
 
+class Caller(NamedTuple):
+    """Who sends a request: a tier, and a name under which requests are counted, never the key itself."""
+
+    tier: str
+    name: bytes
+
+
 class Keys:
-    """The keys that the service knows, kept as digests, and the tier of each.
+    """The keys that the service takes, kept as digests, and the tier of each.
 
     Parameters
     ----------
@@ -38,8 +46,15 @@ class Keys:
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]
         self._keyless = keyless
 
-    def tier(self, sent: str | None) -> str:
-        """The tier of a key as sent; every known key is compared, in constant time.
+    def caller(self, sent: str | None, address: str = "") -> Caller:
+        """Return who sent a key; every known key is compared, in constant time.
+
+        Parameters
+        ----------
+        sent
+            The key, or None.
+        address
+            The client's address: requests without a known key are counted by it, whatever they send.
 
         Raises
         ------
@@ -47,11 +62,11 @@ class Keys:
             No key was sent, or one that is not known (401).
         """
         digest = _digest(sent or "")
-        found = [tier for known, tier in self._tiers if hmac.compare_digest(known, digest)]
-        if found:
-            return found[0]
+        matches = [tier for known, tier in self._tiers if hmac.compare_digest(known, digest)]
+        if matches:
+            return Caller(matches[0], digest)
         if self._keyless:
-            return api.TIERS[-1]
+            return Caller(api.TIERS[-1], address.encode())
         why = "invalid API key" if sent else "missing API key: send it in the header X-Api-Key"
         raise Refusal(401, why, docs=DOCS)
 
@@ -64,15 +79,33 @@ class Keys:
 
 
 class RateLimit:
-    """A strict sliding window: at most `limit` requests of one key in any span of `seconds`."""
+    """A strict sliding window: at most `limit` requests of one caller in any span of `seconds`.
+
+    Parameters
+    ----------
+    limit, seconds
+        How many in how long.
+    clock
+        Seconds that only go forward.
+    most_callers
+        How many callers are remembered; the one that was silent for longest is forgotten first.
+    """
 
     def __init__(
-        self, limit: int, *, seconds: float = 1.0, clock: Callable[[], float] = time.monotonic
+        self,
+        limit: int,
+        *,
+        seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        most_callers: int = 4096,
     ) -> None:
-        self._limit, self._seconds, self._clock = limit, seconds, clock
-        self._admitted: dict[bytes, deque[float]] = {}
+        self._limit, self._seconds, self._clock, self._most = limit, seconds, clock, most_callers
+        self._admitted: OrderedDict[Hashable, deque[float]] = OrderedDict()
 
-    def admit(self, sent: str | None) -> dict[str, str]:
+    def __len__(self) -> int:
+        return len(self._admitted)
+
+    def admit(self, caller: Hashable) -> dict[str, str]:
         """Count a request and return the headers that say what is left.
 
         Raises
@@ -81,7 +114,10 @@ class RateLimit:
             The window is full (429); a refused request does not count.
         """
         now = self._clock()
-        recent = self._admitted.setdefault(_digest(sent or ""), deque())
+        recent = self._admitted.setdefault(caller, deque())
+        self._admitted.move_to_end(caller)
+        if len(self._admitted) > self._most:
+            self._admitted.popitem(last=False)
         while recent and now - recent[0] >= self._seconds:
             recent.popleft()
         if len(recent) >= self._limit:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote
@@ -19,16 +20,18 @@ from starlette.routing import Route
 import derivdata
 from derivdata import api
 from derivdata.errors import DerivdataError
-from derivdata.service import json_rows, legacy, query
-from derivdata.service.access import Keys, RateLimit
+from derivdata.service import answer_size, json_rows, legacy, query
+from derivdata.service.access import Caller, Keys, RateLimit
 from derivdata.service.answers import ANSWERS, RequestContext
 from derivdata.service.base_symbols import BaseSymbols
+from derivdata.service.guard import Guard
 from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
 from derivdata.service.response_cache import EncodedBody, ResponseCache
 from derivdata.service.store import Store
-from derivdata.service.streaming import Flights, StreamedResponse
+from derivdata.service.streaming import StreamedResponse
 from derivdata.service.view import View
+from derivdata.service.work_queue import WorkQueue
 
 __all__ = ["app"]
 
@@ -42,9 +45,10 @@ def app(
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
     limits: bool = True,
+    hosts: Collection[str] = (),
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
-    """The documented API over a store, as an ASGI application.
+    """Return the documented API over a store, as an ASGI application.
 
     Parameters
     ----------
@@ -58,6 +62,8 @@ def app(
         Whether a request without a known key counts as Team.
     limits
         Whether the documented request rates hold.
+    hosts
+        Names besides ``localhost`` under which it is reached; addresses in figures always are.
     middleware
         Wrapped around the whole application, the first outermost.
 
@@ -69,7 +75,7 @@ def app(
     service = _Service(
         View(BaseSymbols(store), store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
     )
-    made = Starlette(
+    application = Starlette(
         routes=[
             Route("/", service.hello),
             Route("/openapi.json", service.openapi),
@@ -77,7 +83,7 @@ def app(
             *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS),
             *(Route(path, service.moved(path)) for path in legacy.PATHS),
         ],
-        middleware=list(middleware),
+        middleware=[*middleware, Middleware(Guard, refuse=service.refusal, hosts=hosts)],
         exception_handlers={
             Refusal: service.refused,
             HTTPException: service.refused,
@@ -86,83 +92,115 @@ def app(
             Exception: service.failed,
         },
     )
-    made.router.redirect_slashes = False
-    return made
+    application.router.redirect_slashes = False
+    return application
 
 
 class _Service:
     """What all routes share: the view, the keys, the answers that are kept, the headers."""
 
     def __init__(self, view: View, keys: Keys, limits: bool) -> None:
-        self._view, self._keys, self._kept, self._flights = view, keys, ResponseCache(), Flights()
+        self._view, self._keys, self._cache, self._queue = view, keys, ResponseCache(), WorkQueue()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
-        self._paces = {path: RateLimit(int(rate)) for path, rate in rates.items()}
+        self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
         self._headers = {
             "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
             "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
-            "Vary": "Accept-Encoding",
+            "X-Derivdata-Source-Id": quote(view.store.id, safe=_SAFE),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "private",
+            "Vary": "Accept-Encoding, X-Api-Key",
         }
         if view.store.synthetic:
             self._headers["X-Derivdata-Synthetic"] = "1"
 
     def endpoint(self, endpoint: api.Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        """The handler of one endpoint."""
+        """Return the handler of one endpoint."""
 
         async def answer(request: Request) -> Response:
-            headers, tier = self._admitted(request, endpoint)
+            headers, caller = self._admitted(request, endpoint)
             pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
             texts = query.given(endpoint, pairs) | request.path_params
-            return self._response(
-                request, 200, await self._answer(request, endpoint, tier, texts), headers | warned
-            )
+            return await self._answered(request, endpoint, caller, texts, headers | warned)
 
         return answer
 
     def moved(self, path: str) -> Callable[[Request], Awaitable[Response]]:
-        """The handler of a path that has moved."""
+        """Return the handler of a path that has moved."""
         endpoint = legacy.PATHS[path]
 
         async def answer(request: Request) -> Response:
-            headers, tier = self._admitted(request, endpoint)
+            headers, caller = self._admitted(request, endpoint)
             given = request.query_params.multi_items()
             coin, pointer = legacy.moved(path, given, self._view.now)
-            headers |= pointer
             pairs, warned = legacy.modern(endpoint, given, self._view.now)
             texts = query.given(endpoint, pairs) | {"symbol": coin}
-            return self._response(
-                request, 200, await self._answer(request, endpoint, tier, texts), warned | headers
-            )
+            return await self._answered(request, endpoint, caller, texts, warned | headers | pointer)
 
         return answer
 
-    def _admitted(self, request: Request, endpoint: api.Endpoint) -> tuple[dict[str, str], str]:
-        """What is left of the rate, as headers, and the tier of the key."""
-        sent = request.headers.get("X-Api-Key")
-        tier = self._keys.tier(sent)
-        self._keys.admit(tier, endpoint.tier)
-        pace = self._paces.get(endpoint.path)
-        return pace.admit(sent) if pace else {}, tier
+    def _admitted(self, request: Request, endpoint: api.Endpoint) -> tuple[dict[str, str], Caller]:
+        """What is left of the rate, as headers, and who asks."""
+        address = request.client.host if request.client else ""
+        caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
+        self._keys.admit(caller.tier, endpoint.tier)
+        rate = self._rates.get(endpoint.path)
+        return {} if rate is None else rate.admit(caller.name), caller
 
-    async def _answer(
-        self, request: Request, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str]
-    ) -> EncodedBody:
-        ask = (endpoint.path, tier, self._view.store.identity, *sorted(texts.items()))
-        answer = self._kept.get(ask)
+    async def _answered(
+        self,
+        request: Request,
+        endpoint: api.Endpoint,
+        caller: Caller,
+        texts: Mapping[str, str],
+        headers: Mapping[str, str],
+    ) -> Response:
+        """Answer one request: from the cache, or made in its turn while the client stays."""
+        key = (endpoint.path, caller.tier, self._view.store.identity, *sorted(texts.items()))
+        version = self._version()
+        packed = _accepts_gzip(request)
+        answer = self._cache.get(key)
         if answer is None:
-            packed = _accepts_gzip(request)
-            answer = await self._flights.run(
-                ask, lambda: run_in_threadpool(self._made, endpoint, tier, texts, packed)
+            answer = await self._made(
+                request, key, caller, lambda: self._encoded(endpoint, caller.tier, texts, packed)
             )
-            self._kept.put(ask, answer)
-        return answer
+        if answer is None:
+            return Response(status_code=499)  # nobody is there to read it
+        if packed and answer.worth_compressing and not answer.is_compressed:
+            await run_in_threadpool(answer.compressed)
+        self._cache.put(key, answer)
+        return self._response(request, 200, answer, version | dict(headers))
 
-    def _made(self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool) -> EncodedBody:
+    async def _made(
+        self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
+    ) -> EncodedBody | None:
+        """The answer, or None where the client went before it was made."""
+        job = self._queue.join(key, caller.name, make)
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            both: set[asyncio.Future[Any]] = {job.result, gone}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return job.result.result() if job.result.done() else None
+        finally:
+            gone.cancel()
+            self._queue.leave(job)
+
+    def _encoded(
+        self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool
+    ) -> EncodedBody:
         params = query.parse(endpoint, texts, self._view.exchanges)
-        body = json_rows.encode(ANSWERS[endpoint.path](RequestContext(self._view, tier, params)))
-        return EncodedBody(body, packed=packed)
+        context = RequestContext(self._view, tier, params)
+        return EncodedBody(answer_size.encoded(endpoint, context, ANSWERS[endpoint.path]), packed=packed)
+
+    def _version(self) -> dict[str, str]:
+        """The version of the data, as a header; none where the store cannot be read."""
+        try:
+            return {"X-Derivdata-Data-Version": quote(self._view.store.version, safe=_SAFE)}
+        except (DerivdataError, OSError):
+            return {}
 
     async def hello(self, request: Request) -> Response:
-        """The root: what this is, without a key."""
+        """Answer the root: what this is, without a key."""
         store = self._view.store
         body = {
             "service": "derivdata",
@@ -175,32 +213,36 @@ class _Service:
         return self._response(request, 200, EncodedBody(json_rows.encode(body)))
 
     async def openapi(self, request: Request) -> Response:
-        """The OpenAPI document, without a key."""
+        """Answer the OpenAPI document, without a key."""
         made = document(self._view.exchanges, label=self._view.store.label, version=derivdata.__version__)
         return self._response(request, 200, EncodedBody(json_rows.encode(made)))
 
     async def docs(self, request: Request) -> Response:
-        """The same as a page to read, without a key."""
+        """Answer the same as a page to read, without a key."""
         answer = EncodedBody(page(self._view.store.label).encode())
         return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
 
     async def refused(self, request: Request, error: Exception) -> Response:
-        """A refusal of ours, or an unknown path or method."""
+        """Answer a refusal of ours, or an unknown path or method."""
         if isinstance(error, Refusal):
-            if error.status == 400 and request.url.path in PLAIN:
-                return Response(str(error), 400, self._headers, "text/plain")
-            return self._error(request, error.status, error.body, error.headers)
+            return self.refusal(request, error)
         assert isinstance(error, HTTPException)
         text = {404: f"unknown path {request.url.path}", 405: "only GET and HEAD are allowed"}
         body = {"error": text.get(error.status_code, error.detail)}
         return self._error(request, error.status_code, body, error.headers)
 
+    def refusal(self, request: Request, error: Refusal) -> Response:
+        """Return the answer that says why a request is refused."""
+        if error.status == 400 and request.url.path in PLAIN:
+            return Response(str(error), 400, self._headers | self._version(), "text/plain")
+        return self._error(request, error.status, error.body, error.headers)
+
     async def down(self, request: Request, error: Exception) -> Response:
-        """The store cannot be read (503)."""
+        """Answer that the store cannot be read (503)."""
         return self._error(request, 503, {"error": f"the store cannot be read: {type(error).__name__}"})
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """Something that nobody thought of (500); Starlette raises it again after the answer."""
+        """Answer an error of the service itself (500); Starlette raises it again after the answer."""
         body = {"error": f"internal error: {type(error).__name__}"}
         return self._error(request, 500, body, {"Connection": "close"})
 
@@ -212,11 +254,17 @@ class _Service:
     def _response(
         self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
     ) -> Response:
-        body, extra = answer.body, dict(headers or {})
+        body, extra = answer.body, self._version() | dict(headers or {})
         if answer.worth_compressing and _accepts_gzip(request):
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
         return StreamedResponse(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+
+
+async def _disconnected(request: Request) -> None:
+    """Return once the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _accepts_gzip(request: Request) -> bool:

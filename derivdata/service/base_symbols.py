@@ -41,6 +41,16 @@ class BaseSymbols:
         return self._store.label
 
     @property
+    def id(self) -> str:
+        """As the store's."""
+        return self._store.id
+
+    @property
+    def version(self) -> str:
+        """As the store's."""
+        return self._store.version
+
+    @property
     def identity(self) -> str:
         """As the store's."""
         return self._store.identity

@@ -1,14 +1,17 @@
-"""EncodedBody answers of a store that does not change, kept up to a number of bytes."""
+"""Encoded answers, kept in memory up to a number of bytes."""
 
 from __future__ import annotations
 
 import gzip
+import sys
 from collections import OrderedDict
 from collections.abc import Hashable
 
 __all__ = ["EncodedBody", "ResponseCache"]
 
 _SMALL = 1024
+_ENTRY = 1024
+"""Bytes of an entry beside its body and its key: objects, the place in the dictionary."""
 
 
 class EncodedBody:
@@ -31,8 +34,18 @@ class EncodedBody:
         """Whether the body is large enough to gain by it."""
         return len(self.body) >= _SMALL
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, with its compressed form where there is one."""
+        return len(self.body) + len(self._packed)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the compressed form is there."""
+        return bool(self._packed)
+
     def compressed(self) -> bytes:
-        """The body in gzip form; the same bytes on every run."""
+        """Return the body in gzip form; the same bytes on every run."""
         self._packed = self._packed or _packed(self.body)
         return self._packed
 
@@ -42,29 +55,41 @@ def _packed(body: bytes) -> bytes:
 
 
 class ResponseCache:
-    """The answers that were asked for last, as many as fit into `limit` bytes (compressed form included).
+    """The answers that were requested last, as many as fit into `limit` bytes with their keys.
 
     Not locked: it belongs to the one thread that serves.
     """
 
-    def __init__(self, limit: int = 64 << 20) -> None:
+    def __init__(self, limit: int = 128 << 20) -> None:
         self._limit, self._size = limit, 0
         self._answers: OrderedDict[Hashable, tuple[EncodedBody, int]] = OrderedDict()
 
-    def get(self, ask: Hashable) -> EncodedBody | None:
-        """The answer that was kept for `ask`, or None."""
-        found = self._answers.get(ask)
-        if found is None:
-            return None
-        self._answers.move_to_end(ask)
-        return found[0]
+    @property
+    def size(self) -> int:
+        """Bytes that are counted now."""
+        return self._size
 
-    def put(self, ask: Hashable, answer: EncodedBody) -> None:
-        """Keep an answer and let go of the oldest that no longer fit."""
-        size = 2 * len(answer.body)
-        if size > self._limit or ask in self._answers:
+    def get(self, request: tuple[Hashable, ...]) -> EncodedBody | None:
+        """Return the answer that is kept for a request, or None."""
+        entry = self._answers.get(request)
+        if entry is None:
+            return None
+        self._answers.move_to_end(request)
+        return entry[0]
+
+    def put(self, request: tuple[Hashable, ...], answer: EncodedBody) -> None:
+        """Keep an answer, as large as it is now, and drop the oldest that no longer fit."""
+        if request in self._answers:
+            self._size -= self._answers.pop(request)[1]
+        size = answer.size + _bytes_of(request) + _ENTRY
+        if size > self._limit:
             return
-        self._answers[ask] = (answer, size)
+        self._answers[request] = (answer, size)
         self._size += size
         while self._size > self._limit:
             self._size -= self._answers.popitem(last=False)[1][1]
+
+
+def _bytes_of(key: Hashable) -> int:
+    """Bytes of the texts in a key."""
+    return sum(map(_bytes_of, key)) if isinstance(key, tuple) else sys.getsizeof(key)

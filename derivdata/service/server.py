@@ -5,28 +5,32 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import pathlib
 import secrets
 import socket
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 import uvicorn
 from starlette.middleware import Middleware
-from starlette.types import ASGIApp
 
 from derivdata import api, times
 from derivdata.forking import renew_in_child
+from derivdata.service import connections
 from derivdata.service.application import app
+from derivdata.service.connections import REQUEST_SECONDS
 from derivdata.service.store import Store
 
 __all__ = ["Local", "open_store", "serve", "start"]
 
 SAMPLE = "sample"
 _PATIENCE = 30.0
+_OPEN = "  no key is asked for: every request counts as Team"
 
 
 class Local:
@@ -99,6 +103,8 @@ def start(
     keyless: bool = False,
     host: str = "127.0.0.1",
     port: int = 0,
+    allow_hosts: Collection[str] = (),
+    request_seconds: float = REQUEST_SECONDS,
     middleware: Sequence[Middleware] = (),
 ) -> Local:
     """Run the service in a thread of this process; it answers when this returns.
@@ -117,6 +123,10 @@ def start(
         Whether a request without a known key counts as Team.
     port
         0 takes a free one.
+    allow_hosts
+        Names under which it is reached besides ``localhost`` and `host`; addresses in figures always are.
+    request_seconds
+        How long a request may take to arrive.
     middleware
         See `app`.
 
@@ -132,9 +142,12 @@ def start(
     store = open_store(source) if isinstance(source, str) else source
     clock = store.now if now is None else times.instant(now, "now")
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
-    made = app(store, now=clock, keys=keys, keyless=keyless, limits=limits, middleware=middleware)
+    hosts = [host, *allow_hosts]
+    served = app(
+        store, now=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, middleware=middleware
+    )
     listener = _listen(host, port)
-    server = _Server(_config(made), listener)
+    server = _Server(connections.config(served, request_seconds=request_seconds), listener)
     server.start()
     best = max(keys, key=lambda key: api.TIERS.index(keys[key]))
     return Local(_url(listener), best, store, clock, server)
@@ -148,16 +161,20 @@ def serve(
     now: times.Instant | None = None,
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
+    allow_hosts: Collection[str] = (),
 ) -> None:
     """Run the service in the foreground until it is interrupted.
 
-    Says on standard output where it answers, and, unless `keys` are given, the one key per tier that it
-    made up: they are shown there and nowhere else.
+    Says on standard output where it answers. Unless `keys` are given, it makes up one key per tier: a
+    terminal shows them; elsewhere, where standard output may end up in a log, they are put into a file that
+    its owner alone can read and that goes when the service ends.
 
     Parameters
     ----------
     keys
         Tier to key.
+    allow_hosts
+        As for `start`.
 
     Raises
     ------
@@ -170,11 +187,15 @@ def serve(
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
         raise ValueError("two tiers have the same key: give each one of its own")
-    made = app(store, now=clock, keys=by_key, keyless=keyless, limits=True)
+    hosts = [host, *allow_hosts]
+    served = app(store, now=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts)
     listener = _listen(host, port)
-    _announce(store, clock, listener, made_up, keyless)
-    with listener, contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(_config(made)).run(sockets=[listener])
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(listener)
+        shown = _shown_keys(made_up, stack)
+        _announce(store, clock, listener, [*shown, *[_OPEN] * keyless])
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        uvicorn.Server(connections.config(served)).run(sockets=[listener])
 
 
 class _Server:
@@ -222,22 +243,6 @@ class _Server:
         os.close(null)
 
 
-def _config(made: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        made,
-        loop="asyncio",
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=1,
-    )
-
-
 def _listen(host: str, port: int) -> socket.socket:
     try:
         if not 0 <= port < 1 << 16:
@@ -266,13 +271,21 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _announce(
-    store: Store, clock: pd.Timestamp, listener: socket.socket, made_up: Mapping[str, str], keyless: bool
-) -> None:
+def _shown_keys(made_up: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
+    """Show made-up keys on a terminal, else say in which file they are while the stack is open."""
+    lines = [f"  key of tier {tier}: {key}" for tier, key in made_up.items()]
+    if not lines or sys.stdout.isatty():
+        return lines
+    handle, path = tempfile.mkstemp(prefix="derivdata-keys-", suffix=".txt")  # only its owner may read it
+    stack.callback(lambda: pathlib.Path(path).unlink(missing_ok=True))
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(f"{tier}: {key}\n" for tier, key in made_up.items())
+    return [f"  keys for this run: {path}", "  keys of your own: --key TIER=KEY"]
+
+
+def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remarks: Sequence[str]) -> None:
     lines = [f"{store.label}{' (synthetic)' * store.synthetic} at {times.iso(clock)}: {_url(listener)}"]
-    lines += [f"  key of tier {tier}: {key}" for tier, key in made_up.items()]
-    if keyless:
-        lines.append("  no key is asked for: every request counts as Team")
+    lines += remarks
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         lines.append("  other machines can reach this; keys and data travel unencrypted")
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""What the service needs of a source of data; an archive and the sample both are one."""
+"""Interface of a source of data; archives and the sample implement it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class Store(Protocol):
     ----------
     label
         Name shown to people: ``sample``, or the archive folder's name.
+    id
+        Text that stays with the source for good, however it grows, and that no other source has.
+    version
+        Text that changes whenever rows of the past do: a source that only grows at its end keeps it.
     identity
         Text that changes whenever the data could: part of the cache key.
     synthetic
@@ -27,6 +31,10 @@ class Store(Protocol):
 
     @property
     def label(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def version(self) -> str: ...
     @property
     def identity(self) -> str: ...
     @property

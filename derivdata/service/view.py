@@ -12,6 +12,7 @@ import pandas as pd
 
 from derivdata import api, tables, times
 from derivdata.service import buckets
+from derivdata.service.cancellation import check
 from derivdata.service.refusal import not_found
 from derivdata.service.store import Store
 from derivdata.service.window import INSTANT, Window, adaptive, resolve
@@ -105,6 +106,8 @@ class View:
         Refusal
             See `derivdata.service.window.resolve`.
         """
+        if params.get("range") == "all":
+            params = {**params, "range": None, "start": self.store.start}
         found = resolve(params, now=self.now, tier=tier)
         return found._replace(start=max(found.start, self.store.start.floor("1D") - _LONGEST))
 
@@ -121,6 +124,7 @@ class View:
 
         Volume is known when its step is over.
         """
+        check()
         end = min(end, self.horizon)
         if start >= end or not self.has(table):
             return tables.TABLES[table].empty()

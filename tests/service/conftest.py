@@ -13,6 +13,9 @@ from derivdata import service
 from tests.service import market, more_market
 from tests.service.memory_store import MemoryStore
 
+PATIENCE = 120.0
+"""Seconds that only a hang reaches."""
+
 KEYS = {"key-free": "free", "key-dev": "dev", "key-pro": "pro", "key-team": "team"}
 
 
@@ -24,7 +27,9 @@ class Caller:
 
     def __call__(self, path: str, *, tier: str | None = "pro", method: str = "GET", **params: Any) -> Any:
         headers = {"X-Api-Key": f"key-{tier}"} if tier else {}
-        return self.session.request(method, self.local.url + path, params=params, headers=headers, timeout=10)
+        return self.session.request(
+            method, self.local.url + path, params=params, headers=headers, timeout=PATIENCE
+        )
 
     def body(self, path: str, *, tier: str = "pro", **params: Any) -> Any:
         answer = self(path, tier=tier, **params)

@@ -22,6 +22,7 @@ class MemoryStore:
         synthetic: bool = True,
     ) -> None:
         self.label, self.identity, self.synthetic = label, f"memory-{label}", synthetic
+        self.id, self.version = f"memory-{label}", "1"
         self.start = pd.Timestamp(start, tz="UTC").as_unit("us")
         self.now = pd.Timestamp(now, tz="UTC").as_unit("us")
         self.frames = {name: tables.TABLES[name].conform(frame) for name, frame in frames.items()}

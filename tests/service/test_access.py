@@ -10,7 +10,7 @@ from derivdata.service.access import Keys, RateLimit
 from derivdata.service.answers import ANSWERS
 from derivdata.service.refusal import Refusal
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
 
 PARAMS = {
@@ -105,9 +105,9 @@ def test_only_historical_funding_is_limited() -> None:
     local = service.start(store, keys=KEYS, limits=True)
     headers = {"X-Api-Key": "key-dev"}
     try:
-        others = [requests.get(f"{local.url}/funding", headers=headers, timeout=10) for _ in range(10)]
+        others = [requests.get(f"{local.url}/funding", headers=headers, timeout=PATIENCE) for _ in range(10)]
         url = f"{local.url}/funding/historical?symbol=BTC&resolution=1d"
-        some = [requests.get(url, headers=headers, timeout=10) for _ in range(10)]
+        some = [requests.get(url, headers=headers, timeout=PATIENCE) for _ in range(10)]
     finally:
         local.close()
     assert {a.status_code for a in others} == {200}
@@ -127,8 +127,29 @@ def test_the_local_service_is_not_limited_unless_asked(ask: Caller) -> None:
 
 def test_keyless_counts_as_team_and_known_keys_keep_their_tier() -> None:
     keys = Keys({"mine": "free"}, keyless=True)
-    assert keys.tier(None) == keys.tier("whatever") == "team"
-    assert keys.tier("mine") == "free"
+    assert keys.caller(None).tier == keys.caller("whatever").tier == "team"
+    assert keys.caller("mine").tier == "free"
+
+
+def test_without_keys_a_client_is_counted_by_its_address_whatever_it_sends() -> None:
+    keys, rate = Keys({"mine": "free"}, keyless=True), RateLimit(2, clock=lambda: 0.0)
+    for number in range(2):
+        rate.admit(keys.caller(f"made up {number}", "10.0.0.1").name)
+    for sent in (None, "made up 3", "made up 4"):
+        with pytest.raises(Refusal, match="rate limit"):
+            rate.admit(keys.caller(sent, "10.0.0.1").name)
+    rate.admit(keys.caller("made up 0", "10.0.0.2").name)
+    rate.admit(keys.caller("mine", "10.0.0.1").name)
+    assert len(rate) == 3
+
+
+def test_only_so_many_callers_are_remembered() -> None:
+    rate = RateLimit(1, clock=lambda: 0.0, most_callers=100)
+    for number in range(10_000):
+        rate.admit(number)
+    assert len(rate) == 100
+    with pytest.raises(Refusal):
+        rate.admit(9_999)
 
 
 @pytest.mark.parametrize("tiers", [{"k": "gold"}, {"": "free"}])

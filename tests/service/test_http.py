@@ -12,7 +12,7 @@ import requests
 from derivdata import service
 from derivdata.errors import ArchiveError
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
 
 
@@ -22,6 +22,11 @@ def test_the_clock_stands_still_and_is_in_every_answer(ask: Caller) -> None:
         assert headers["Date"] == "Tue, 30 Jun 2026 12:00:00 GMT"
         assert headers["X-Derivdata-Source"] == "memory"
         assert headers["X-Derivdata-Synthetic"] == "1"
+        assert headers["X-Derivdata-Source-Id"] == "memory-memory"
+        assert headers["X-Derivdata-Data-Version"] == "1"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "private"
+        assert "X-Api-Key" in headers["Vary"]
         assert "Server" not in headers
 
 
@@ -29,7 +34,7 @@ def test_recorded_data_is_not_marked_synthetic() -> None:
     store = MemoryStore({"oi_history": market.open_interest()}, now=market.NOW, label="Büro", synthetic=False)
     local = service.start(store, now="2026-06-29 06:00:30")
     try:
-        answer = requests.head(local.url, timeout=10)
+        answer = requests.head(local.url, timeout=PATIENCE)
     finally:
         local.close()
     assert answer.headers["Date"] == "Mon, 29 Jun 2026 06:00:30 GMT"
@@ -65,13 +70,15 @@ def test_unknown_paths_are_404(ask: Caller, path: str) -> None:
 def test_large_answers_are_compressed_where_that_is_accepted(ask: Caller) -> None:
     url = f"{ask.local.url}/funding/historical?symbol=BTC"
     key = {"X-Api-Key": "key-pro"}
-    with requests.get(url, headers=key | {"Accept-Encoding": "gzip"}, stream=True, timeout=10) as answer:
+    with requests.get(
+        url, headers=key | {"Accept-Encoding": "gzip"}, stream=True, timeout=PATIENCE
+    ) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"
         packed = answer.raw.read(decode_content=False)
     for refused in ["identity", "gzip;q=0", "br"]:
-        plain = requests.get(url, headers=key | {"Accept-Encoding": refused}, timeout=10)
+        plain = requests.get(url, headers=key | {"Accept-Encoding": refused}, timeout=PATIENCE)
         assert "Content-Encoding" not in plain.headers
-        assert plain.headers["Vary"] == "Accept-Encoding"
+        assert plain.headers["Vary"] == "Accept-Encoding, X-Api-Key"
         assert gzip.decompress(packed) == plain.content
 
 
@@ -139,12 +146,12 @@ def test_an_answer_is_not_kept_beyond_a_change_of_the_store() -> None:
 
 def test_the_service_stops_and_says_what_it_is_without_its_key() -> None:
     local = service.start(MemoryStore({"oi_history": market.open_interest()}, now=market.NOW))
-    assert requests.get(local.url, timeout=10).json()["source"] == "memory"
+    assert requests.get(local.url, timeout=PATIENCE).json()["source"] == "memory"
     assert local.api_key not in repr(local)
     local.close()
     local.close()
     with pytest.raises(requests.ConnectionError):
-        requests.get(local.url, timeout=10)
+        requests.get(local.url, timeout=PATIENCE)
 
 
 def test_a_port_that_is_taken_is_one_clear_error() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.service.conftest import Caller
+from contextlib import closing
+
+from derivdata import service
+from tests.service.conftest import KEYS, Caller
+from tests.service.memory_store import MemoryStore
 
 
 def test_by_day_and_venue(ask: Caller) -> None:
@@ -68,3 +72,20 @@ def test_aggregates_by_venue_and_by_both(ask: Caller) -> None:
 def test_aggregates_of_nothing(ask: Caller) -> None:
     ask.error("/liquidations/aggregates", 400, range="2h")
     ask.error("/liquidations/aggregates", 400, group_by="side")
+
+
+def test_dev_sees_thirty_days_of_events_whatever_since_says(store: MemoryStore) -> None:
+    """At midnight of 29 July the order of 28 June, 11:00, is older than 30 days; those of 30 June are not."""
+    with closing(service.start(store, keys=KEYS, now="2026-07-29")) as local:
+        ask = Caller(local)
+        for since, seen in (("0", ["a1", "a1", "b7"]), ("1782820800000", [])):
+            body = ask.body("/liquidations/events", tier="dev", since=since)
+            assert [event["oid"] for event in body["events"]] == seen
+            assert ("notices" in body) == (since == "0")
+        assert (
+            "since was raised from 1970-01-01T00:00:00Z to 2026-06-29T00:00:00Z"
+            in ask.body("/liquidations/events", tier="dev", since="0")["notices"][0]
+        )
+        everything = ask.body("/liquidations/events", tier="pro", since="0")
+        assert [event["oid"] for event in everything["events"]] == ["old", "a1", "a1", "b7"]
+        ask.session.close()

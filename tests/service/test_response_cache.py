@@ -8,23 +8,43 @@ from derivdata.service.response_cache import EncodedBody, ResponseCache
 
 
 def test_the_oldest_asked_for_goes_first() -> None:
-    """Each answer of 10 bytes counts 20, for its compressed form: three fit into 60."""
-    kept = ResponseCache(limit=60)
-    answers = {name: EncodedBody(b"x" * 10) for name in "abcd"}
+    """Answers of 10,000 bytes with their key and entry have 11 to 12 kB: three fit into 36 kB."""
+    kept = ResponseCache(limit=36_000)
+    answers = {name: EncodedBody(b"x" * 10_000) for name in "abcd"}
     for name in "abc":
-        kept.put(name, answers[name])
-    assert kept.get("a") is answers["a"]
-    kept.put("d", answers["d"])
-    assert kept.get("b") is None
-    assert [kept.get(name) for name in "acd"] == [answers[name] for name in "acd"]
+        kept.put((name,), answers[name])
+    assert kept.get(("a",)) is answers["a"]
+    kept.put(("d",), answers["d"])
+    assert kept.get(("b",)) is None
+    assert [kept.get((name,)) for name in "acd"] == [answers[name] for name in "acd"]
 
 
 def test_what_is_too_large_is_not_kept() -> None:
-    kept = ResponseCache(limit=60)
-    kept.put("small", EncodedBody(b"x"))
-    kept.put("large", EncodedBody(b"x" * 31))
-    assert kept.get("large") is None
-    assert kept.get("small") is not None
+    kept = ResponseCache(limit=5_000)
+    kept.put(("small",), EncodedBody(b"x"))
+    kept.put(("large",), EncodedBody(b"x" * 4_500))
+    assert kept.get(("large",)) is None
+    assert kept.get(("small",)) is not None
+
+
+def test_keys_count_as_bodies_do() -> None:
+    """1,000 requests of 56 kB each with answers of 236 bytes: 16 of them are kept in 1 MB, not 4,000."""
+    kept = ResponseCache(limit=1_000_000)
+    for number in range(1_000):
+        kept.put(("/funding", f"{number}," * 14_000), EncodedBody(b"x" * 236))
+    found = [number for number in range(1_000) if kept.get(("/funding", f"{number}," * 14_000))]
+    assert found == list(range(1_000 - len(found), 1_000))
+    assert 14 <= len(found) <= 18
+    assert 0.9e6 < kept.size <= 1e6
+
+
+def test_a_compressed_form_that_comes_later_counts() -> None:
+    kept, answer = ResponseCache(), EncodedBody(bytes(range(256)) * 400)
+    kept.put(("a",), answer)
+    before = kept.size
+    packed = len(answer.compressed())
+    kept.put(("a",), answer)
+    assert kept.size == before + packed
 
 
 def test_compressed_bytes_are_the_same_whenever_they_are_made() -> None:

@@ -10,15 +10,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import requests
 
-from derivdata import archive, service
+from derivdata import archive, service, tables
 from derivdata.errors import ArchiveError
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import KEYS, PATIENCE, Caller
 
 COMMAND = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
 
@@ -39,34 +41,45 @@ def said(folder: Path) -> Iterator[str]:
     command = [*COMMAND, str(folder), "--port", "0", "--now", "2026-06-29T15:00:00Z"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield "".join(process.stdout.readline() for _ in range(5))
+        lines = "".join(process.stdout.readline() for _ in range(3))
+        yield lines
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
+    assert not key_file(lines).exists()
 
 
-def test_it_says_where_it_is_and_makes_up_a_key_per_tier(said: str) -> None:
-    first, *keys = said.splitlines()
-    assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", first)
-    found = dict(re.findall(r"key of tier (\w+): (\S+)", "\n".join(keys)))
+def key_file(said: str) -> Path:
+    """The file that holds the keys of a service whose output is no terminal."""
+    return Path(re.findall(r"keys for this run: (.+)", said)[0])
+
+
+def test_it_says_where_it_is_and_makes_up_a_key_per_tier_that_no_log_shows(said: str) -> None:
+    assert re.fullmatch(r"desk at 2026-06-29T15:00:00Z: http://127\.0\.0\.1:\d+", said.splitlines()[0])
+    assert key_file(said).stat().st_mode & 0o077 == 0
+    first = said.splitlines()[0]
+    found = dict(line.split(": ") for line in key_file(said).read_text().splitlines())
+    assert not any(key in said for key in found.values())
     assert list(found) == ["free", "dev", "pro", "team"]
     assert len(set(found.values())) == 4
     url = first.split(": ")[1]
     for tier, key in found.items():
-        answer = requests.get(f"{url}/oi/exchanges-summary", headers={"X-Api-Key": key}, timeout=10)
+        answer = requests.get(f"{url}/oi/exchanges-summary", headers={"X-Api-Key": key}, timeout=PATIENCE)
         assert answer.status_code == (403 if tier == "free" else 200)
         assert answer.headers["Date"] == "Mon, 29 Jun 2026 15:00:00 GMT"
 
 
 def test_alone_it_holds_to_the_documented_rate(said: str) -> None:
-    url, key = said.splitlines()[0].split(": ")[1], said.splitlines()[3].split(": ")[1]
+    url, key = said.splitlines()[0].split(": ")[1], key_file(said).read_text().split()[5]
     ask = f"{url}/funding/historical?symbol=BTC&resolution=1d"
-    codes = [requests.get(ask, headers={"X-Api-Key": key}, timeout=10).status_code for _ in range(10)]
+    codes = [requests.get(ask, headers={"X-Api-Key": key}, timeout=PATIENCE).status_code for _ in range(10)]
     assert 429 in codes
 
 
 def failed(*arguments: str) -> str:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
     return done.stderr
@@ -146,3 +159,32 @@ def test_given_keys_are_not_shown(folder: Path, capsys: pytest.CaptureFixture[st
     assert "127.0.0.1" in said
     assert "my-secret" not in said
     assert "other machines" not in said
+
+
+def hours(first: str, last: str) -> pd.DataFrame:
+    times = pd.date_range(first, last, freq="1h", tz="UTC", inclusive="left", unit="us")
+    rows = {"symbol": "BTC", "exchange": "okx", "time": times, "oi_usd": 1e9, "resolution": "1h"}
+    return tables.TABLES["oi_history"].conform(pd.DataFrame(rows))
+
+
+def identity(url: str) -> tuple[str, str]:
+    headers = requests.head(url, timeout=PATIENCE).headers
+    return headers["X-Derivdata-Source-Id"], headers["X-Derivdata-Data-Version"]
+
+
+def test_an_archive_keeps_its_id_and_changes_its_version_with_its_past(tmp_path: Path) -> None:
+    mine = archive.open_archive(tmp_path / "desk")
+    mine.append("oi_history", hours("2026-06-01T00:00", "2026-06-01T12:00"))
+    with closing(service.start(str(tmp_path / "desk"), keys=KEYS, now="2026-06-10")) as local:
+        before = identity(local.url)
+        mine.append("oi_history", hours("2026-05-31T00:00", "2026-05-31T12:00"))
+        after = identity(local.url)
+        assert (after[0], after[1] == before[1]) == (before[0], False)
+    with closing(service.start(str(tmp_path / "desk"), keys=KEYS)) as again:
+        assert identity(again.url) == after
+    other = archive.open_archive(tmp_path / "other")
+    other.append("oi_history", hours("2026-06-01T00:00", "2026-06-01T12:00"))
+    with closing(service.start(str(tmp_path / "other"), keys=KEYS)) as local:
+        assert identity(local.url)[0] != before[0]
+    with closing(service.start("sample", keys=KEYS)) as local:
+        assert identity(local.url)[0].startswith("sample-")

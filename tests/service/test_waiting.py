@@ -1,95 +1,166 @@
-"""Requests that come while another is being answered."""
+"""Requests that come while another is being answered: shared work, turns of keys, clients that go."""
 
 from __future__ import annotations
 
+import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pandas as pd
 
 from derivdata import service
+from derivdata.service import cancellation
 from tests.service import market
-from tests.service.conftest import KEYS, Caller
+from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
+
+DAY = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T06:00Z"}
+WINDOWS = [
+    {"start": f"2026-06-{day:02d}T00:00Z", "end": f"2026-06-{day:02d}T{hour:02d}:00Z"}
+    for day in range(24, 30)
+    for hour in range(1, 13)
+]
+"""Windows that differ, more than 64."""
 
 
 class SlowStore(MemoryStore):
-    """Volume is read only once it may be."""
+    """Volume is read only once it may be; whoever waits for that notices when nobody wants it any more."""
 
     def __init__(self) -> None:
         frames = {"volume_history": market.volume(), "oi_history": market.open_interest()}
         super().__init__(frames, now=market.NOW, label="slow")
-        self.asked, self.may = threading.Event(), threading.Event()
-        self.reads = 0
+        self.change, self.may = threading.Condition(), threading.Event()
+        self.reads = self.cancelled = 0
 
     def read(self, table: str, *args: Any, **kwargs: Any) -> pd.DataFrame:
         if table == "volume_history":
-            self.reads += 1
-            self.asked.set()
-            assert self.may.wait(10)
+            self.count("reads")
+            try:
+                while not self.may.wait(0.01):
+                    cancellation.check()
+            except cancellation.Cancelled:
+                self.count("cancelled")
+                raise
         return super().read(table, *args, **kwargs)
+
+    def count(self, name: str) -> None:
+        with self.change:
+            setattr(self, name, getattr(self, name) + 1)
+            self.change.notify_all()
+
+    def await_count(self, name: str, number: int) -> None:
+        with self.change:
+            assert self.change.wait_for(lambda: getattr(self, name) >= number, PATIENCE)
+
+
+@contextmanager
+def callers(store: SlowStore, number: int) -> Iterator[list[Caller]]:
+    """So many clients of a service of the store, which is let go at the end."""
+    local = service.start(store, keys=KEYS)
+    clients = [Caller(local) for _ in range(number)]
+    try:
+        yield clients
+    finally:
+        store.may.set()
+        for client in clients:
+            client.session.close()
+        local.close()
+
+
+def send(stack: ExitStack, client: Caller, path: str) -> socket.socket:
+    """Send a request and do not wait for its answer."""
+    url = urlsplit(client.local.url)
+    line = stack.enter_context(socket.create_connection((url.hostname, url.port), timeout=PATIENCE))
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: key-pro\r\n\r\n".encode())
+    return line
+
+
+def totals(window: dict[str, str]) -> str:
+    return f"/volume/exchange-totals?start={window['start']}&end={window['end']}"
 
 
 def test_a_slow_answer_holds_up_no_other() -> None:
     store = SlowStore()
-    local = service.start(store, keys=KEYS)
-    slow, quick = Caller(local), Caller(local)
-    window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T06:00Z"}
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(slow.body, "/volume/exchange-totals", **window)
-        assert store.asked.wait(10)
+    with callers(store, 2) as (slow, quick), ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(slow.body, "/volume/exchange-totals", **DAY)
         try:
+            store.await_count("reads", 1)
             assert quick.body("/oi/exchanges-summary")["total"] == 2
             assert not waiting.done()
         finally:
             store.may.set()
-        assert len(waiting.result(10)["data"]) > 0
-    for caller in (slow, quick):
-        caller.session.close()
-    local.close()
+        assert len(waiting.result(PATIENCE)["data"]) > 0
 
 
 def test_those_who_ask_for_the_same_share_the_work() -> None:
-    alone, store = SlowStore(), SlowStore()
-    window = {"start": "2026-06-30T00:00Z", "end": "2026-06-30T06:00Z"}
+    alone, together = SlowStore(), SlowStore()
     alone.may.set()
-    for asked, callers in ((alone, 1), (store, 8)):
-        local = service.start(asked, keys=KEYS)
-        askers = [Caller(local) for _ in range(callers)]
-        with ThreadPoolExecutor(callers) as pool:
-            waiting = [pool.submit(one.body, "/volume/exchange-totals", **window) for one in askers]
-            assert asked.asked.wait(10)
-            assert askers[0]("/").status_code == 200
-            asked.may.set()
-            assert len({str(answer.result(10)) for answer in waiting}) == 1
-        for one in askers:
-            one.session.close()
-        local.close()
-    assert store.reads == alone.reads
+    for store, number in ((alone, 1), (together, 8)):
+        with callers(store, number) as clients, ThreadPoolExecutor(number) as pool:
+            waiting = [pool.submit(one.body, "/volume/exchange-totals", **DAY) for one in clients]
+            try:
+                store.await_count("reads", 1)
+                assert clients[0]("/").status_code == 200
+            finally:
+                store.may.set()
+            assert len({str(answer.result(PATIENCE)) for answer in waiting}) == 1
+    assert together.reads == alone.reads
 
 
-def test_only_so_many_answers_are_made_at_once() -> None:
-    """Eight that differ: four are being read, the others wait, and what is at hand is given meanwhile."""
+def test_one_key_has_at_most_three_answers_made_at_once_and_another_key_the_fourth_place() -> None:
+    """64 long requests of one key are under way; another key's first request is answered meanwhile."""
     store = SlowStore()
-    local = service.start(store, keys=KEYS)
-    askers = [Caller(local) for _ in range(9)]
-    assert askers[8].body("/oi/exchanges-summary")["total"] == 2
-    windows = [{"start": "2026-06-30T00:00Z", "end": f"2026-06-30T{hour:02d}:00Z"} for hour in range(6, 14)]
-    with ThreadPoolExecutor(8) as pool:
+    with callers(store, 65) as clients, ThreadPoolExecutor(64) as pool:
         waiting = [
-            pool.submit(asker.body, "/volume/exchange-totals", **window)
-            for asker, window in zip(askers[:8], windows, strict=True)
+            pool.submit(one.body, "/volume/exchange-totals", tier="team", **window)
+            for one, window in zip(clients, WINDOWS[:64], strict=False)
         ]
         try:
-            while store.reads < 4:
-                assert store.asked.wait(10)
-            for _ in range(20):
-                assert askers[8].body("/oi/exchanges-summary")["total"] == 2
-            assert store.reads == 4
+            store.await_count("reads", 3)
+            assert clients[64].body("/oi/exchanges-summary", tier="pro")["total"] == 2
+            assert clients[64].body("/oi/BTC/timeseries", tier="dev", range="1d")["symbol"] == "BTC"
+            assert store.reads == 3
+            assert not any(answer.done() for answer in waiting)
         finally:
             store.may.set()
-        assert len({len(answer.result(10)["data"]) for answer in waiting}) > 1
-    for asker in askers:
-        asker.session.close()
-    local.close()
+        assert len({len(answer.result(PATIENCE)["data"]) for answer in waiting}) > 1
+
+
+def test_too_many_waiting_requests_of_one_key_are_refused() -> None:
+    """Three run, 256 wait; one more is a 429, and another key is answered."""
+    store = SlowStore()
+    with callers(store, 1) as (client,), ExitStack() as stack:
+        for number in range(259):
+            send(
+                stack,
+                client,
+                totals(
+                    {
+                        "start": f"2026-06-29T00:00:{number % 60:02d}Z",
+                        "end": f"2026-06-30T{number // 60:02d}:00Z",
+                    }
+                ),
+            )
+        refused = send(stack, client, totals(DAY))
+        assert refused.recv(1024).startswith(b"HTTP/1.1 429 ")
+        assert client.body("/oi/exchanges-summary", tier="dev")["total"] == 2
+
+
+def test_work_that_nobody_waits_for_ends() -> None:
+    """Eight clients go: three answers that were being made end, the five that waited are never begun."""
+    store = SlowStore()
+    with callers(store, 1) as (client,), ExitStack() as kept:
+        with ExitStack() as gone:
+            for window in WINDOWS[:8]:
+                send(gone, client, totals(window))
+            store.await_count("reads", 3)
+        store.await_count("cancelled", 3)
+        assert store.reads == 3
+        send(kept, client, totals(DAY))
+        store.await_count("reads", 4)
+        assert client.body("/oi/exchanges-summary")["total"] == 2
+        assert (store.reads, store.cancelled) == (4, 3)

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from derivdata.service.view import View
+from derivdata.service.window import Window
 
 __all__ = ["Answers", "RequestContext"]
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """One admitted request: the source at the clock, the key's tier, and the parameters with their types."""
+    """One admitted request.
+
+    Attributes
+    ----------
+    view
+        The source at the clock.
+    tier
+        The key's.
+    params
+        Typed value of every parameter.
+    part
+        The part of the window to answer for, where it is not the whole one.
+    """
 
     view: View
     tier: str
     params: Mapping[str, Any]
+    part: Window | None = None
+
+    def window(self, params: Mapping[str, Any] | None = None) -> Window:
+        """Return the window that is requested, as `View.window` reads it from the parameters (or others)."""
+        found = self.view.window(self.params if params is None else params, self.tier)
+        return found if self.part is None else self.part
+
+    def narrowed(self, part: Window) -> RequestContext:
+        """Return the same request for a part of its window, at the resolution of the whole."""
+        return replace(self, part=part)
 
 
 Answers: TypeAlias = dict[str, Callable[[RequestContext], dict[str, Any]]]

@@ -67,7 +67,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
     view, params = context.view, context.params
     view.need("funding_history")
-    window = view.window(params, context.tier)
+    window = context.window()
     frame, used, _ = view.series(
         "funding_history",
         "rate_bps_8h",
@@ -91,7 +91,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     """``GET /funding/settlement``: the payments of one symbol."""
     view, params = context.view, context.params
     view.need("funding_settlements")
-    window = view.window(params, context.tier)
+    window = context.window()
     frame = view.read(
         "funding_settlements",
         window.start,

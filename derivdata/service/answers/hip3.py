@@ -144,10 +144,10 @@ def candles(context: RequestContext) -> dict[str, Any]:
         (dex, symbol) in _coins(view), f"unknown coin {params['coin']!r}; coins are written like xyz:TSLA"
     )
     step, limit = times.RESOLUTIONS[params["interval"]], params["limit"] or _CANDLES_SHOWN
-    chosen = traders.window(context)
+    chosen = context.window()
     if params["range"] is None and params["start"] is None:
         first = (chosen.end - step * limit).floor(step)
-        chosen = view.window({**params, "start": first}, context.tier)
+        chosen = context.window({**params, "start": first})
     whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
     prices, volume = (
         frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
@@ -160,14 +160,14 @@ def candles(context: RequestContext) -> dict[str, Any]:
 
 def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Single traders in the window, of the dex that is asked for."""
-    chosen = traders.window(context)
+    chosen = context.window()
     frame = traders.known(context.view, _TRADERS, chosen)
     return chosen, _of_dex(context, frame)
 
 
 def _held(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Open interest at the end of every day, and now for the day that has not ended."""
-    chosen = traders.window(context)
+    chosen = context.window()
     frame = _of_dex(context, traders.known(context.view, _CANDLES, chosen))
     return chosen, traders.newest_per_day(frame, ["dex", "symbol"])
 

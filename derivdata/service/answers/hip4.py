@@ -66,7 +66,7 @@ def oi_eod(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need(_OI)
     start = view.now - _MONTH if context.params["start"] is None else context.params["start"]
-    chosen = view.window({"start": start}, context.tier)
+    chosen = context.window({"start": start})
     day = pd.Timedelta(1, "D")
     ends = _of_venue(context, view.read(_OI, chosen.start + day, chosen.end))
     rows = traders.sums(ends.assign(day=ends["time"] - day), ["day"], _HELD)
@@ -84,7 +84,7 @@ def leaderboard(context: RequestContext) -> dict[str, Any]:
 
 
 def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
-    chosen = traders.window(context)
+    chosen = context.window()
     return chosen, _of_venue(context, traders.known(context.view, _TRADERS, chosen))
 
 

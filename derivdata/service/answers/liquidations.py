@@ -13,7 +13,7 @@ from derivdata.service import fills, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.venue_totals import cut
 from derivdata.service.view import View
-from derivdata.service.window import INSTANT, Window
+from derivdata.service.window import DEV_DAYS, INSTANT, Window
 
 __all__ = ["ANSWERS", "DEFAULT_LIMIT"]
 
@@ -30,12 +30,14 @@ def events(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/events``.
 
     Without `since`: the last 24 hours of at least `min_usd`, newest first. With it: what came after, oldest
-    first, so that a client that goes on from the last one misses none; `min_usd` has no effect.
+    first, so that a client that goes on from the last one misses none; `min_usd` has no effect. Dev sees
+    what came within its rolling days.
     """
     view, params = context.view, context.params
     limit = params["limit"] or DEFAULT_LIMIT
     view.need(*fills.TABLES)
     symbols = _symbols(view, params)
+    notices: list[str] = []
     if params["since"] is None:
         found = fills.events(
             view, view.now - _DAY, view.horizon, symbols=symbols, exchanges=params["exchange"]
@@ -44,15 +46,24 @@ def events(context: RequestContext) -> dict[str, Any]:
             found = found[found["value_usd"] >= params["min_usd"]]
         found = found.iloc[::-1].head(limit)
     else:
-        found = _since(view, params["since"] + INSTANT, limit, symbols, params["exchange"])
-    return {"events": json_rows.rows(_columns(found)), "count": len(found)}
+        start = params["since"] + INSTANT
+        floor = view.now - pd.Timedelta(DEV_DAYS, "D")
+        if context.tier == "dev" and start < floor:
+            notices = [
+                f"since was raised from {times.iso(params['since'])} to {times.iso(floor)}: "
+                f"Dev covers the rolling {DEV_DAYS} days that end now"
+            ]
+            start = floor
+        found = _since(view, start, limit, symbols, params["exchange"])
+    body = {"events": json_rows.rows(_columns(found)), "count": len(found)}
+    return body | {"notices": notices} if notices else body
 
 
 def history(context: RequestContext) -> dict[str, Any]:
     """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
     view, params = context.view, context.params
     view.need(*fills.TABLES)
-    window = view.window(params, context.tier)
+    window = context.window()
     used, notices = _resolution(params["resolution"], window)
     found = _history(view, window, used, params["symbol"])
     notices += _sideless(found)

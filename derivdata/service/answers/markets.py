@@ -132,7 +132,7 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     view.need(OI.table, VOLUME.table)
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
-    window = view.window(context.params, context.tier)
+    window = context.window()
     found, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.table)], window)
     parts = {name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in found.items()}
     joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()

@@ -54,7 +54,7 @@ VOLUME = Measure("volume_history", "volume_usd", "volume_usd", "total_volume_usd
 def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     context.view.need(measure.table)
-    window = context.view.window(context.params, context.tier)
+    window = context.window()
     found, used, left_out = totals_of(
         context, measure, window, context.params["exchanges"], context.params.get("resolution")
     )
@@ -74,7 +74,7 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     view.need(measure.table)
     if params["symbol"] not in view.store.symbols(measure.table):
         raise not_found(f"unknown symbol {params['symbol']!r}")
-    window = view.window(params, context.tier)
+    window = context.window()
     frame, used, left_out = view.series(
         measure.table,
         measure.column,
@@ -99,7 +99,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     """``GET /oi|volume/exchange-top-symbols-timeseries``: wide rows, the largest over the window first."""
     view, exchange = context.view, context.params["exchange"]
     view.need(measure.table)
-    window = view.window(context.params, context.tier)
+    window = context.window()
     frame, used, left_out = view.series(
         measure.table, measure.column, window, None, exchanges=[exchange], added=measure.added
     )

@@ -160,7 +160,7 @@ def _days(context: RequestContext) -> int:
 def _window(context: RequestContext) -> Window:
     if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
         raise bad_request(f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
-    return context.view.window(context.params, context.tier)
+    return context.window()
 
 
 def _envelope(context: RequestContext) -> dict[str, Any]:

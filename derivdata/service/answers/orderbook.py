@@ -47,7 +47,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/depth-history``: value within 10, 25, 50 and 100 bps of the middle, by side."""
     view, params = context.view, context.params
     _require(view, "orderbook_depth_history", params["symbol"], params["exchange"])
-    window = view.window(params, context.tier)
+    window = context.window()
     frame, used = view.around(
         "orderbook_depth_history",
         window,

@@ -22,7 +22,6 @@ __all__ = [
     "steps",
     "summary",
     "sums",
-    "window",
 ]
 
 QUARTER = pd.Timedelta(15, "min")
@@ -30,14 +29,6 @@ QUARTER = pd.Timedelta(15, "min")
 
 _DEFAULT = "7d"
 _WEEK = pd.Timedelta(7, "D")
-
-
-def window(context: RequestContext) -> Window:
-    """The rolling window of `range` (a week unless given, or ``all``), or an absolute one."""
-    params = dict(context.params)
-    if params.get("range") == "all":
-        params |= {"range": None, "start": context.view.store.start}
-    return context.view.window(params, context.tier)
 
 
 def envelope(context: RequestContext, chosen: Window, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     if context.tier == "dev" and days > _DEV_DAYS:
         error = f"Dev covers windows of at most {_DEV_DAYS} days, not {days}"
         raise Refusal(403, error, required_tier="pro", docs=DOCS)
-    window = view.window(context.params, context.tier)
+    window = context.window()
     oi, used, _ = measures.totals_of(
         context, OI, window, context.params["exchanges"], context.params.get("resolution")
     )

@@ -1,0 +1,95 @@
+"""Answers that would be too large are refused before they are made, with the longest window that fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import sample, service
+from derivdata.service import answer_size
+from derivdata.transport.settings import Limits
+from tests.service.conftest import KEYS, Caller
+
+END = "2026-06-30T00:00Z"
+
+
+class Counting(sample.Sample):
+    """The sample, with a count of the days that were read."""
+
+    days = 0.0
+
+    def read(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> pd.DataFrame:
+        self.days += (end - start) / pd.Timedelta(1, "D")
+        return super().read(table, start, end, **kwargs)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Caller, Counting]]:
+    """A service of the sample whose largest answer has 1 MiB."""
+    monkeypatch.setattr(answer_size, "LARGEST", 1 << 20)
+    store = Counting()
+    with closing(service.start(store, keys=KEYS)) as local:
+        caller = Caller(local)
+        yield caller, store
+        caller.session.close()
+
+
+CASES = [
+    ("/funding/historical", {"symbol": "BTC", "resolution": "raw"}, 40),
+    ("/funding/historical", {"symbol": "BTC", "resolution": "1m"}, 12),
+    ("/oi/BTC/timeseries", {"resolution": "5m"}, 40),
+    ("/volume/ETH/timeseries", {"resolution": "15m"}, 60),
+    ("/oi/exchange-totals", {"resolution": "5m"}, 12),
+    ("/orderbook/depth-history", {"symbol": "BTC", "exchange": "binance", "resolution": "1m"}, 30),
+]
+
+
+@pytest.mark.parametrize(("path", "params", "days"), CASES)
+def test_a_window_that_is_too_long_is_refused_and_the_one_that_is_named_fits(
+    asked: tuple[Caller, Counting], path: str, params: dict[str, str], days: int
+) -> None:
+    ask, store = asked
+    start = pd.Timestamp(END) - pd.Timedelta(days, "D")
+    error = ask.error(path, 400, **params, start=start.isoformat(), end=END)["error"]
+    assert "more than the 1 MiB of one answer" in error
+    assert store.days < 12, "at most three days were looked at, each with its surroundings"
+    number, unit = re.findall(r"at most (\d+) (days|minutes) at once", error)[0]
+    longest = pd.Timedelta(int(number), unit)
+    fitting = ask(path, **params, start=(pd.Timestamp(END) - longest).isoformat(), end=END)
+    assert fitting.status_code == 200
+    assert (1 << 20) / 3 < len(fitting.content) <= 1 << 20
+
+
+def test_the_largest_answer_is_what_the_client_of_the_library_takes() -> None:
+    assert answer_size.LARGEST == Limits().body_bytes == 48 * 1024**2
+
+
+def test_an_answer_that_the_looked_at_days_did_not_show_is_refused_all_the_same(
+    asked: tuple[Caller, Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, _ = asked
+    monkeypatch.setattr(answer_size, "_probes", lambda _: [])
+    monkeypatch.setattr(answer_size, "_may_be_large", lambda *_: False)
+    params = {"symbol": "BTC", "resolution": "raw", "start": "2026-06-10", "end": END}
+    error = ask.error("/funding/historical", 400, **params)["error"]
+    assert re.search(r"the answer would have \d+ MiB, more than .* ask for at most \d+ (days|minutes)", error)
+
+
+@pytest.mark.parametrize("days", [0.2, 3.9])
+def test_a_short_window_is_made_at_once(asked: tuple[Caller, Counting], days: float) -> None:
+    ask, store = asked
+    start = pd.Timestamp(END) - pd.Timedelta(days, "D")
+    ask.body(
+        "/funding/historical",
+        symbol="SOL",
+        resolution="raw",
+        exchanges="okx",
+        start=start.isoformat(),
+        end=END,
+    )
+    assert store.days < days + 2.1, "the window and what reaches into it, once"
