@@ -27,6 +27,9 @@ _DAY = pd.Timedelta(1, "D")
 _ROW = 160
 """Bytes of a row of a history, at most: two instants and a few numbers."""
 
+_MARGIN = 0.95
+"""Of the window that is named: other days than those that were looked at may have more rows."""
+
 _SHORT_DAYS = 4.0
 """Windows up to this long are made at once where nothing is known of their resolution."""
 
@@ -87,7 +90,7 @@ def _refusal(window: Window | None, per_day: float) -> Refusal:
     if window is None:
         return bad_request(f"the answer would have more than {limit}: ask for fewer rows")
     size = per_day * _days(window) / (1 << 20)
-    fits = LARGEST / per_day * _DAY
+    fits = _MARGIN * LARGEST / per_day * _DAY
     longest = f"{fits // _DAY} days" if fits >= _DAY else f"{fits // pd.Timedelta(1, 'min')} minutes"
     return bad_request(
         f"the answer would have {size:.0f} MiB, more than {limit}: ask for at most {longest} at once, "

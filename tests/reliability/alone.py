@@ -18,12 +18,15 @@ import pytest
 
 from tests.reliability.processes import ROOT
 
-__all__ = ["KEY", "NO_MORE_MIB", "PLAIN", "Served", "run", "served"]
+__all__ = ["KEY", "NO_MORE_MIB", "PATIENCE", "PLAIN", "Served", "run", "served"]
 
 KEY = "k-team-5d0c5a2f"
 SERVE = [sys.executable, "-W", "error", "-m", "derivdata", "serve"]
-NO_MORE_MIB = 96
-"""How much the process may grow: it keeps up to 64 MiB of encoded answers."""
+NO_MORE_MIB = 192
+"""How much the process may grow: it keeps up to 128 MiB of encoded answers."""
+
+PATIENCE = 120.0
+"""Seconds that only a hang reaches."""
 
 
 class Served:
@@ -34,7 +37,7 @@ class Served:
         url = urlsplit(re.findall(r"http://\S+", said)[0])
         self.host, self.port = "127.0.0.1", int(url.port or 0)
 
-    def get(self, path: str, *, key: str = KEY, seconds: float = 30) -> tuple[int, bytes]:
+    def get(self, path: str, *, key: str = KEY, seconds: float = PATIENCE) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection(self.host, self.port, timeout=seconds)
         try:
             connection.request("GET", path, headers={"X-Api-Key": key})
@@ -43,10 +46,10 @@ class Served:
         finally:
             connection.close()
 
-    def raw(self, sent: bytes) -> bytes:
-        """What comes back for these bytes, until the service closes or says nothing for two seconds."""
+    def raw(self, sent: bytes, *, seconds: float = PATIENCE) -> bytes:
+        """What comes back for these bytes, until the service closes or says nothing for so long."""
         came = b""
-        with suppress(OSError), socket.create_connection((self.host, self.port), timeout=2) as line:
+        with suppress(OSError), socket.create_connection((self.host, self.port), timeout=seconds) as line:
             line.sendall(sent)
             while part := line.recv(65536):
                 came += part
@@ -90,6 +93,6 @@ def served() -> Iterator[Served]:
     assert {local.get(path)[0] for path in PLAIN} == {200}
     yield local
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=10)
+    out, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (0, ""), "nothing is said after the start"
     assert set(errors.splitlines()) <= {"Invalid HTTP request received."}

