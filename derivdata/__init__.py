@@ -29,7 +29,7 @@ _FAMILIES = (
     "rwa",
     "volume",
 )
-_MODULES = ("analysis", "errors", "plot", "tables", "units")
+_MODULES = ("analysis", "errors", "plot", "tables", "units", "venues")
 _NAMES = {
     "asof": "transport",
     "bundle_diff": "bundle",

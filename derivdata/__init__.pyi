@@ -4,6 +4,7 @@ from derivdata import errors as errors
 from derivdata import plot as plot
 from derivdata import tables as tables
 from derivdata import units as units
+from derivdata import venues as venues
 from derivdata.analysis.quality import quality as quality
 from derivdata.archive import open_archive as open_archive
 from derivdata.bundle import bundle_diff as bundle_diff
@@ -65,5 +66,6 @@ __all__ = [
     "serve",
     "tables",
     "units",
+    "venues",
     "volume",
 ]

@@ -13,7 +13,8 @@
     │   ├── ServerError     5xx
     │   ├── NetworkError    nothing came back, or only half of it
     │   ├── NotCached       offline, and the answer is not in the cache
-    │   └── NotRecorded     in replay, and the answer is not in the bundle
+    │   ├── NotRecorded     in replay, and the answer is not in the bundle
+    │   └── VenueError      a venue answered with an error of its own (.code, .reason)
     ├── SchemaError         the answer or the frame is not the table that it should be
     ├── BundleError         a recording is damaged or hostile
     └── ArchiveError        an archive, or a file on its way into one, is not usable
@@ -42,6 +43,7 @@ __all__ = [
     "SchemaError",
     "ServerError",
     "TierError",
+    "VenueError",
 ]
 
 
@@ -137,6 +139,35 @@ class NotCached(FetchError):
 
 class NotRecorded(FetchError):
     """In replay, and this answer is not in the bundle."""
+
+
+class VenueError(FetchError):
+    """A venue's public API answered with an error, which some venues send with HTTP 200.
+
+    Attributes
+    ----------
+    code
+        The venue's own code, as text.
+    reason
+        ``"limit"`` (asked too often), ``"busy"`` (try later), ``"region"`` (not to be had from this address)
+        or ``"refused"``.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        message: str,
+        *,
+        code: object = "",
+        reason: str = "refused",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        said = f"{message} (code {code})" if code != "" else message
+        super().__init__(path, said, status=status, retry_after=retry_after)
+        self.code = str(code)
+        self.reason = reason
+        self.retryable = reason in ("limit", "busy")
 
 
 class SchemaError(DerivdataError):

@@ -19,6 +19,7 @@ from derivdata.tables.oi import *
 from derivdata.tables.options import *
 from derivdata.tables.orderbook import *
 from derivdata.tables.panels import depth, panel, provenance
+from derivdata.tables.prices import *
 from derivdata.tables.rwa import *
 from derivdata.tables.surfaces import surface, surface_history
 from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue, venue_slug

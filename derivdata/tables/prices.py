@@ -1,0 +1,20 @@
+"""Prices over time: a base table of archives that the hosted service does not serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from derivdata.tables.definition import define
+
+__all__ = ["PRICES_HISTORY"]
+
+_TABLE = define(
+    "prices_history",
+    key="symbol exchange time kind",
+    rest="price_usd resolution",
+    wire={"time": "timestamp"},
+    doc="Mark, index and last price of every venue over time.",
+)
+_KIND = replace(_TABLE.columns["kind"], doc="'mark', 'index' or 'last'.", allowed=("mark", "index", "last"))
+
+PRICES_HISTORY = replace(_TABLE, columns={**_TABLE.columns, "kind": _KIND})

@@ -1,0 +1,199 @@
+"""What the venues' keyless public APIs are asked, and how their bodies become tables.
+
+Everything here is pure: no connection is opened and no clock is read. `derivdata.collect` asks the venues;
+this package says what to ask (`endpoints`) and reads what they answer (`read`), also a body that was recorded
+years ago. Each venue is a file. A body that is not as expected is one error that says where; an error that a
+venue sends with HTTP 200 is an error, and never an empty table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.arguments import typed
+from derivdata.venues.endpoint import Endpoint, Venue
+from derivdata.venues.frames import frames
+from derivdata.venues.reading import Context, Reading, Request
+from derivdata.venues.records import Records
+from derivdata.venues.registry import VENUES, slug_of
+from derivdata.venues.wire import us_of
+
+__all__ = ["endpoints", "read"]
+
+_ONE_HOUR = ("deribit", "hyperliquid", "derive", "dydx", "lighter", "kraken")
+
+
+@typed
+def endpoints() -> pd.DataFrame:
+    """Return what each venue can be asked without a key, one row per endpoint or channel.
+
+    Returns
+    -------
+    DataFrame
+        ``exchange``, ``what`` (funding, settlements, oi, chain, ...), ``method`` (GET, POST, or WS),
+        ``path_or_channel``, ``tables`` (those that a body fills, joined by spaces), ``confirmed`` (False
+        where the specification could not confirm it), ``verified_on`` (missing: nobody has compared it with
+        a live answer from this machine yet) and ``note``.
+
+    Examples
+    --------
+    >>> rows = dd.venues.endpoints()
+    >>> rows.loc[rows["path_or_channel"] == "/fapi/v1/premiumIndex", "what"].tolist()
+    ['funding']
+    """
+    rows = list(dict.fromkeys(e for venue in VENUES.values() for e in venue.endpoints))
+    frame = pd.DataFrame(
+        {
+            "exchange": [row.exchange for row in rows],
+            "what": [row.what for row in rows],
+            "method": [row.method for row in rows],
+            "path_or_channel": [row.path for row in rows],
+            "tables": [" ".join(row.tables) for row in rows],
+            "confirmed": [row.confirmed for row in rows],
+            "verified_on": pd.Series([None] * len(rows), dtype="str"),
+            "note": [row.note for row in rows],
+        }
+    )
+    return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
+
+
+def read(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Read the body that a venue answered with as the tables that it fills.
+
+    Parameters
+    ----------
+    exchange
+        The venue's slug; a dex of Hyperliquid has its own, such as ``"tradexyz"``.
+    request
+        The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
+        name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
+        ``"allLiquidation.BTCUSDT"``. ``"any"`` only looks whether the body is an error.
+    body
+        The answer, or a frame of a WebSocket, or a JSON array of frames.
+    at
+        When it arrived: the time of rows whose body has none.
+    context
+        What other answers told: frames ``instruments``, ``intervals``, ``prices_history`` or
+        ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,
+        ``contract_size`` (coins of a contract; USD of an inverse one), ``mark_price`` and ``instrument``.
+        What cannot be known without them is missing.
+
+    Returns
+    -------
+    dict of DataFrame
+        Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
+        where the body tells them.
+
+    Raises
+    ------
+    VenueError
+        The body is an error of the venue, with HTTP 200 or not.
+    SchemaError
+        The body is not as expected, or is in another unit; the message says where.
+    ValueError
+        There is no such venue, path or channel.
+
+    Examples
+    --------
+    >>> body = '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]'
+    >>> rows = dd.venues.read("binance", "/fapi/v1/fundingRate", body)["funding_settlements"]
+    >>> rows["rate_bps_8h"].tolist()
+    [1.0]
+    """
+    reading = opened(exchange, request, body, at=at, context=context)
+    VENUES[reading.venue].refuse(reading)
+    endpoint = reading.endpoint
+    if endpoint is None:
+        return {}
+    return tabulated(reading.exchange, endpoint, endpoint.read(reading), reading)
+
+
+def records(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Records:
+    """Read a body as records, before one contract a symbol is chosen; arguments as in `read`."""
+    reading = opened(exchange, request, body, at=at, context=context)
+    VENUES[reading.venue].refuse(reading)
+    return Records() if reading.endpoint is None else reading.endpoint.read(reading)
+
+
+def tabulated(exchange: str, endpoint: Endpoint, rows: Records, reading: Reading) -> dict[str, pd.DataFrame]:
+    """Return the tables of an endpoint's records."""
+    same = [e for e in VENUES[reading.venue].endpoints if e.path == endpoint.path and e.read == endpoint.read]
+    names = list(dict.fromkeys(table for e in same for table in e.tables))
+    names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
+    states = any(state.settle_h is not None for state in rows.states)
+    names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
+    return frames(exchange, rows, names, at=reading.at, default_hours=default_hours(reading))
+
+
+def default_hours(reading: Reading) -> float:
+    """Return the interval of a payment that stands alone in its window."""
+    if reading.context.interval_hours is not None:
+        return reading.context.interval_hours
+    return 1.0 if reading.venue in _ONE_HOUR else 8.0
+
+
+def opened(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Reading:
+    """Return a body that is ready to be read, with the endpoint that it answers."""
+    venue = VENUES[slug_of(exchange)]
+    asked = Request.parse(request)
+    endpoint, parts = (None, {}) if asked.place == "any" else _endpoint_of(venue, asked)
+    arrival = None if at is None else us_of(times.instant(at, "at"))
+    raw = body.encode() if isinstance(body, str) else bytes(body)
+    return Reading(
+        exchange,
+        endpoint,
+        asked,
+        raw,
+        at=arrival,
+        context=Context(context, exchange),
+        parts=parts,
+        venue=venue.exchange,
+    )
+
+
+def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[str, str]]:
+    """Return the endpoint of a request and the parts of its path; None if only errors can be read."""
+    place = request.place.removeprefix(Request.parse(venue.host).place)
+    near = [
+        (endpoint, match)
+        for endpoint in venue.endpoints
+        if (match := endpoint.pattern.fullmatch(place) or endpoint.pattern.fullmatch(request.place))
+    ]
+    if not near:
+        known = ", ".join(sorted({e.path for e in venue.endpoints}))
+        raise ValueError(f"{venue.exchange} has no endpoint {request.place!r}: it has {known}")
+    asked = request.params
+    fitting = [
+        (len(endpoint.fixed) - len(match.groupdict()), endpoint, match)
+        for endpoint, match in near
+        if all(k in asked and v in ("", asked[k]) for k, v in endpoint.fixed.items())
+    ]
+    if not fitting:
+        return None, {}
+    _, endpoint, match = max(fitting, key=lambda row: row[0])
+    return endpoint, {k: v for k, v in match.groupdict().items() if not v.startswith("{")}

@@ -1,0 +1,156 @@
+"""What a venue can be asked: endpoints, their paging, and the venue itself, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import parse_qsl
+
+if TYPE_CHECKING:
+    from derivdata.venues.reading import Reading
+    from derivdata.venues.records import Records
+
+__all__ = ["Endpoint", "Paging", "Venue", "pattern"]
+
+
+@dataclass(frozen=True)
+class Paging:
+    """How a history is walked.
+
+    Attributes
+    ----------
+    by
+        Pages follow by ``"time"``, by a ``"cursor"`` that the answer gives, or by a ``"page"`` number.
+    descending
+        Whether the newest rows come first, or the newest are given where there are more than `limit`.
+    start, end
+        Parameters of the window; empty where the venue has none.
+    unit
+        How instants are written: milliseconds, seconds, or ISO text.
+    limit
+        Rows of a page at most, and the parameter that asks for them ("" where there is none).
+    cursor
+        Parameter of the cursor or the page number.
+    end_inclusive
+        Whether a row at `end` itself belongs to the page; the walk then steps one unit further.
+    span_hours
+        Longest window of one request.
+    reach_days
+        How far back the venue's history goes; None is the listing.
+    """
+
+    by: Literal["time", "cursor", "page"] = "time"
+    descending: bool = False
+    start: str = "startTime"
+    end: str = "endTime"
+    unit: Literal["ms", "s", "iso"] = "ms"
+    limit: int = 0
+    limit_name: str = "limit"
+    cursor: str = ""
+    end_inclusive: bool = True
+    span_hours: float | None = None
+    reach_days: float | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One request that a venue answers without a key, or one channel.
+
+    Attributes
+    ----------
+    exchange, what
+        The venue's slug, and what it tells: funding, settlements, oi, oi_history, tickers, mark, book, chain,
+        instruments, intervals, liquidations, funding_series, prices.
+    method, path
+        GET or POST with a path, WS with a channel. ``{name}`` stands for a part that the request fills in;
+        of ``?name=value`` a request must have the same value, of ``?name`` any.
+    tables
+        Tables that a body gives, beside ``instruments`` and ``intervals``.
+    read
+        Turns a body into records.
+    params
+        Parameters that are always sent.
+    symbol
+        Parameter that names the contract; empty where one answer has all.
+    paging
+        How a history is walked; None where one answer has all.
+    host
+        Address that differs from the venue's.
+    weight
+        Cost in the venue's own units, of which `Venue.budget` may be spent.
+    confirmed
+        False for what the specification lists as unconfirmed: read, but not collected until checked.
+    """
+
+    exchange: str
+    what: str
+    method: Literal["GET", "POST", "WS"]
+    path: str
+    tables: tuple[str, ...]
+    read: Callable[[Reading], Records] = field(compare=False)
+    params: Mapping[str, str] = field(default_factory=dict, compare=False)
+    symbol: str = ""
+    paging: Paging | None = None
+    host: str = ""
+    weight: float = 1.0
+    confirmed: bool = True
+    note: str = ""
+
+    @cached_property
+    def place(self) -> str:
+        """The path or channel without its parameters."""
+        return self.path.partition("?")[0]
+
+    @cached_property
+    def fixed(self) -> dict[str, str]:
+        """Parameters that tell this endpoint from others of the same path; "" is any value."""
+        return dict(parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the place, its ``{name}`` parts as groups."""
+        return pattern(self.place)
+
+
+def pattern(place: str) -> re.Pattern[str]:
+    """Return the expression that matches a path or channel with ``{name}`` parts."""
+    parts = re.split(r"\{(\w+)\}", place)
+    text = "".join(
+        f"(?P<{part}>[^/?&]+?)" if odd else re.escape(part)
+        for part, odd in zip(parts, [False, True] * len(parts), strict=False)
+    )
+    return re.compile(text)
+
+
+@dataclass(frozen=True)
+class Venue:
+    """A venue: where it answers, how often it may be asked, and what its errors look like.
+
+    Attributes
+    ----------
+    host, socket
+        Base address of requests, and of the WebSocket ("" where none is used).
+    budget
+        Weight per second that is spent at most: a quarter of the published limit.
+    refuse
+        Raises a `VenueError` for a body that is an error; called before a body is read.
+    ping
+        Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping.
+    terms
+        What is known of the venue's terms for its data, in a sentence.
+    named_only
+        Whether it is left out unless the user names it.
+    """
+
+    exchange: str
+    host: str
+    endpoints: tuple[Endpoint, ...]
+    refuse: Callable[[Reading], None] = field(compare=False)
+    budget: float
+    socket: str = ""
+    ping: tuple[str, float] = ("", 20.0)
+    terms: str = "No text on public data was found: for the user's own use."
+    named_only: bool = False

@@ -1,0 +1,385 @@
+"""Records become tables: the units by the two hours, one contract a symbol, intervals from spacing."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from derivdata import tables, units
+from derivdata.errors import SchemaError
+from derivdata.schema import Column, Kind, Table, repeated
+from derivdata.venues.records import Instrument, Liquidation, OiPoint, Option, Payment, Price, Records, State
+
+__all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
+
+HOUR_US = 3_600_000_000
+MINUTE_US = 60_000_000
+_GOOD_HOURS = np.array([1, 2, 4, 8])
+_MANY = 20  # contracts from which the median of a batch tells a unit
+_MEDIAN_BPS = 50.0
+_SUSPECT = 0.04
+_IMPOSSIBLE = 1.0
+_DEPTHS = (10.0, 25.0, 50.0, 100.0)
+_MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
+
+INSTRUMENTS = Table(
+    name="instruments",
+    key=("exchange", "instrument_name"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": Column(Kind.LABEL, "", "Venue's name of the contract."),
+        "symbol": tables.COLUMNS["symbol"],
+        "quote": Column(Kind.LABEL, "", "Quote currency; missing where the venue does not say."),
+        "contract_size": Column(Kind.NUMBER, "asset", "Coins of one contract; USD where it is inverse."),
+        "multiplier": Column(
+            Kind.NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE."
+        ),
+        "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
+        "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
+        "is_active": Column(Kind.FLAG, "", "Whether it trades."),
+        "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
+    },
+    order=("exchange", "position"),
+    doc="Contracts of a venue as it lists them now.",
+)
+INTERVALS = Table(
+    name="intervals",
+    key=("exchange", "instrument_name"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": Column(Kind.LABEL, "", "Venue's name of the contract."),
+        "symbol": tables.COLUMNS["symbol"],
+        "interval_hours": tables.COLUMNS["interval_hours"],
+    },
+    doc="Hours between the funding payments of a contract now.",
+)
+
+
+class _OfContract(Protocol):
+    @property
+    def instrument(self) -> Instrument: ...
+
+
+T = TypeVar("T", bound=_OfContract)
+
+
+def frames(
+    exchange: str,
+    records: Records,
+    names: Iterable[str],
+    *,
+    at: int | None = None,
+    default_hours: float = 8.0,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables that records fill, empty ones too.
+
+    Parameters
+    ----------
+    names
+        The tables to make.
+    at
+        Microseconds of arrival: the time of rows whose body has none.
+    default_hours
+        Interval of a settlement that stands alone.
+    """
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "instruments": lambda: _instruments(records.instruments),
+        "intervals": lambda: _intervals(records),
+        "funding_history": lambda: _funding(exchange, records.states, at),
+        "funding_settlements": lambda: _settlements(records.payments, default_hours),
+        "oi_history": lambda: _oi(records, at),
+        "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
+        "prices_history": lambda: _prices(records, at),
+        "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
+        "orderbook_book": lambda: _books(records, at),
+        "orderbook_depth_history": lambda: _depths(records, at),
+        "options_snapshot": lambda: _options(records.options, at),
+    }
+    result = {}
+    for name in names:
+        table = {"instruments": INSTRUMENTS, "intervals": INTERVALS}.get(name) or tables.TABLES[name]
+        columns = makers[name]()
+        size = len(next(iter(columns.values())))
+        columns["exchange"] = repeated(exchange, size)
+        result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
+    return result
+
+
+def multiplier(symbol: str) -> float:
+    """Return how many coins one unit of a base stands for: 1000 of 1000PEPE, SHIB1000 and kPEPE, else 1."""
+    if symbol[:1] == "k" and symbol[1:].isupper() and len(symbol) > 2:
+        return 1000.0
+    match = _MULTIPLIER.search(symbol)
+    if match is None:
+        return 1.0
+    return 1e6 if match["million"] else float(match["before"] or match["after"])
+
+
+def preferred(rows: Iterable[T]) -> list[T]:
+    """Return the rows of the one contract of each symbol that has priority; dated contracts have none."""
+    ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}
+    listed = [row for row in rows if row.instrument.perpetual]
+    for row in listed:
+        item = row.instrument
+        rank = (item.rank, item.name)
+        if item.symbol not in ranks or rank < ranks[item.symbol]:
+            ranks[item.symbol] = rank
+    return [row for row in listed if ranks[row.instrument.symbol][1] == row.instrument.name]
+
+
+def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any, Any]:
+    """Return the interval of each payment of one contract, from the spacing of ascending times [µs].
+
+    A spacing that is not 1, 2, 4 or 8 hours is a hole or a late payment and takes the last good one, and so
+    does a single 2 between 1s, which is an hour that is missing. The first row takes that of the next.
+    """
+    hours = np.full(len(times), np.nan)
+    if len(times) > 1:
+        spacing = np.rint(np.diff(times) / HOUR_US)
+        spacing[~np.isin(spacing, _GOOD_HOURS)] = np.nan
+        lonely = (spacing[1:-1] == 2) & (spacing[:-2] == 1) & (spacing[2:] == 1)
+        spacing[1:-1][lonely] = 1
+        hours[1:] = spacing
+        hours = pd.Series(hours).ffill().bfill().to_numpy()
+    return np.where(np.isnan(hours), default, hours)
+
+
+def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Floor instants within a minute after a whole hour to that hour: venues stamp them a little late."""
+    late = times % HOUR_US
+    return np.where(late < MINUTE_US, times - late, times)
+
+
+def _stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
+    filled = [at if time is None else time for time in times]
+    if any(time is None for time in filled):
+        raise SchemaError("the body has no instant of its own: give at=, when it arrived")
+    return pd.DatetimeIndex(np.array(filled, dtype="int64").astype("datetime64[us]"), tz="UTC")
+
+
+def _instruments(items: list[Instrument]) -> dict[str, Any]:
+    return {
+        "instrument_name": [item.name for item in items],
+        "symbol": [item.symbol for item in items],
+        "quote": [item.quote or None for item in items],
+        "contract_size": [item.size for item in items],
+        "multiplier": [multiplier(item.symbol) for item in items],
+        "is_inverse": [item.inverse for item in items],
+        "is_perpetual": [item.perpetual for item in items],
+        "is_active": [item.active for item in items],
+        "position": range(len(items)),
+    }
+
+
+def _intervals(records: Records) -> dict[str, Any]:
+    stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
+    stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
+    return {
+        "instrument_name": [*stated],
+        "symbol": [item.symbol for item, _ in stated.values()],
+        "interval_hours": [hours for _, hours in stated.values()],
+    }
+
+
+def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    """Return sampled rates; a rate whose period no answer has named yet is left out."""
+    rows = preferred(s for s in states if s.rate is not None and s.period_h is not None)
+    rates = np.array([row.rate for row in rows], dtype=np.float64)
+    period = np.array([row.period_h for row in rows], dtype=np.float64)
+    bps = units.bps_8h_from_native(rates, period)
+    _check_rates(exchange, rates, bps, len(rows))
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": _stamps([row.time for row in rows], at),
+        "rate_bps_8h": bps,
+        "resolution": repeated("raw", len(rows)),
+        "kind": repeated("sampled", len(rows)),
+    }
+
+
+def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
+    """Refuse a batch that is in another unit: no venue's median contract pays 50 bps in 8 hours."""
+    if contracts >= _MANY and np.median(np.abs(bps)) > _MEDIAN_BPS:
+        raise SchemaError(
+            f"{exchange}: the median funding rate of {contracts} contracts is "
+            f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
+        )
+    if rates.size and np.abs(rates).max() > _IMPOSSIBLE:
+        raise SchemaError(
+            f"{exchange}: a funding rate of {np.abs(rates).max():.4g} is above 100 %: not a fraction"
+        )
+
+
+def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
+    rows = preferred(payments)
+    columns: dict[str, list[Any]] = {"symbol": [], "time": [], "rate_bps_8h": [], "interval_hours": []}
+    by_symbol: dict[str, dict[int, Payment]] = {}
+    for row in rows:
+        by_symbol.setdefault(row.instrument.symbol, {})[row.time] = row
+    for symbol, found in by_symbol.items():
+        times = np.array(sorted(found), dtype=np.int64)
+        hours = payment_hours(times, default)
+        rates = np.array([found[time].rate for time in times.tolist()])
+        period = np.array([found[time].period_h or np.nan for time in times.tolist()])
+        bps = units.bps_8h_from_native(rates, np.where(np.isnan(period), hours, period))
+        _check_rates(symbol, rates, bps, 1)
+        columns["symbol"] += [symbol] * len(times)
+        columns["time"].append(settled_time(times))
+        columns["rate_bps_8h"].append(bps)
+        columns["interval_hours"].append(hours)
+    merged: dict[str, Any] = {
+        n: np.concatenate(columns[n]) if columns[n] else [] for n in ("rate_bps_8h", "interval_hours")
+    }
+    stamps = np.concatenate(columns["time"]).tolist() if columns["time"] else []
+    size = len(columns["symbol"])
+    return {
+        "symbol": columns["symbol"],
+        "time": _stamps(stamps, None),
+        **merged,
+        "kind": repeated("settled", size),
+    }
+
+
+def _oi(records: Records, at: int | None) -> dict[str, Any]:
+    now = preferred(s for s in records.states if s.oi_usd is not None)
+    past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
+    rows: list[State | OiPoint] = [*now, *past]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": _stamps([row.time for row in rows], at),
+        "oi_usd": [row.oi_usd for row in rows],
+        "resolution": ["raw"] * len(now) + [row.resolution for row in past],
+    }
+
+
+def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
+    rates = [
+        None if row.rate is None or row.period_h is None
+        else float(units.bps_8h_from_native(row.rate, row.period_h))
+        for row in rows
+    ]  # fmt: skip
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": _stamps([row.time for row in rows], at),
+        "price_usd": [_price(row) for row in rows],
+        "price_24h_change_pct": [row.change_pct for row in rows],
+        "volume_24h_usd": [row.volume_usd for row in rows],
+        "oi_usd": [row.oi_usd for row in rows],
+        "funding_current_bps_8h": rates,
+    }
+
+
+def _price(state: State) -> float | None:
+    return state.mark if state.mark is not None else state.price
+
+
+def _prices(records: Records, at: int | None) -> dict[str, Any]:
+    now = [
+        Price(row.instrument, row.time or 0, kind, value, "raw")
+        for row in preferred(records.states)
+        for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last))
+        if value is not None
+    ]
+    rows = [*now, *preferred(records.prices)]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": _stamps([row.time or None for row in rows], at),
+        "kind": [row.kind for row in rows],
+        "price_usd": [row.price for row in rows],
+        "resolution": [row.resolution for row in rows],
+    }
+
+
+def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
+    seen: Counter[tuple[object, ...]] = Counter()
+    orders = []
+    for row in rows:
+        key = (exchange, row.instrument.name, row.time, row.side, *row.native)
+        seen[key] += 1
+        orders.append(row.order_id or _digest((*key, seen[key])))
+    return {
+        "order_id": orders,
+        "fill_id": ["1"] * len(rows),
+        "time": _stamps([row.time for row in rows], None),
+        "symbol": [row.instrument.symbol for row in rows],
+        "side": [row.side for row in rows],
+        "order_price_usd": [row.order_price for row in rows],
+        "fill_price_usd": [row.fill_price for row in rows],
+        "quantity": [row.quantity for row in rows],
+        "filled_quantity": [row.filled for row in rows],
+        "value_usd": [row.value_usd for row in rows],
+        "status": repeated("filled", len(rows)),
+    }
+
+
+def _digest(key: tuple[object, ...]) -> str:
+    return hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=12).hexdigest()
+
+
+def _books(records: Records, at: int | None) -> dict[str, Any]:
+    rows = [
+        (book, side, level, price, size)
+        for book in records.books
+        for side, levels in (("bid", book.bids), ("ask", book.asks))
+        for level, (price, size) in enumerate(levels, 1)
+    ]
+    return {
+        "symbol": [row[0].instrument.symbol for row in rows],
+        "time": _stamps([row[0].time for row in rows], at),
+        "side": [row[1] for row in rows],
+        "level": [row[2] for row in rows],
+        "price_usd": [row[3] for row in rows],
+        "size": [row[4] for row in rows],
+    }
+
+
+def _depths(records: Records, at: int | None) -> dict[str, Any]:
+    """Value within some distances of the mid price; a side that ends before the distance is missing."""
+    rows = []
+    for book in records.books:
+        if not book.bids or not book.asks:
+            continue
+        mid = (book.bids[0][0] + book.asks[0][0]) / 2
+        for depth in _DEPTHS:
+            bids, asks = (_within(levels, mid, depth) for levels in (book.bids, book.asks))
+            rows.append((book, depth, bids, asks))
+    return {
+        "symbol": [row[0].instrument.symbol for row in rows],
+        "time": _stamps([row[0].time for row in rows], at),
+        "depth_bps": [row[1] for row in rows],
+        "bid_depth_usd": [row[2] for row in rows],
+        "ask_depth_usd": [row[3] for row in rows],
+        "resolution": repeated("raw", len(rows)),
+    }
+
+
+def _within(levels: list[tuple[float, float | None]], mid: float, depth_bps: float) -> float | None:
+    if abs(levels[-1][0] / mid - 1) * units.BPS < depth_bps:
+        return None
+    near = [(price, size) for price, size in levels if abs(price / mid - 1) * units.BPS <= depth_bps]
+    return None if any(size is None for _, size in near) else sum(p * s for p, s in near if s is not None)
+
+
+def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
+    return {
+        "symbol": [row.symbol for row in rows],
+        "time": _stamps([row.time for row in rows], at),
+        "instrument_name": [row.name for row in rows],
+        "expiry": _stamps([row.expiry for row in rows], None),
+        "strike": [row.strike for row in rows],
+        "side": [row.side for row in rows],
+        "iv": [row.iv for row in rows],
+        "delta": [row.delta for row in rows],
+        "gamma": [row.gamma for row in rows],
+        "vega": [row.vega for row in rows],
+        "theta": [row.theta for row in rows],
+        "open_interest": [row.open_interest for row in rows],
+        "underlying_price": [row.underlying for row in rows],
+    }

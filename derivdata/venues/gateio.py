@@ -1,0 +1,304 @@
+"""Gate v4: contracts settled in USDT and, inverse, in BTC.
+
+``position_size`` of a contract is one side of the open interest; ``total_size`` of tickers and
+``open_interest`` of statistics count both. A liquidation's ``size`` is the position, signed. Sizes are whole
+numbers in old bodies and text with decimals in new ones.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.errors import VenueError
+from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.reading import Reading
+from derivdata.venues.records import Instrument, Liquidation, OiPoint, Payment, Records, State
+from derivdata.venues.wire import Wire, require_close, seconds_us
+
+_SIZE = str | float
+_REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
+
+
+class _Fault(Wire):
+    label: str | None = None
+    message: str = ""
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``{"label": ..., "message": ...}``."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    fault = reading.decode(_Fault)
+    if fault.label is not None:
+        reason = _REASONS.get(fault.label, "refused")
+        raise VenueError(reading.where, fault.message, code=fault.label, reason=reason)
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of a name such as BTC_USDT, or BTC_USD, of which one contract is 1 USD."""
+    base, _, quote = name.partition("_")
+    inverse = quote == "USD"
+    perpetual = quote in ("USDT", "USD")
+    return Instrument(name, base, quote, 1.0 if inverse else None, inverse, perpetual)
+
+
+class _Contract(Wire):
+    name: str
+    type: str
+    in_delisting: bool
+    funding_rate: str
+    funding_interval: int
+    mark_price: str
+    index_price: str
+    last_price: str
+    position_size: _SIZE
+    quanto_multiplier: str
+    status: str = "trading"
+
+
+def contracts(reading: Reading) -> Records:
+    """Read rates, intervals, open interest and prices of all contracts of a settle currency, or of one."""
+    body: list[_Contract] | _Contract = reading.decode(list[_Contract] | _Contract)
+    records = Records()
+    for row in body if isinstance(body, list) else [body]:
+        inverse = reading.word(row.type, {"inverse": True, "direct": False})
+        size = 1.0 if inverse else reading.required(row.quanto_multiplier)
+        active = not row.in_delisting and row.status == "trading"
+        item = _named(row.name)._replace(size=size, inverse=inverse, active=active)
+        records.instruments.append(item)
+        if not active or not item.perpetual:
+            continue
+        if size <= 0:
+            reading.fail(f"{row.name} has contracts of {size} coins")
+        mark, hours = reading.required(row.mark_price), row.funding_interval / 3600
+        contracts = reading.required(row.position_size)
+        records.states.append(
+            State(
+                item,
+                None,
+                reading.required(row.funding_rate),
+                hours,
+                hours,
+                mark=mark,
+                index_price=reading.number(row.index_price),
+                last=reading.number(row.last_price),
+                oi_usd=item.usd(contracts, mark),
+                oi_coins=item.coins(contracts, mark),
+            )
+        )
+    return records
+
+
+class _Ticker(Wire):
+    contract: str
+    last: str
+    total_size: str
+    volume_24h_quote: str
+    change_percentage: str
+    mark_price: str
+    index_price: str
+    quanto_multiplier: str | None = None
+
+
+def tickers(reading: Reading) -> Records:
+    """Read 24 hours and open interest, which counts both sides here."""
+    records = Records()
+    for row in reading.decode(list[_Ticker]):
+        item = reading.instrument(row.contract, _named)
+        if item.size is None and row.quanto_multiplier is not None:
+            item = item._replace(size=reading.number(row.quanto_multiplier) or None)
+        mark, one_side = reading.required(row.mark_price), reading.required(row.total_size) / 2
+        records.states.append(
+            State(
+                item,
+                None,
+                mark=mark,
+                index_price=reading.number(row.index_price),
+                last=reading.number(row.last),
+                oi_usd=item.usd(one_side, mark),
+                oi_coins=item.coins(one_side, mark),
+                volume_usd=reading.required(row.volume_24h_quote),
+                change_pct=reading.number(row.change_percentage),
+            )
+        )
+    return records
+
+
+class _Paid(Wire):
+    t: int
+    r: str
+
+
+def funding_rates(reading: Reading) -> Records:
+    """Read payments, the newest first, in seconds."""
+    item = reading.instrument(reading.asked("contract"), _named)
+    records = Records()
+    for row in reading.decode(list[_Paid]):
+        time = seconds_us(row.t, reading.where)
+        records.times.append(time)
+        records.payments.append(Payment(item, time, reading.required(row.r)))
+    return records
+
+
+class _Stats(Wire):
+    time: int
+    open_interest: _SIZE
+    open_interest_usd: float
+    mark_price: float
+
+
+def contract_stats(reading: Reading) -> Records:
+    """Read open interest of the past, which counts both sides."""
+    item = reading.instrument(reading.asked("contract"), _named)
+    resolution = reading.resolution("interval")
+    records = Records()
+    for row in reading.decode(list[_Stats]):
+        time, one_side = seconds_us(row.time, reading.where), reading.required(row.open_interest) / 2
+        require_close(
+            item.usd(one_side, row.mark_price),
+            row.open_interest_usd / 2,
+            0.05,
+            "open interest in contracts and in USD",
+            reading.where,
+        )
+        coins = item.coins(one_side, row.mark_price)
+        records.times.append(time)
+        records.oi.append(OiPoint(item, time, row.open_interest_usd / 2, resolution, coins))
+    return records
+
+
+class _Liquidated(Wire):
+    contract: str
+    time: int
+    size: _SIZE
+    left: _SIZE
+    fill_price: str
+    order_price: str
+    order_size: _SIZE | None = None
+
+
+class _Pushed(Wire):
+    contract: str
+    time: int
+    time_ms: int
+    size: _SIZE
+    left: _SIZE
+    fill_price: float
+    order_price: float
+    order_size: _SIZE | None = None
+
+
+class _PushedFrame(Wire):
+    channel: str
+    result: list[_Pushed]
+
+
+def liquidations(reading: Reading) -> Records:
+    """Read liquidations of all contracts; several rows of one second and price are separate fills."""
+    return Records(liquidations=[_fill(reading, row) for row in reading.decode(list[_Liquidated])])
+
+
+def liquidation_frames(reading: Reading) -> Records:
+    """Read liquidations of the stream."""
+    frames = reading.frames(_PushedFrame)
+    return Records(liquidations=[_fill(reading, row) for frame in frames for row in frame.result])
+
+
+def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
+    item = reading.instrument(row.contract, _named)
+    sizes = [value for value in (row.size, row.left, row.order_size) if value is not None]
+    if len({isinstance(value, str) for value in sizes}) > 1:
+        reading.fail(f"sizes of one row are of two kinds: {sizes}")
+    position = reading.required(row.size)
+    if position == 0:
+        reading.fail("a liquidated position of size 0 has no side")
+    ordered = abs(position if row.order_size is None else reading.required(row.order_size))
+    filled = ordered - abs(reading.required(row.left))
+    if filled < 0:
+        reading.fail(f"{row.left} is left of an order of {ordered}")
+    fill, price = reading.required(row.fill_price), reading.required(row.order_price)
+    time = seconds_us(row.time, reading.where)
+    if isinstance(row, _Pushed):
+        if not 0 <= reading.ms(row.time_ms) - time < 1_000_000:
+            reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are not one instant")
+        time = reading.ms(row.time_ms)
+    return Liquidation(
+        item,
+        time,
+        "long" if position > 0 else "short",
+        price,
+        fill,
+        item.coins(ordered, fill),
+        item.coins(filled, fill),
+        item.usd(filled, fill),
+        (row.fill_price, row.order_price, row.size, row.order_size),
+    )
+
+
+class _Level(Wire):
+    p: str
+    s: _SIZE
+
+
+class _Book(Wire):
+    update: float
+    bids: list[_Level]
+    asks: list[_Level]
+
+
+def book(reading: Reading) -> Records:
+    """Read a book, whose sizes are contracts; `update` is in seconds with a fraction."""
+    body = reading.decode(_Book)
+    item = reading.instrument(reading.asked("contract"), _named)
+    bids, asks = ([(row.p, row.s) for row in side] for side in (body.bids, body.asks))
+    return Records(books=[reading.book(item, seconds_us(body.update, reading.where), bids, asks)])
+
+
+_endpoint = partial(Endpoint, "gateio")
+_FUNDING = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
+_TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
+_SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
+
+
+def _of_currency(settle: str) -> tuple[Endpoint, ...]:
+    base = f"/futures/{settle}"
+    return (
+        _endpoint("funding", "GET", f"{base}/contracts", _FUNDING, contracts),
+        _endpoint("funding", "GET", f"{base}/contracts/{{contract}}", _FUNDING, contracts),
+        _endpoint("tickers", "GET", f"{base}/tickers", _TICKERS, tickers),
+        _endpoint(
+            "settlements", "GET", f"{base}/funding_rate", ("funding_settlements",), funding_rates,
+            symbol="contract", paging=_SECONDS,
+        ),
+        _endpoint(
+            "oi_history", "GET", f"{base}/contract_stats", ("oi_history",), contract_stats,
+            params={"interval": "5m"}, symbol="contract",
+            paging=Paging(start="from", end="", unit="s", limit=1000),
+        ),
+        _endpoint(
+            "liquidations", "GET", f"{base}/liq_orders", ("liquidations_fills",), liquidations,
+            paging=Paging(descending=True, start="from", end="to", unit="s", limit=1000, span_hours=1),
+        ),
+        _endpoint(
+            "book", "GET", f"{base}/order_book", ("orderbook_book", "orderbook_depth_history"), book,
+            params={"limit": "300", "with_id": "true"}, symbol="contract",
+        ),
+    )  # fmt: skip
+
+
+ENDPOINTS = (
+    *_of_currency("usdt"),
+    *_of_currency("btc"),
+    _endpoint("liquidations", "WS", "futures.liquidates", ("liquidations_fills",), liquidation_frames),
+    _endpoint("liquidations", "WS", "futures.public_liquidates", ("liquidations_fills",), liquidation_frames),
+)
+
+VENUE = Venue(
+    "gateio",
+    "https://api.gateio.ws/api/v4",
+    ENDPOINTS,
+    refuse,
+    budget=5.0,
+    socket="wss://fx-ws.gateio.ws/v4/ws/usdt",
+    terms="API terms of 2025-10 are written for key holders; a clause on public data was not seen.",
+)

@@ -1,0 +1,197 @@
+"""Facts as a venue states them, one record per contract and instant, before they become tables.
+
+An adapter turns a body into records; `frames` turns records into tables. Instants are microseconds since
+1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import NamedTuple
+
+from derivdata.tables import QUOTES
+
+__all__ = [
+    "Book",
+    "Instrument",
+    "Interval",
+    "Liquidation",
+    "OiPoint",
+    "Option",
+    "Payment",
+    "Price",
+    "Records",
+    "State",
+]
+
+
+class Instrument(NamedTuple):
+    """One contract of a venue.
+
+    Attributes
+    ----------
+    name
+        The venue's own id.
+    symbol, quote
+        Base asset without quote, and the quote currency ("" where it is not known).
+    size
+        Coins of one contract; of an inverse contract its USD. None where it is not known.
+    inverse, perpetual, active
+        Whether it is coin-margined, without expiry, and trading.
+    """
+
+    name: str
+    symbol: str
+    quote: str = ""
+    size: float | None = None
+    inverse: bool = False
+    perpetual: bool = True
+    active: bool = True
+
+    @property
+    def rank(self) -> tuple[bool, int, bool]:
+        """Priority of the contract among those of one symbol, the lowest first."""
+        quote = QUOTES.index(self.quote) if self.quote in QUOTES else len(QUOTES)
+        return not self.perpetual, quote, self.inverse
+
+    def coins(self, contracts: float | None, price: float | None) -> float | None:
+        """Return the coins of some contracts; an inverse contract needs the price."""
+        if contracts is None or self.size is None:
+            return None
+        if not self.inverse:
+            return contracts * self.size
+        return contracts * self.size / price if price else None
+
+    def usd(self, contracts: float | None, price: float | None) -> float | None:
+        """Return the value of some contracts in USD; a linear contract needs the price."""
+        if contracts is None or self.size is None:
+            return None
+        if self.inverse:
+            return contracts * self.size
+        return contracts * self.size * price if price is not None else None
+
+
+class State(NamedTuple):
+    """What one answer says of one contract now.
+
+    `rate` is quoted for `period_h` hours and paid every `settle_h` hours.
+    """
+
+    instrument: Instrument
+    time: int | None
+    rate: float | None = None
+    period_h: float | None = None
+    settle_h: float | None = None
+    mark: float | None = None
+    index_price: float | None = None
+    last: float | None = None
+    price: float | None = None
+    oi_usd: float | None = None
+    oi_coins: float | None = None
+    volume_usd: float | None = None
+    change_pct: float | None = None
+
+
+class Payment(NamedTuple):
+    """One funding payment; `period_h` None is the spacing of the payments."""
+
+    instrument: Instrument
+    time: int
+    rate: float
+    period_h: float | None = None
+
+
+class OiPoint(NamedTuple):
+    """Open interest of a contract at an instant of the past."""
+
+    instrument: Instrument
+    time: int
+    oi_usd: float | None
+    resolution: str = "raw"
+    oi_coins: float | None = None
+
+
+class Price(NamedTuple):
+    """A price of the past: `kind` is mark, index or last."""
+
+    instrument: Instrument
+    time: int
+    kind: str
+    price: float
+    resolution: str
+
+
+class Liquidation(NamedTuple):
+    """One fill of a liquidated position; `side` is that of the position, quantities are coins."""
+
+    instrument: Instrument
+    time: int
+    side: str
+    order_price: float | None
+    fill_price: float | None
+    quantity: float | None
+    filled: float | None
+    value_usd: float | None
+    native: tuple[object, ...]
+    order_id: str = ""
+
+
+class Book(NamedTuple):
+    """Order book of one contract: (price, coins) from the best price on; coins None where not known."""
+
+    instrument: Instrument
+    time: int | None
+    bids: list[tuple[float, float | None]]
+    asks: list[tuple[float, float | None]]
+
+
+class Option(NamedTuple):
+    """What one answer says of one option."""
+
+    name: str
+    symbol: str
+    time: int | None
+    expiry: int
+    strike: float
+    side: str
+    iv: float | None = None
+    delta: float | None = None
+    gamma: float | None = None
+    vega: float | None = None
+    theta: float | None = None
+    open_interest: float | None = None
+    underlying: float | None = None
+
+
+class Interval(NamedTuple):
+    """Hours between the funding payments of a contract, now."""
+
+    instrument: Instrument
+    hours: float
+
+
+@dataclass
+class Records:
+    """All that one body, or several, say; see the classes of its members."""
+
+    instruments: list[Instrument] = field(default_factory=list)
+    intervals: list[Interval] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    payments: list[Payment] = field(default_factory=list)
+    oi: list[OiPoint] = field(default_factory=list)
+    prices: list[Price] = field(default_factory=list)
+    liquidations: list[Liquidation] = field(default_factory=list)
+    books: list[Book] = field(default_factory=list)
+    options: list[Option] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""
+    cursor: str | None = None
+    """What the venue wants back to give the next page."""
+
+    def add(self, other: Records) -> None:
+        """Add the records of another body; its cursor becomes the cursor."""
+        for member in fields(self):
+            value = getattr(other, member.name)
+            if isinstance(value, list):
+                getattr(self, member.name).extend(value)
+        self.cursor = other.cursor

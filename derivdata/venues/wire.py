@@ -1,0 +1,171 @@
+"""Bodies of venues, decoded strictly; numbers and instants as venues write them."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, NoReturn, TypeVar, overload
+
+import msgspec
+import pandas as pd
+
+from derivdata.errors import SchemaError
+
+__all__ = [
+    "NUMBER",
+    "Wire",
+    "decode",
+    "expiry_of",
+    "fail",
+    "frames_of",
+    "iso_us",
+    "ms_us",
+    "number",
+    "require_close",
+    "required",
+    "seconds_us",
+    "us_of",
+]
+
+T = TypeVar("T")
+
+NUMBER = str | float | None
+"""A number that the venue sends as text or as a number, or leaves out."""
+
+_FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
+_MONTHS = {m: i for i, m in enumerate("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), 1)}
+_DAY_NAME = re.compile(r"(\d{1,2})([A-Z]{3})(\d{2})")
+_DAY_DIGITS = re.compile(r"(?:20)?(\d{2})(\d{2})(\d{2})")
+
+
+class Wire(msgspec.Struct, gc=False):
+    """Base of the shapes of bodies: a field without default must be there, others are let go."""
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@overload
+def decode(body: bytes, kind: type[T], where: str) -> T: ...
+@overload
+def decode(body: bytes, kind: Any, where: str) -> Any: ...
+def decode(body: bytes, kind: Any, where: str) -> Any:
+    """Decode a body; `where` names it in the error.
+
+    Raises
+    ------
+    SchemaError
+        It is not JSON, or not of that shape: the message says at which place of the body.
+    """
+    try:
+        return _decoder(kind).decode(body)
+    except msgspec.ValidationError as problem:
+        raise SchemaError(f"{where}: the body is not as expected: {problem}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise SchemaError(f"{where}: the body is not whole JSON: {problem}") from None
+
+
+def frames_of(body: bytes, kind: type[T], where: str) -> list[T]:
+    """Decode one WebSocket frame, or an array of them as recordings keep them."""
+    if body.lstrip()[:1] == b"[":
+        frames: list[T] = decode(body, list[kind], where)  # type: ignore[valid-type]
+        return frames
+    return [decode(body, kind, where)]
+
+
+def fail(where: str, why: str) -> NoReturn:
+    """Raise a `SchemaError` that names the body."""
+    raise SchemaError(f"{where}: {why}")
+
+
+def number(value: NUMBER, where: str) -> float | None:
+    """Return a number from text or a number; None and empty text are missing.
+
+    Raises
+    ------
+    SchemaError
+        It is no finite number.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        result = float(value)
+    except ValueError:
+        fail(where, f"{value!r} is no number")
+    if not math.isfinite(result):
+        fail(where, f"{value!r} is no finite number")
+    return result
+
+
+def required(value: NUMBER, where: str) -> float:
+    """Return a number that must be there."""
+    result = number(value, where)
+    if result is None:
+        fail(where, "a number is missing")
+    return result
+
+
+def _plausible(us: int, value: object, where: str) -> int:
+    """Refuse instants before 2014 and after 2100: seconds taken for milliseconds, or the like."""
+    if not _FIRST_US <= us < _LAST_US:
+        fail(where, f"{value!r} is no instant of 2014 to 2100 in the unit that the venue uses")
+    return us
+
+
+def ms_us(value: float | str, where: str) -> int:
+    """Return microseconds from milliseconds, which some venues write as text."""
+    try:
+        us = int(value) * 1000
+    except ValueError:
+        fail(where, f"{value!r} is no instant in milliseconds")
+    return _plausible(us, value, where)
+
+
+def seconds_us(value: float, where: str) -> int:
+    """Return microseconds from seconds, which may have a fraction (kept to the millisecond)."""
+    return _plausible(round(value * 1000) * 1000, value, where)
+
+
+def iso_us(value: str, where: str) -> int:
+    """Return microseconds from ISO 8601 text."""
+    try:
+        stamp = pd.Timestamp(value)
+    except ValueError:
+        fail(where, f"{value!r} is no instant")
+    if stamp is pd.NaT or stamp.tzinfo is None:
+        fail(where, f"{value!r} is no instant with a zone")
+    return _plausible(us_of(stamp), value, where)
+
+
+def us_of(stamp: pd.Timestamp) -> int:
+    """Return the microseconds of an instant."""
+    return int(stamp.as_unit("us").asm8.astype("int64"))
+
+
+def expiry_of(text: str, where: str) -> int:
+    """Return the instant of expiry, 08:00 UTC of a date such as 28JUN24, 240329 or 20261225."""
+    match = _DAY_NAME.fullmatch(text)
+    if match is not None and match[2] in _MONTHS:
+        day, month, year = int(match[1]), _MONTHS[match[2]], int(match[3])
+    else:
+        digits = _DAY_DIGITS.fullmatch(text)
+        if digits is None:
+            fail(where, f"{text!r} is no date of expiry")
+        year, month, day = int(digits[1]), int(digits[2]), int(digits[3])
+    try:
+        stamp = pd.Timestamp(2000 + year, month, day, 8, tz="UTC")
+    except ValueError:
+        fail(where, f"{text!r} is no date of expiry")
+    return us_of(stamp)
+
+
+def require_close(first: float | None, second: float | None, tolerance: float, what: str, where: str) -> None:
+    """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
+
+    Where either is missing or 0 nothing can be said.
+    """
+    if first and second and abs(first - second) > tolerance * max(abs(first), abs(second)):
+        fail(where, f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")

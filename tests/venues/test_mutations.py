@@ -1,0 +1,156 @@
+"""Bodies that were damaged in every structural way: refused, or a value is missing, but no row is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from derivdata import venues
+from derivdata.errors import SchemaError, VenueError
+from derivdata.venues.records import Instrument, Records
+from tests.venues import recorded
+
+FILES = [row["file"] for row in recorded.listed() if row["what"] != "error"]
+_FEW = 40  # places of one body that are damaged
+
+
+def _places(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a body, of long lists only those of the first two elements."""
+    if path:
+        yield path
+    if isinstance(body, dict):
+        keys = list(body)
+        for key in keys if len(keys) < 40 else keys[:2]:
+            yield from _places(body[key], (*path, key))
+    elif isinstance(body, list):
+        for index in range(min(len(body), 2)):
+            yield from _places(body[index], (*path, index))
+
+
+def _holder(body: Any, path: tuple[Any, ...]) -> Any:
+    for key in path[:-1]:
+        body = body[key]
+    return body
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _damaged(body: Any) -> Iterator[tuple[str, Any]]:
+    for path in list(_places(body))[:_FEW]:
+        value = _holder(body, path)[path[-1]]
+        for name, other in (
+            ("null", None),
+            ("flag", True),
+            ("text", "nonsense"),
+            ("list", []),
+            ("object", {}),
+            ("number", 3 if isinstance(value, str) else "4"),
+        ):
+            if isinstance(value, bool) and name == "flag":
+                continue
+            if value == other and type(value) is type(other):
+                continue
+            if name == "text" and isinstance(value, str) and not _is_number(value):
+                continue  # another word is not another structure
+            if name == "number" and not isinstance(value, str | int | float):
+                continue
+            changed = copy.deepcopy(body)
+            _holder(changed, path)[path[-1]] = other
+            yield f"{name} at {path}", changed
+        if isinstance(_holder(body, path), dict):
+            changed = copy.deepcopy(body)
+            del _holder(changed, path)[path[-1]]
+            yield f"nothing at {path}", changed
+
+
+def _read(file: str, body: bytes) -> Records | None:
+    row = next(row for row in recorded.listed() if row["file"] == file)
+    try:
+        return venues.records(row["exchange"], recorded.request_of(file), body, **recorded.arguments(file))
+    except (SchemaError, VenueError):
+        return None
+
+
+def _wrong_rows(sound: Records, found: Records) -> list[str]:
+    """Records of a damaged body that the sound one does not have, but for values that are missing."""
+    wrong = []
+    for name in ("states", "payments", "oi", "prices", "liquidations", "books", "options"):
+        known = getattr(sound, name)
+        wrong += [
+            f"{name}: {row}"
+            for row in getattr(found, name)
+            if not any(all(map(_same, row._fields, row, other)) for other in known)
+        ]
+    return wrong
+
+
+def _same(field: str, value: Any, sound: Any) -> bool:
+    """Whether a value is the sound one or is missing.
+
+    Open interest that one field gives in USD and two others as coins and price differs by a rounding.
+    """
+    if value is None or value == sound or field in ("native", "order_id"):
+        return True
+    if isinstance(value, Instrument):
+        return value._replace(size=None, active=True) == sound._replace(size=None, active=True)
+    if isinstance(value, list):
+        return not value
+    return field in ("oi_usd", "oi_coins") and value == pytest.approx(sound, rel=1e-2)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_body_gives_no_wrong_row(file: str) -> None:
+    body = json.loads(recorded.body_of(file))
+    body = body if len(json.dumps(body)) < 20_000 else _shortened(body)
+    sound = _read(file, json.dumps(body).encode())
+    assert sound is not None
+    wrong = {}
+    for name, changed in _damaged(body):
+        found = _read(file, json.dumps(changed).encode())
+        if found is not None and (rows := _wrong_rows(sound, found)):
+            wrong[name] = rows[:2]
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_body_that_ends_early_is_refused(file: str) -> None:
+    body = recorded.body_of(file).rstrip()
+    for cut in sorted({1, len(body) // 3, len(body) // 2, len(body) - 1}):
+        assert _read(file, body[:cut]) is None
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_the_order_of_fields_does_not_matter(file: str) -> None:
+    body = json.loads(recorded.body_of(file))
+    sound, turned = _read(file, json.dumps(body).encode()), _read(file, json.dumps(_turned(body)).encode())
+    assert sound is not None
+    assert turned is not None
+    for member in fields(sound):
+        before, after = getattr(sound, member.name), getattr(turned, member.name)
+        if isinstance(before, list):
+            before, after = sorted(before, key=repr), sorted(after, key=repr)
+        assert after == before
+
+
+def _turned(body: Any) -> Any:
+    if isinstance(body, dict):
+        return {key: _turned(body[key]) for key in reversed(body)}
+    return [_turned(v) for v in body] if isinstance(body, list) else body
+
+
+def _shortened(body: Any) -> Any:
+    """The same body with a few elements of each long list, which still has all its shapes."""
+    if isinstance(body, dict):
+        return {key: _shortened(value) for key, value in body.items()}
+    return [_shortened(v) for v in body[:5]] if isinstance(body, list) else body
