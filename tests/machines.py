@@ -53,6 +53,10 @@ ROWS = [
     ),
     Row("`HTTPS_PROXY` set", environment={"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": ""}),
     Row("one core with two busy loops", busy=True),
+    Row(
+        "numpy without its kernels for newer processors",
+        environment={"NPY_DISABLE_CPU_FEATURES": "X86_V3 AVX2"},
+    ),
     *(Row(f"`OPENBLAS_CORETYPE={kernel}`", environment={"OPENBLAS_CORETYPE": kernel}) for kernel in KERNELS),
 ]
 
