@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.panels import refuse_negative, require, require_quantity
+from derivdata.analysis.panels import refuse_negative, require, require_quantity, unit_of
 from derivdata.arguments import typed
 
 
@@ -74,7 +74,7 @@ def migration(
         parts["price"] = (first + last) / 2 * (p1 - p0)
     t0, t1 = first.sum("exchange"), last.sum("exchange")
     parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
-    return xr.Dataset(parts | {"change": change}).assign_attrs(units=oi.attrs["units"], method=method)
+    return xr.Dataset(parts | {"change": change}).assign_attrs(units=unit_of(oi, "oi"), method=method)
 
 
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:

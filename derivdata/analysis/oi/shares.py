@@ -18,6 +18,7 @@ from derivdata.analysis.panels import (
     require,
     require_quantity,
     row_by_row,
+    unit_of,
     whole,
 )
 from derivdata.arguments import typed
@@ -94,7 +95,7 @@ def market_share(
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
     found: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
-    found = found.assign_attrs(units="fraction", weights=str(oi.attrs["units"]))
+    found = found.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
     if found.chunks is None:
         found.attrs["dropped"] = _names(gone.transpose(*(dim for dim in oi.dims if dim != "time")))
     return found

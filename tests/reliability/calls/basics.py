@@ -46,5 +46,6 @@ CALLS: Calls = {
     "tables.panel": lambda: {"table": history(), "column": "rate_bps_8h"},
     "tables.provenance": lambda: {"data": fetched()},
     "tables.surface": lambda: {"chain": options()},
+    "tables.venue_slug": lambda: {"name": "Binance"},
     "tables.surface_history": lambda: {"rows": options()},
 }  # fmt: skip
