@@ -50,6 +50,11 @@ _EPOCH_YEAR, _LAST_YEAR = 1970, 2261
 _LONGEST = pd.Timedelta(36_525, "D")
 _LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
 _ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
+_WIRE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+)
+"""A date with a day, and perhaps a time of day: pandas would also take "now", "today" and a bare year."""
+
 _DTYPE = pd.DatetimeTZDtype("us", "UTC")
 _ZONED, _NAIVE = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _clock: Callable[[], pd.Timestamp] | None = None
@@ -225,6 +230,9 @@ def micros(texts: Any) -> np.ndarray[Any, Any]:
     if uniform is not None:
         return uniform
     listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
+    for text in listed:
+        if isinstance(text, str) and text and not _WIRE.fullmatch(text):
+            raise ValueError(f"{text[:60]!r} is not a date like 2026-01-31, nor one with a time of day")
     parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
     return np.asarray(pd.DatetimeIndex(parsed).as_unit("us").asi8)
 

@@ -56,7 +56,6 @@ class _Metadata(Envelope):
 class _History(Envelope):
     symbol: str
     unit: str
-    resolution: str
     series: dict[str, msgspec.Raw]
 
 
@@ -256,6 +255,9 @@ def _decimals(field: str, values: list[str | float | None]) -> np.ndarray[Any, A
     with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:
+        for value in values:
+            if isinstance(value, str) and "_" in value:  # which Python takes for a separator of digits
+                raise ValueError(f"{value!r} is not a number")
         return floats(values)  # type: ignore[arg-type]
     except ValueError as problem:
         raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None

@@ -80,7 +80,10 @@ def _checked(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the rows that the rules keep, and the notices about the answer."""
     built = table.build(rows)
-    columns = {name: built[name].array for name in built.columns}
+    columns = {
+        name: values.to_numpy() if values.dtype == "float64" else values.array
+        for name, values in built.items()
+    }
     for name in ("timestamp", "t"):
         if name in built and built[name].dtype.kind == "M" and built[name].notna().all():
             columns["time"] = columns[name]

@@ -23,6 +23,7 @@ PROMISES = (
     "faults at 70 %",
     "each fault",
     "every fetcher",
+    "lying server",
     "damaged cache record",
     "damaged bundle",
     "killed: cache",

@@ -1,0 +1,19 @@
+"""The list of rules and the page that shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from derivdata.fetch.rules import RULES
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "checked-answers.md"
+
+
+def test_the_page_has_a_row_for_every_rule() -> None:
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines]
+    assert rows[1:] == [(rule.name, rule.compares, rule.outcome) for rule in RULES]
+
+
+def test_no_two_rules_have_one_name() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)
