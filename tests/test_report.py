@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata import service
 from derivdata.cli import main
 from derivdata.errors import DataNotice
+from derivdata.fetch import funding
 from derivdata.reports import formatting
 from tests.plot import made
 
@@ -115,13 +118,17 @@ def test_every_section_is_there_and_linked(written: str, page: Page) -> None:
     for title in TITLES:
         assert f"<h2>{title}</h2>" in written
     assert [link[1:] for link in page.links] == [re.sub(r"\W+", "-", t.lower()) for t in TITLES]
-    assert "Synthetic data, made up for demonstration" in said(page)
+    assert "Synthetic data, generated for demonstration" in said(page)
     assert "2026-06-16 12:00 to 2026-06-30 12:00 UTC" in said(page)
 
 
 def test_the_summary_says_what_is_wide_what_is_left_and_what_changed(written: str) -> None:
     summary = written[written.index('<section id="summary">') : written.index('<section id="funding">')]
-    for heading in ("What is wide", "What survives costs", "What changed"):
+    for heading in (
+        "What is wide",
+        "What survives costs, of pairs picked in this same window",
+        "What changed",
+    ):
         assert f"<h3>{heading}</h3>" in summary
     assert len(re.findall('class="tile"', summary)) == 5
     assert "BTC funding, weighted by open interest: " in summary
@@ -236,18 +243,30 @@ def test_what_a_source_lacks_is_said_and_not_fatal(tmp_path: Path) -> None:
             "kind": ["sampled"] * 4,
         }
     )
-    dd.open_archive(tmp_path / "mine").append("funding_history", frame)
+    held = dd.tables.OI_HISTORY.build(
+        {
+            "symbol": ["ETH"] * 2,
+            "exchange": ["okx"] * 2,
+            "timestamp": ["2024-03-01T00:00:00Z", "2024-03-01T08:00:00Z"],
+            "open_interest_usd": [1e6, 2e6],
+            "resolution": ["raw"] * 2,
+        }
+    )
+    archive = dd.open_archive(tmp_path / "mine")
+    archive.append("funding_history", frame)
+    archive.append("oi_history", held)
     out = tmp_path / "r.html"
     arguments = ["--symbols", "BTC", "ETH", "--window", "1d", "--out", str(out)]
     assert main(["report", str(tmp_path / "mine"), *arguments]) == 0
-    text = out.read_text(encoding="utf-8")
+    text = unescape(out.read_text(encoding="utf-8"))
     pair = Page(text).table("long", "short", "mean spread [bps/8h]").iloc[0]
     assert (pair["long"], pair["short"], pair["mean spread [bps/8h]"]) == ("okx", "zo", "2.500")
-    assert "ynthetic" not in text
+    assert "ynthetic" not in text[text.index("<body>") :]
     for lack in (
         "No options on BTC",
         "No liquidations",
-        "No open interest of ETH",
+        "No open interest of BTC",
+        "+100.0 % in USD, of which the price's part is not known",
         "no funding rates of ETH",
     ):
         assert lack in text
@@ -317,8 +336,8 @@ def test_chains_that_cannot_be_used_are_said(tmp_path: Path) -> None:
         "BTC", out=tmp_path / "r.html", window="1d", sections=["options"], expiries=["2026-01-13"]
     )
     text = out.read_text(encoding="utf-8")
-    assert "No options on BTC, deribit, expire on the days asked for." in text
-    assert "The source has nothing that a summary could be made of" in text
+    assert "No options on BTC, deribit, expire on the days chosen." in text
+    assert "The source has nothing to summarise" in text
 
 
 def test_an_attribution_is_a_visible_link(tmp_path: Path) -> None:
@@ -396,3 +415,103 @@ def test_nothing_is_written_when_the_source_cannot_be_asked(
 )
 def test_numbers_as_people_write_them(made: str, written_as: str) -> None:
     assert made == written_as
+
+
+def rates_archive(folder: Path, symbol: str, venues: tuple[str, str] = ("okx", "zo")) -> str:
+    """Two venues, two days of hourly rates of one symbol."""
+    times = pd.date_range("2024-03-01", periods=48, freq="h", tz="UTC")
+    frame = dd.tables.FUNDING_HISTORY.build(
+        {
+            "symbol": [symbol] * 96,
+            "exchange": [venues[0]] * 48 + [venues[1]] * 48,
+            "timestamp": times.append(times),
+            "y": [1.0] * 48 + [3.0] * 48,
+            "resolution": ["1h"] * 96,
+            "kind": ["sampled"] * 96,
+        }
+    )
+    dd.open_archive(folder).append("funding_history", frame)
+    return str(folder)
+
+
+def test_an_unknown_symbol_fails_and_leaves_the_file_that_was_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "r.html"
+    out.write_text("before")
+    source = rates_archive(tmp_path / "rates", "BTC")
+    assert main(["report", source, "--symbols", "BTC", "NOPE", "--window", "1d", "--out", str(out)]) == 1
+    assert "NOPE" in capsys.readouterr().err
+    assert out.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "rates"], (
+        "nothing is left beside it"
+    )
+
+
+def test_a_symbol_with_signs_of_mathematics_is_drawn_and_reported(tmp_path: Path) -> None:
+    dd.connect(rates_archive(tmp_path / "rates", "A$X_{$B"))
+    out = dd.report("A$X_{$B", out=tmp_path / "r.html", window="1d", sections=["funding"])
+    text = out.read_text(encoding="utf-8")
+    assert text.count("A$X_{$B: funding rate by venue") == 2, "in the titles of both figures"
+    rates = dd.funding.history("A$X_{$B", "1d")
+    figure = dd.plot.funding_history(rates).get_figure(root=True)
+    figure.savefig(tmp_path / "alone.png")
+
+
+def test_the_page_allows_no_script_and_holds_no_control_characters(
+    written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = re.search('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', written)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none';")
+    assert "script" not in policy[1]
+    assert written.index(policy[0]) < written.index("<style>")
+    dd.connect(rates_archive(tmp_path / "rates", "BTC"))
+    notice = "red \x1b[31mtext \x07 backwards \u202egnp.exe"
+    fetched = funding.history
+
+    def noticed(*arguments: object, **options: object) -> pd.DataFrame:
+        frame = fetched(*arguments, **options)  # type: ignore[arg-type]
+        frame.attrs["provenance"]["notices"] = [notice]
+        return frame
+
+    monkeypatch.setattr(funding, "history", noticed)
+    out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
+    text = out.read_text(encoding="utf-8")
+    assert "Notice of the source: red \ufffd[31mtext \ufffd backwards \ufffdgnp.exe" in text
+    assert all(character.isprintable() or character in "\n\ufffd" for character in text)
+
+
+def test_synthetic_is_a_banner_at_the_top_and_in_every_tile(written: str) -> None:
+    banner = '<p class="banner" role="note">Synthetic data, generated for demonstration'
+    assert written.index(banner) < written.index("<h1>")
+    tiles = re.findall('<div class="tile">.*?</div>', written)
+    assert tiles
+    assert all('<span class="synthetic">synthetic</span>' in tile for tile in tiles)
+    assert all(re.search('<span class="window">[^<]+</span>', tile) for tile in tiles)
+
+
+def test_pairs_picked_in_sample_are_said_to_be(written: str) -> None:
+    [tile] = [tile for tile in re.findall('<div class="tile">.*?</div>', written) if "net carry" in tile]
+    assert "Picked in this same window (in sample): expect less" in tile
+    assert "<h3>What survives costs, of pairs picked in this same window</h3>" in written
+
+
+def test_a_free_key_gets_the_rates_now(tmp_path: Path) -> None:
+    """Free reads no history, but BTC and ETH of the snapshot."""
+    local = service.start("sample", keys={"dk_free": "free"})
+    try:
+        dd.connect(local.url, api_key="dk_free")
+        now = dd.funding.snapshot().query("symbol == 'BTC'").sort_values("rate_bps_8h", ascending=False)
+        out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["funding"])
+        dd.disconnect()
+    finally:
+        local.close()
+    page = Page(out.read_text(encoding="utf-8"))
+    shown = page.table("venue", "rate [bps/8h]", "as APR [%]", "interval [h]")
+    assert list(shown["venue"]) == list(now["exchange"].astype(str))
+    assert list(shown["rate [bps/8h]"]) == [f"{rate:.3f}" for rate in now["rate_bps_8h"]]
+    top = now.iloc[0]
+    assert float(shown["as APR [%]"][0]) == pytest.approx(top["rate_bps_8h"] * 3 * 365 / 100, abs=0.06)
+    assert f"median of {len(now)} venues" in said(page)
+    assert "No funding rates: " in said(page)

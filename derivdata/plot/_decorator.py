@@ -30,8 +30,11 @@ def figure_function(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(checked)
     def draw(*args: P.args, **kwargs: P.kwargs) -> T:
+        from matplotlib import rc_context
+
         _require_axes(kwargs.get("ax"))
-        with warnings.catch_warnings():
+        # A symbol or a venue may hold "$", which matplotlib would read as mathematics.
+        with warnings.catch_warnings(), rc_context({"text.parse_math": False}):
             warnings.filterwarnings("ignore", "Attempting to set identical low and high", UserWarning)
             return checked(*args, **kwargs)
 

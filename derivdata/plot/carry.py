@@ -167,10 +167,11 @@ def cumulative_funding(
     *,
     exchange: str,
     symbol: str | None = None,
+    naive: bool = False,
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Funding that a long has paid: the integral of the samples, the sum of the payments, the naive sum.
+    """Funding that a long has paid: the integral of the samples and the sum of the payments.
 
     Parameters
     ----------
@@ -180,14 +181,16 @@ def cumulative_funding(
         Table ``funding_settlements`` of the same window, or None.
     exchange, symbol
         Which venue; which symbol, where there are several.
+    naive
+        Also draw the samples added up as if each were a payment, which counts an hourly sample eight times:
+        to show the mistake.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        The naive sum adds up the samples as if each were a payment, which counts an hourly sample eight
-        times; it is drawn to be told from the other two. Holes are left out of all three.
+        Holes are left out of all lines.
 
     Raises
     ------
@@ -197,11 +200,8 @@ def cumulative_funding(
     rates, symbol = one_symbol(_panel(sampled), symbol)
     rates = _venue(rates, exchange)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
-    naive = rates.cumsum("time").where(rates.notnull())
     ax = axes(ax)
     times = rates["time"].values
-    ratio = float(naive.max() / accrued.max()) if float(accrued.max()) > 0 else np.nan
-    excess = f", {ratio:.2g} × as much" if np.isfinite(ratio) else ""
     ax.plot(
         times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {_last(accrued):+.1f} bps"
     )
@@ -209,8 +209,12 @@ def cumulative_funding(
         paid = _payments(settled, symbol, exchange)
         label = f"sum of the payments: {_last(paid):+.1f} bps"
         ax.step(paid["time"].values, paid, where="post", color=PALETTE[1], lw=1.2, label=label)
-    label = f"naive sum of the samples, not money: {_last(naive):+.1f}{excess}"
-    ax.plot(times, naive, color=GREY, lw=1.0, ls="--", label=label)
+    if naive:
+        added = rates.cumsum("time").where(rates.notnull())
+        ratio = float(added.max() / accrued.max()) if float(accrued.max()) > 0 else np.nan
+        excess = f", {ratio:.2g} × as much" if np.isfinite(ratio) else ""
+        label = f"naive sum of the samples, not money: {_last(added):+.1f}{excess}"
+        ax.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
     ax.axhline(0, color=GREY, lw=0.8)
     dress(ax, title=f"{symbol} on {exchange}: funding paid by a long")
     ax.set_ylabel("cumulative funding [bps of notional]")

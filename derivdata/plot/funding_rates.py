@@ -20,6 +20,7 @@ from derivdata.plot.style import (
     footer,
     legend,
     look,
+    mark_clipped,
     one_symbol,
     panel_of,
     row_size,
@@ -64,7 +65,7 @@ def funding_history(
     -------
     Axes
         Missing rates leave gaps in the lines. The scale holds 99 % of all rates and every rate of the
-        coloured venues between the 0.5 and 99.5 percentile.
+        coloured venues between the 0.5 and 99.5 percentile; an arrowhead marks each rate outside.
 
     Raises
     ------
@@ -85,7 +86,13 @@ def funding_history(
     margin = 0.15 * (high - low) + 0.1
     ax.set_ylim(low - margin, high + margin)
     ax.axhline(0, color=GREY, lw=0.8)
-    dress(ax, title=f"{symbol}: funding rate by venue")
+    colors = {venue: look(place)["color"] for place, venue in enumerate(chosen)}
+    clipped = sum(
+        mark_clipped(ax, times, rates.sel(exchange=venue), color=colors.get(venue, GREY))
+        for venue in means.index
+    )
+    cut = f" ({clipped:,} outside the axis: ▲▼)" if clipped else ""
+    dress(ax, title=f"{symbol}: funding rate by venue{cut}")
     ax.set_ylabel("funding rate [bps per 8 h]")
     legend(ax, "right", title="venue (mean)")
     utc_axis(ax)

@@ -130,7 +130,8 @@ def share_trend(
     ax.set_yticks(place, list(kept.index))
     ax.set_ylim(len(kept) - 0.4, -0.6)
     level = f"{trend.attrs['confidence']:.0%} interval" if "confidence" in trend.attrs else "interval"
-    dress(ax, title=f"{symbol}: trend of the share of open interest", grid="x")
+    shown = f"{len(kept)} of {len(frame)} venues" if len(kept) < len(frame) else f"{len(kept)} venues"
+    dress(ax, title=f"{symbol}: trend of the share of open interest, {shown}", grid="x")
     ax.set_xlabel(f"change of share [percentage points a day], with {level}")
     legend(ax, "top", ncols=2)
     footer(ax, data, source=source)

@@ -32,6 +32,7 @@ __all__ = [
     "footer",
     "legend",
     "look",
+    "mark_clipped",
     "number",
     "one_symbol",
     "panel_of",
@@ -86,6 +87,34 @@ def strips(ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5
     for upper in made[:-1]:
         upper.tick_params(labelbottom=False)
     return made
+
+
+def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> int:
+    """Put an arrowhead at the edge of the axes above or below each value outside its y limits.
+
+    Returns
+    -------
+    int
+        How many values lie outside.
+    """
+    low, high = ax.get_ylim()
+    x, y = np.asarray(x), np.asarray(y, dtype=np.float64)
+    outside = 0
+    for beyond, edge, marker in ((y > high, 0.985, "^"), (y < low, 0.015, "v")):
+        outside += int(beyond.sum())
+        if beyond.any():
+            ax.plot(
+                x[beyond],
+                np.full(int(beyond.sum()), edge),
+                marker,
+                ms=4,
+                color=color,
+                lw=0,
+                transform=ax.get_xaxis_transform(),
+                label="_clipped",
+                zorder=5,
+            )
+    return outside
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import xarray as xr
 from derivdata.analysis import surface, variance
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import days, fit_of, fitted, name_of, single
-from derivdata.plot.style import GREY, PALETTE, axes, day_axis, dress, footer, legend, percent
+from derivdata.plot.style import GREY, PALETTE, axes, day_axis, dress, footer, legend, mark_clipped, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     -------
     Axes
         The bars of the model-free volatility reach from what the quotes alone price to the most that
-        prices beyond the last quotes can hold; they are cut at the top of the axes where they are wide.
+        prices beyond the last quotes can hold; an arrowhead marks those that end above the axes.
         Steps are the volatility between two expiries, missing where total variance falls. A diamond is
         the 30-day index, where two expiries lie around it.
 
@@ -59,6 +59,8 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     low, high = np.nanmin(shown), np.nanmax(shown)
     margin = max(0.25 * (high - low), 0.01)
     ax.set_ylim(low - margin, high + 1.5 * margin)
+    upper = np.sqrt(np.asarray(free["upper"]) / np.asarray(free["year_fraction"]))
+    mark_clipped(ax, tenors * 1.02, upper, color=PALETTE[1])
     dress(ax, title=f"{name_of(fit)}: volatility by expiry")
     day_axis(ax, tenors)
     percent(ax)

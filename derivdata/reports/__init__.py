@@ -8,12 +8,15 @@ from pathlib import Path
 import derivdata
 from derivdata import times
 from derivdata.arguments import typed
+from derivdata.files import replace_file
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import render_page
 from derivdata.reports.report_options import Fees, ReportOptions, parse_options
 from derivdata.reports.sections import BY_NAME, provenance_section, summary_section
 
 __all__ = ["report"]
+
+_SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
 
 @typed
@@ -35,16 +38,16 @@ def report(
     symbols
         Assets, ``["BTC", "ETH"]``.
     out
-        The HTML file; it holds everything that it shows and loads nothing.
+        The HTML file; it holds everything that it shows and loads nothing. It is replaced atomically.
     window
         Lookback of the histories from `derivdata.asof`, such as ``"30d"``.
     venues
-        Venues that it is held to; None is all.
+        Venues to report on; None is all.
     fees
         Cost of one trade [bps of its notional]: one number, or one by venue with that of all the rest under
         ``"others"``. None assumes 5, and the report says so.
     expiries
-        Days of expiry that the options are held to; None is all.
+        Days of expiry of the options to report on; None is all.
     sections
         Of ``funding``, ``carry``, ``oi``, ``options``, ``liquidations``, ``quality``; None is all. Summary
         and provenance are always there.
@@ -54,47 +57,52 @@ def report(
     Returns
     -------
     Path
-        The file. What the source lacks is said in it. The same data gives the same bytes, but for the last
+        The file. It states what the source lacks. The same data gives the same bytes, except for the last
         line.
 
     Raises
     ------
     ValueError, TypeError
-        The window is not a lookback, no symbol is given, a section is unknown, a fee is no cost in bps.
+        The window is not a lookback, no symbol is given, a section is unknown, a fee is not a cost in bps; or
+        the source has nothing of a symbol and does not list it.
     NotConnected, FetchError, SchemaError
-        The source cannot be asked, or gives something else than the API document says; nothing is written.
+        The source cannot be asked, or its answer is not what the API document describes; nothing is written.
     """
     wanted = parse_options(
         symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
     )
     data = Data(wanted)
-    made = [BY_NAME[name](data) for name in wanted.sections]
-    parts = [summary_section(made), *made, provenance_section(data.seen, data.lacks)]
+    chosen = [BY_NAME[name](data) for name in wanted.sections]
+    data.require_symbols()
+    parts = [
+        summary_section(chosen, synthetic=data.synthetic),
+        *chosen,
+        provenance_section(data.fetched, data.missing),
+    ]
     text = render_page(
         f"Crypto derivatives: {', '.join(wanted.symbols)}",
         _subtitle(wanted, data),
         parts,
         _made(wanted, bundle),
+        banner=_SYNTHETIC if data.synthetic else "",
     )
     path = Path(out)
-    path.write_text(text, encoding="utf-8")
+    replace_file(path, text.encode(), mode=0o666)
     return path
 
 
 def _subtitle(wanted: ReportOptions, data: Data) -> str:
-    said = data.seen[0].said if data.seen else {}
-    span = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    words = [f"Source: {said.get('source', 'none answered')}", f"Window: {span}"]
+    first = data.fetched[0].provenance if data.fetched else {}
+    window = f"{wanted.window.start:%Y-%m-%d %H:%M} to {wanted.window.end:%Y-%m-%d %H:%M} UTC"
+    words = [f"Source: {first.get('source', 'none answered')}", f"Window: {window}"]
     if wanted.venues is not None:
         words.append(f"Venues: {', '.join(wanted.venues)}")
-    if said.get("attribution"):
-        words.append(said["attribution"])
-    if said.get("synthetic"):
-        words.insert(0, "Synthetic data, made up for demonstration")
+    if first.get("attribution"):
+        words.append(first["attribution"])
     return ". ".join(words) + "."
 
 
 def _made(wanted: ReportOptions, bundle: str | Path | None) -> str:
-    kept = f" Answers in {Path(bundle).name}." if bundle is not None else ""
+    answers = f" Answers in {Path(bundle).name}." if bundle is not None else ""
     when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    return f"Made with derivdata {derivdata.__version__} from data as of {when}.{kept}"
+    return f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}"

@@ -1,4 +1,4 @@
-"""The report's data: each table asked for once, and why there is none where there is none."""
+"""The report's data: each table is fetched once; what a source lacks is kept with the reason."""
 
 from __future__ import annotations
 
@@ -6,134 +6,199 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from derivdata import api, tables
 from derivdata.analysis import chain
-from derivdata.errors import BadRequest, NotFound, TierError
-from derivdata.fetch import funding, liquidations, oi, options
+from derivdata.errors import BadRequest, NotFound, NotRecorded, TierError
+from derivdata.fetch import funding, liquidations, markets, oi, options
 from derivdata.reports.report_options import ReportOptions
 
-__all__ = ["EVENTS", "Data", "Seen"]
+__all__ = ["EVENTS", "Data", "FetchedTable"]
 
 EVENTS = 20_000
-"""Most liquidation orders that are asked for."""
+"""Most liquidation orders that are requested."""
 
 _LACKS = (BadRequest, NotFound, TierError)
-"""What says that a source has not got something; every other error ends the report."""
+"""Errors that say that a source does not have something; every other error ends the report."""
 
 _LIQUIDATION_DAYS = 7
+_PRICE_TOLERANCE = pd.Timedelta(2, "h")
 
 
-class Seen(NamedTuple):
-    """What an answered request left behind."""
+class FetchedTable(NamedTuple):
+    """What an answered request is about, and the provenance of its table."""
 
     what: str
-    said: dict[str, Any]
+    provenance: dict[str, Any]
 
 
 class Data:
-    """Tables of one report, fetched when first asked for.
+    """Tables of one report, fetched when first used.
 
     Attributes
     ----------
-    seen
-        Provenance of all that was fetched, in order.
-    lacks
-        What the source has not got, and why.
+    fetched
+        Provenance of every table, in order.
+    missing
+        What the source does not have, and why.
     """
 
     def __init__(self, report_options: ReportOptions) -> None:
         self.report_options = report_options
-        self.seen: list[Seen] = []
-        self.lacks: dict[str, str] = {}
-        self._held: dict[str, pd.DataFrame | None] = {}
-        self._used: dict[str, pd.DataFrame | None] = {}
+        self.fetched: list[FetchedTable] = []
+        self.missing: dict[str, str] = {}
+        self._tables: dict[str, pd.DataFrame | None] = {}
+        self._chains: dict[str, pd.DataFrame | None] = {}
+        self._symbols: set[str] = set()
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether any of the data is synthetic."""
+        return any(table.provenance.get("synthetic") for table in self.fetched)
+
+    def require_symbols(self) -> None:
+        """Refuse a symbol of which nothing came and that the source does not list.
+
+        Raises
+        ------
+        ValueError
+            The message names the symbol.
+        """
+        absent = [s for s in self.report_options.symbols if s not in self._symbols]
+        if not absent:
+            return
+        listed = self._fetch_once("list of symbols", markets.symbols, optional=True)
+        known = set() if listed is None else set(listed["symbol"].astype(str))
+        for symbol in absent:
+            if symbol not in known:
+                have = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
+                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {have}")
 
     def funding(self) -> pd.DataFrame | None:
-        """Table ``funding_history`` of all symbols."""
+        """Return table ``funding_history`` of all symbols."""
         return self._history("funding rates", funding.history, self.report_options.symbols)
 
     def settlements(self) -> pd.DataFrame | None:
-        """Table ``funding_settlements`` of all symbols."""
-        a = self.report_options
-        fetch = partial(funding.settlements, a.symbols, *a.window, exchanges=a.venues)
-        return self._got("funding settlements", fetch)
+        """Return table ``funding_settlements`` of all symbols."""
+        wanted = self.report_options
+        fetch = partial(funding.settlements, wanted.symbols, *wanted.window, exchanges=wanted.venues)
+        return self._fetch_once("funding settlements", fetch)
+
+    def funding_now(self) -> pd.DataFrame | None:
+        """Return table ``funding_snapshot`` of the report's symbols and venues, which every key may read."""
+        frame = self._fetch_once("funding rates now", funding.snapshot, optional=True)
+        if frame is None:
+            return None
+        rows = frame[frame["symbol"].isin(self.report_options.symbols)]
+        if self.report_options.venues is not None:
+            rows = rows[rows["exchange"].isin(self.report_options.venues)]
+        return None if rows.empty else rows
 
     def oi(self, symbol: str) -> pd.DataFrame | None:
-        """Table ``oi_history`` of one symbol."""
+        """Return table ``oi_history`` of one symbol."""
         return self._history(f"open interest of {symbol}", oi.history, symbol)
 
     def oi_exchanges(self) -> pd.DataFrame | None:
-        """Table ``oi_exchanges``."""
-        return self._got("open interest by venue", oi.exchanges)
+        """Return table ``oi_exchanges``."""
+        return self._fetch_once("open interest by venue", oi.exchanges)
+
+    def price(self, symbol: str, at: np.datetime64) -> float:
+        """Return the symbol's price [USD] at an instant, NaN where the source knows none within two hours.
+
+        The API has no history of prices; the underlying price that is stated beside at-the-money
+        volatility stands in for it: that of the nearest expiry, on the first venue that has any.
+        """
+        time = pd.Timestamp(at, tz="UTC")
+        for venue in self.option_venues(symbol):
+            fetch = partial(options.atm_history, symbol, venue, *self.report_options.window)
+            frame = self._fetch_once(f"prices of {symbol}, {venue}", fetch, optional=True)
+            if frame is not None:
+                known = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
+                apart = (known["time"] - time).abs().reset_index(drop=True)
+                near = len(apart) and apart.min() <= _PRICE_TOLERANCE
+                return float(known["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
+        return float("nan")
 
     def liquidations(self) -> pd.DataFrame | None:
-        """Table ``liquidations_events`` of the last week at most."""
-        a = self.report_options
+        """Return table ``liquidations_events`` of the last week at most."""
+        wanted = self.report_options
         fetch = partial(
             liquidations.events,
-            since=self.liquidated_since,
+            since=self.liquidations_start,
             limit=EVENTS,
-            symbols=a.symbols,
-            exchanges=a.venues,
+            symbols=wanted.symbols,
+            exchanges=wanted.venues,
         )
-        return self._got("liquidations", fetch)
+        return self._fetch_once("liquidations", fetch)
 
     @property
-    def liquidated_since(self) -> pd.Timestamp:
-        """From when on liquidations are asked for."""
+    def liquidations_start(self) -> pd.Timestamp:
+        """Start of the liquidations that are requested."""
         window = self.report_options.window
         return max(window.start, window.end - pd.Timedelta(_LIQUIDATION_DAYS, "D"))
 
     def option_venues(self, symbol: str) -> list[str]:
-        """Venues that may list options on a symbol."""
+        """Return the venues that may list options on a symbol."""
         listed = api.OPTIONS_MATRIX.get(symbol, ())
-        return [v for v in listed if self.report_options.venues is None or v in self.report_options.venues]
+        venues = self.report_options.venues
+        return [v for v in listed if venues is None or v in venues]
 
     def options(self, symbol: str, venue: str) -> pd.DataFrame | None:
-        """What can be used of ``options_snapshot``, of the expiries asked for (`chain.clean`)."""
+        """Return the usable rows of ``options_snapshot``, of the expiries chosen (`chain.clean`)."""
         what = f"options on {symbol}, {venue}"
-        if what not in self._used:
-            whole = self._got(what, partial(options.snapshot, symbol, venue))
-            self._used[what] = None if whole is None else self._cleaned(what, whole)
-        return self._used[what]
+        if what not in self._chains:
+            whole = self._fetch_once(what, partial(options.snapshot, symbol, venue))
+            self._chains[what] = None if whole is None else self._cleaned(what, whole)
+        return self._chains[what]
 
     def _cleaned(self, what: str, whole: pd.DataFrame) -> pd.DataFrame | None:
         days = self.report_options.expiries
-        kept = whole[whole["expiry"].dt.normalize().isin(days)] if days else whole
-        if kept.empty:
-            self.lacks[what] = f"No {what}, expire on the days asked for."
+        chosen = whole[whole["expiry"].dt.normalize().isin(days)] if days else whole
+        if chosen.empty:
+            self.missing[what] = f"No {what}, expire on the days chosen."
             return None
         try:
-            return chain.clean(kept.reset_index(drop=True))
+            return chain.clean(chosen.reset_index(drop=True))
         except ValueError as problem:
-            self.lacks[what] = f"The {what}, cannot be used: {problem}."
+            self.missing[what] = f"The {what}, cannot be used: {problem}."
             return None
 
     def metrics(self, symbol: str, venue: str) -> pd.DataFrame | None:
-        """Table ``options_metrics``."""
-        return self._got(f"options a day ago on {symbol}, {venue}", partial(options.metrics, symbol, venue))
+        """Return table ``options_metrics``."""
+        fetch = partial(options.metrics, symbol, venue)
+        return self._fetch_once(f"options a day ago on {symbol}, {venue}", fetch)
 
     def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
-        a = self.report_options
-        return self._got(
-            what, partial(fetch, symbols, *a.window, exchanges=a.venues, resolution=a.resolution)
-        )
+        wanted = self.report_options
+        fetch = partial(fetch, symbols, *wanted.window, exchanges=wanted.venues, resolution=wanted.resolution)
+        return self._fetch_once(what, fetch)
 
-    def _got(self, what: str, fetch: Callable[[], pd.DataFrame]) -> pd.DataFrame | None:
-        if what not in self._held:
-            self._held[what] = self._asked_for(what, fetch)
-        return self._held[what]
+    def _fetch_once(
+        self, what: str, fetch: Callable[[], pd.DataFrame], *, optional: bool = False
+    ) -> pd.DataFrame | None:
+        """Return a table, None where the source has none.
 
-    def _asked_for(self, what: str, fetch: Callable[[], pd.DataFrame]) -> pd.DataFrame | None:
+        What is `optional` may also be absent from a recording: those of earlier versions do not hold it.
+        """
+        if what not in self._tables:
+            lacks = (*_LACKS, NotRecorded) if optional else _LACKS
+            self._tables[what] = self._fetch(what, fetch, lacks)
+        return self._tables[what]
+
+    def _fetch(
+        self, what: str, fetch: Callable[[], pd.DataFrame], lacks: tuple[type[Exception], ...]
+    ) -> pd.DataFrame | None:
         try:
             frame = fetch()
-        except _LACKS as problem:
-            self.lacks[what] = f"No {what}: {problem}."
+        except lacks as problem:
+            self.missing[what] = f"No {what}: {problem}."
             return None
-        self.seen.append(Seen(what, tables.provenance(frame)))
+        self.fetched.append(FetchedTable(what, tables.provenance(frame)))
         if frame.empty:
-            self.lacks[what] = f"The source has no {what} for this window."
+            self.missing[what] = f"The source has no {what} for this window."
             return None
+        if "symbol" in frame.columns and what != "list of symbols":
+            self._symbols |= set(frame["symbol"].astype(str)) & set(self.report_options.symbols)
         return frame

@@ -1,14 +1,17 @@
-"""Numbers as people write them."""
+"""Numbers and words as people write them."""
 
 from __future__ import annotations
 
 import math
+import re
 
-__all__ = ["count", "lasting", "listing", "pct", "rate", "usd"]
+__all__ = ["count", "lasting", "listing", "pct", "rate", "usd", "without_controls"]
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def usd(value: float) -> str:
-    """Dollars with three digits and a letter: ``36.4 M USD``."""
+    """Write dollars with three digits and a letter: ``36.4 M USD``."""
     if not math.isfinite(value):
         return "unknown"
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
@@ -18,17 +21,17 @@ def usd(value: float) -> str:
 
 
 def rate(bps_8h: float) -> str:
-    """Funding rate: ``+0.85 bps/8h``."""
+    """Write a funding rate: ``+0.85 bps/8h``."""
     return f"{bps_8h:+.2f} bps/8h"
 
 
 def pct(fraction: float, digits: int = 1, *, signed: bool = False) -> str:
-    """Fraction as percent: ``12.3 %``."""
+    """Write a fraction as percent: ``12.3 %``."""
     return f"{100 * fraction:{'+' if signed else ''}.{digits}f} %"
 
 
 def lasting(hours: float) -> str:
-    """Duration: ``14 h``, ``3.2 days``, ``never``."""
+    """Write a duration: ``14 h``, ``3.2 days``, ``never``."""
     if math.isinf(hours):
         return "never"
     if math.isnan(hours):
@@ -37,10 +40,15 @@ def lasting(hours: float) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """``1 venue``, ``3 venues``."""
+    """Write a count: ``1 venue``, ``3 venues``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def listing(items: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Join words: ``a``, ``a and b``, ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def without_controls(text: str) -> str:
+    """Replace characters that control a terminal or the direction of text; lines and tabs stay."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: sections of words, figures and tables."""
+"""One self-contained HTML page: sections of text, figures and tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.reports.svg import svg
+from derivdata.reports.formatting import without_controls
+from derivdata.reports.svg import draw_svg
 
 __all__ = ["Finding", "Number", "Section", "linked", "render_page"]
 
 _SIZE = (8.6, 4.4)
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
 class Finding(NamedTuple):
@@ -28,15 +30,16 @@ class Finding(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A figure for the summary: the number, and below it what it is."""
+    """A tile of the summary: the number, what it is, and the window that it is of."""
 
     value: str
     label: str
+    window: str
 
 
 @dataclass
 class Section:
-    """A heading with the blocks of HTML below it, and what the summary is to say of them."""
+    """A heading, the blocks of HTML below it, and what the summary takes from them."""
 
     title: str
     blocks: list[str] = field(default_factory=list)
@@ -45,31 +48,31 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What the section is linked by."""
+        """The id that links lead to."""
         return _slug(self.title)
 
     def text(self, words: str, kind: str = "") -> None:
-        """A paragraph; an address in it becomes a link."""
+        """Add a paragraph; an address in it becomes a link."""
         self.blocks.append(f'<p class="{kind}">{linked(words)}</p>' if kind else f"<p>{linked(words)}</p>")
 
-    def lack(self, words: str) -> None:
-        """What there is not, and why."""
+    def add_missing_note(self, words: str) -> None:
+        """Add a sentence on what is missing, and why."""
         self.text(words, "lack")
 
     def heading(self, words: str) -> None:
-        """A heading within the section."""
+        """Add a heading within the section."""
         self.blocks.append(f"<h3>{escape(words)}</h3>")
 
-    def found(self, kind: str, words: str) -> None:
-        """A sentence for the summary."""
+    def finding(self, kind: str, words: str) -> None:
+        """Add a sentence to the summary."""
         self.findings.append(Finding(kind, words))
 
-    def number(self, value: str, label: str) -> None:
-        """A figure for the summary."""
-        self.numbers.append(Number(value, label))
+    def number(self, value: str, label: str, *, window: str) -> None:
+        """Add a tile to the summary; `window` says which time it is of."""
+        self.numbers.append(Number(value, label, window))
 
     def points(self, items: Sequence[str]) -> None:
-        """A list."""
+        """Add a list."""
         self.blocks.append("<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>")
 
     def figure(
@@ -81,32 +84,40 @@ class Section:
         size: tuple[float, float] = _SIZE,
         **options: Any,
     ) -> None:
-        """What `draw` makes of the data, and a sentence that says how to read it.
+        """Add a figure and a sentence that says how to read it.
 
-        `title` is what a reader without eyes hears.
+        `title` is the accessible label, read by screen readers.
         """
-        image = svg(partial(draw, *data, **options), title, name=_slug(title), size=size)
+        image = draw_svg(partial(draw, *data, **options), title, name=_slug(title), size=size)
         caption = f"<figcaption><b>How to read it.</b> {escape(reading)}</figcaption>"
         self.blocks.append(f'<figure><div class="scroll">{image}</div>{caption}</figure>')
 
     def table(self, frame: pd.DataFrame, *, formats: dict[str, str] | None = None, fold: str = "") -> None:
-        """A table, missing values blank; `formats` by column, `fold` hides it behind that line."""
+        """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line."""
         html = _table(frame, formats or {})
         self.blocks.append(f"<details><summary>{escape(fold)}</summary>{html}</details>" if fold else html)
 
 
-def render_page(title: str, subtitle: str, sections: Sequence[Section], made: str) -> str:
-    """The whole HTML text; `made` is the one line that may differ between two equal reports."""
+def render_page(
+    title: str, subtitle: str, sections: Sequence[Section], made: str, *, banner: str = ""
+) -> str:
+    """Return the whole HTML text; `made` is the one line that may differ between two equal reports.
+
+    The page allows itself styles and pictures that it holds, and no script; characters that control a
+    terminal or the direction of text are replaced.
+    """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
     body = "\n".join(
         f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n{chr(10).join(s.blocks)}</section>'
         for s in sections
     )
-    return (
+    warning = f'<p class="banner" role="note">{escape(banner)}</p>' if banner else ""
+    return without_controls(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_stylesheet()}</style></head>\n"
-        f'<body><header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
+        f'<body>{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
         f'<footer><p class="soft" id="made">{escape(made)}</p></footer></body></html>\n'
     )
@@ -118,7 +129,7 @@ def _stylesheet() -> str:
 
 
 def linked(words: str) -> str:
-    """HTML of plain words in which every address is a link."""
+    """Return HTML of plain words in which every address is a link."""
     return re.sub(r"https?://[^\s<>&;,]*[^\s<>&;,.]", r'<a href="\g<0>">\g<0></a>', escape(words))
 
 

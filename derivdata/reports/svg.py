@@ -1,4 +1,4 @@
-"""Figures as vector images that take the page's colours."""
+"""Figures as SVG that takes the page's colours."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-__all__ = ["svg"]
+__all__ = ["draw_svg"]
 
 _RULES: dict[Any, Any] = {
     "svg.hashsalt": "derivdata",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # a symbol or venue may hold "$"
     "font.size": 9,
     "figure.dpi": 100,
     "savefig.dpi": 130,
@@ -23,15 +24,15 @@ _RULES: dict[Any, Any] = {
 }
 
 
-def svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[float, float]) -> str:
-    """What `draw` makes on new axes, as an SVG element.
+def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[float, float]) -> str:
+    """Draw on new axes and return the figure as an SVG element.
 
     Parameters
     ----------
     draw
         Takes ``ax=``.
     title
-        What a reader without eyes hears.
+        Accessible label, read by screen readers.
     name
         Prefix of the ids inside, which must differ from figure to figure of a page.
     size
@@ -40,8 +41,8 @@ def svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[float, f
     Returns
     -------
     str
-        Black became the page's ink and white its paper, so that it reads on light and on dark; dense parts
-        are images within. The same data gives the same text.
+        Black takes the page's text colour and white its background, so that the figure is readable in light
+        and dark mode; dense parts are embedded images. The same data gives the same text.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -62,9 +63,9 @@ def _inked(text: str) -> str:
 
 
 def _slim(text: str) -> str:
-    """Coordinates to a hundredth of a point."""
+    """Cut coordinates to a hundredth of a point, which makes the page smaller by a third."""
     return re.sub(
-        r'\b(d|x|y|transform|points)="[^"]*"', lambda found: re.sub(r"(\d+\.\d\d)\d+", r"\1", found[0]), text
+        r'\b(d|x|y|transform|points)="[^"]*"', lambda match: re.sub(r"(\d+\.\d\d)\d+", r"\1", match[0]), text
     )
 
 

@@ -1,6 +1,6 @@
-"""Every figure against a picture that was looked at.
+"""Every figure against a picture that was looked at, for its layout; `test_drawn_data` compares numbers.
 
-Make them anew with ``pytest tests/plot/test_images.py --mpl-generate-path=tests/baseline``, and look.
+Regenerate with ``pytest tests/plot/test_images.py --mpl-generate-path=tests/baseline``, and look at them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.plot.cases import CASES
 matplotlib.use("Agg")
 
 compared = pytest.mark.mpl_image_compare(
-    baseline_dir="../baseline", tolerance=12, style="default", savefig_kwargs={"dpi": 55}, deterministic=True
+    baseline_dir="../baseline", tolerance=4, style="default", savefig_kwargs={"dpi": 55}, deterministic=True
 )
 
 

@@ -170,6 +170,16 @@ def test_bars_are_coins_by_strike() -> None:
     assert f"max pain: {fifth:.4g} USD" in labels, "4 calls of 10 below, 8 puts of 5 above: 40 and 40"
 
 
+def test_the_underlying_of_an_expiry_is_the_median_of_its_options() -> None:
+    """One of 26 options states twice the price of 100.3, a vendor's slip: the label stays."""
+    table = made.chain()
+    [first, *_] = table.index[table["expiry"] == sorted(table["expiry"].unique())[1]]
+    table.loc[first, "underlying_price"] *= 2
+    ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert "underlying: 100.3 USD" in labels
+
+
 def test_all_expiries_add_up_without_pain() -> None:
     ax = plot.open_interest_by_strike(dd.tables.surface(made.chain()))
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(4 * 13 * (10.0 - 5.0))

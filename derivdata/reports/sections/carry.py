@@ -51,11 +51,13 @@ def carry_section(data: Data) -> Section:
     section.text(_costs(data.report_options))
     rates = rates_of(data)
     if rates is None:
-        section.lack(data.lacks["funding rates"])
+        section.add_missing_note(data.missing["funding rates"])
         return section
     pairs = [_pair(data, rates, *row) for row in _widest(rates.panel).itertuples(index=False)]
     if not pairs:
-        section.lack("No two venues have rates over the same half of the window: there is no spread.")
+        section.add_missing_note(
+            "No two venues have rates over the same half of the window: there is no spread."
+        )
         return section
     known = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
     _spreads(section, rates, known)
@@ -153,7 +155,9 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
     for reason, words in reasons.items():
         without = sum(bool(int(p.carry["status"]) & reason) for p in pairs)
         if without:
-            section.lack(f"{without} of these {count(len(pairs), 'pair')} {words}: their net carry is blank.")
+            section.add_missing_note(
+                f"{without} of these {count(len(pairs), 'pair')} {words}: their net carry is blank."
+            )
 
 
 def _pair_table(pairs: list[Pair]) -> pd.DataFrame:
@@ -224,29 +228,35 @@ def _holding(section: Section, data: Data, rates: Rates, pair: Pair) -> None:
         exchange=short,
         symbol=symbol,
         title=f"{symbol} cumulative funding on {short}",
-        reading=f"What the short on {short} received over the window. The integral of the samples and the "
-        "sum of the payments should agree; the dashed line is what adding up the samples would claim.",
+        reading=f"What longs on {short} paid, and a short there received, over the window. The integral of "
+        "the samples and the sum of the payments should agree.",
     )
 
 
 def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
     widest = max(pairs, key=lambda p: p.spread)
-    section.found(
+    section.finding(
         "wide",
         f"Widest spread: {_named(widest)}, {rate(widest.spread)} on average, in favour "
         f"{pct(widest.favour, 0)} of the time.",
     )
     sure = [p for p in known if float(p.carry["net_low_bps"]) > 0]
     if known:
-        label = "wide pairs whose net carry is above zero with 90 % confidence"
-        section.number(f"{len(sure)} of {len(pairs)}", label)
+        label = (
+            "of the widest pairs have net carry above zero with 90 % confidence. Picked in this same window "
+            "(in sample): expect less"
+        )
+        section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_HOLD_HOURS / 24:g} days")
     for pair in sorted(sure, key=lambda p: -float(p.carry["net_apr"]))[:4]:
-        section.found("left", _earning(pair))
+        section.finding("left", _earning(pair))
     if known and not sure:
-        words = f"None of the {count(len(known), 'widest pair')}: no interval stays above zero."
-        section.found("left", words)
+        none = "The widest pair does not clear its costs"
+        if len(known) > 1:
+            none = f"None of the {len(known)} widest pairs clears its costs"
+        words = f"{none} (the 90 % interval includes zero)."
+        section.finding("left", words)
     if not known:
-        section.found("left", "Not known: no pair's carry can be estimated from this window.")
+        section.finding("left", "Unknown: no pair's carry can be estimated from this window.")
 
 
 def _earning(pair: Pair) -> str:

@@ -1,4 +1,4 @@
-"""Funding: what each venue charges, and what changed of late."""
+"""Funding: what each venue charges, and what changed recently."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from derivdata.reports.html_page import Section
 __all__ = ["funding_section"]
 
 _DAY = pd.Timedelta(1, "D")
+_SMALLEST_MOVE = 0.005  # bps/8h: rounds to the same two digits
 _SAMPLED = (
     "Rates are sampled and stated in basis points per 8 hours whatever the venue's own interval; longs pay "
     "shorts where they are positive."
@@ -29,17 +30,18 @@ _SETTLED = (
 )
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
-    | dict.fromkeys(("mean [bps/8h]", "last 24 h", "lowest", "highest"), ".3f")
-    | {"mean as APR [%]": ".1f"}
+    | dict.fromkeys(("mean [bps/8h]", "last 24 h", "lowest", "highest", "rate [bps/8h]"), ".3f")
+    | {"mean as APR [%]": ".1f", "as APR [%]": ".1f", "interval [h]": "g"}
 )
 
 
 def funding_section(data: Data) -> Section:
-    """Funding per venue over the window."""
+    """Build the section on funding per venue over the window; without a history, the rates now."""
     section = Section("Funding")
     found = rates_of(data)
     if found is None:
-        section.lack(data.lacks["funding rates"])
+        section.add_missing_note(data.missing["funding rates"])
+        _rates_now(section, data)
         return section
     section.text(_SETTLED if found.settled else _SAMPLED)
     for symbol in map(str, found.panel["symbol"].values):
@@ -47,8 +49,56 @@ def funding_section(data: Data) -> Section:
         _symbol(section, data, found.table, rates, symbol)
     for symbol in data.report_options.symbols:
         if symbol not in found.panel["symbol"]:
-            section.lack(f"The source has no funding rates of {symbol} for this window.")
+            section.add_missing_note(f"The source has no funding rates of {symbol} for this window.")
     return section
+
+
+def _rates_now(section: Section, data: Data) -> None:
+    """Add the rates now, which every key may read, where the key or the source has no history."""
+    table = data.funding_now()
+    if table is None:
+        section.add_missing_note(data.missing.get("funding rates now", "No funding rates now either."))
+        return
+    section.text(
+        f"Rates now, as of {table['time'].max():%Y-%m-%d %H:%M} UTC, in basis points per 8 hours; longs pay "
+        "shorts where they are positive. Without a history there are no means, no spreads over time and no "
+        "carry."
+    )
+    for symbol in data.report_options.symbols:
+        rows = table[table["symbol"] == symbol].sort_values("rate_bps_8h", ascending=False, ignore_index=True)
+        if rows.empty:
+            section.add_missing_note(f"The source has no funding rates of {symbol}.")
+            continue
+        section.heading(symbol)
+        section.table(_now(rows), formats=_FORMATS)
+        top, bottom = rows.iloc[0], rows.iloc[-1]
+        middle = float(rows["rate_bps_8h"].median())
+        apr = pct(units.apr_from_bps_8h(middle), signed=True)
+        section.number(
+            rate(middle), f"{symbol} funding, median of {len(rows)} venues ({apr} a year)", window="now"
+        )
+        section.finding(
+            "wide",
+            f"{symbol} funding now: from {rate(bottom['rate_bps_8h'])} on {bottom['exchange']} to "
+            f"{rate(top['rate_bps_8h'])} on {top['exchange']}.",
+        )
+
+
+def _now(rows: pd.DataFrame) -> pd.DataFrame:
+    venues = rows["exchange"].astype(str)
+    return pd.DataFrame(
+        {
+            "venue": venues,
+            "kind": [_kind(venue) for venue in venues],
+            "rate [bps/8h]": rows["rate_bps_8h"],
+            "as APR [%]": 100 * units.apr_from_bps_8h(rows["rate_bps_8h"]),
+            "interval [h]": rows["interval_hours"],
+        }
+    )
+
+
+def _kind(venue: str) -> str:
+    return tables.VENUES[venue].kind if venue in tables.VENUES else "unknown"
 
 
 def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArray, symbol: str) -> None:
@@ -83,7 +133,7 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
     frame = pd.DataFrame(
         {
             "venue": venues,
-            "kind": [tables.VENUES[v].kind if v in tables.VENUES else "unknown" for v in venues],
+            "kind": [_kind(venue) for venue in venues],
             "mean [bps/8h]": means,
             "mean as APR [%]": 100 * units.apr_from_bps_8h(means),
             "last 24 h": late.mean("time").values if late.sizes["time"] else np.nan,
@@ -98,12 +148,14 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
 def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataFrame, symbol: str) -> None:
     means = found["mean [bps/8h]"]
     low, high = np.percentile(means, [25, 75])
-    section.found(
-        "wide",
-        f"{symbol} funding: mean rates run from {rate(means.iloc[-1])} on {found['venue'].iloc[-1]} to "
-        f"{rate(means.iloc[0])} on {found['venue'].iloc[0]}; the middle half of {len(found)} venues lies "
-        f"between {low:+.2f} and {high:+.2f}.",
+    words = (
+        f"mean rates run from {rate(means.iloc[-1])} on {found['venue'].iloc[-1]} to {rate(means.iloc[0])} "
+        f"on {found['venue'].iloc[0]}; the middle half of {len(found)} venues lies between {low:+.2f} and "
+        f"{high:+.2f}"
     )
+    if len(found) == 1:
+        words = f"mean rate {rate(means.iloc[0])} on {found['venue'].iloc[0]}, the only venue"
+    section.finding("wide", f"{symbol} funding: {words}.")
     window = data.report_options.window
     if window.end - window.start <= _DAY:
         return
@@ -112,8 +164,8 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataF
     whole = float(weighted.mean())
     if np.isfinite(late):
         apr = pct(units.apr_from_bps_8h(late), signed=True)
-        section.number(rate(late), f"{symbol} funding, {what}, last 24 h ({apr} a year)")
-        section.found(
+        section.number(rate(late), f"{symbol} funding, {what} ({apr} a year)", window="mean of the last 24 h")
+        section.finding(
             "changed",
             f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "
             f"window{_mover(found)}.",
@@ -121,7 +173,7 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataF
 
 
 def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
-    """Mean over venues at each time, by open interest where that is known."""
+    """Return the mean over venues at each time, weighted by open interest where that is known."""
     held = data.oi(symbol)
     if held is not None:
         oi = tables.panel(held, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
@@ -133,7 +185,7 @@ def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
 
 def _mover(found: pd.DataFrame) -> str:
     change = (found["last 24 h"] - found["mean [bps/8h]"]).dropna()
-    if change.empty:
+    if change.empty or change.abs().max() < _SMALLEST_MOVE:
         return ""
     row = found.loc[change.abs().idxmax()]
     return (

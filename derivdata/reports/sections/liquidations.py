@@ -28,11 +28,11 @@ _FORMATS = {
 
 
 def liquidations_section(data: Data) -> Section:
-    """Orders of the last week at most, by venue and by cascade."""
+    """Build the section on the orders of the last week at most, by venue and by cascade."""
     section = Section("Liquidations")
     events = data.liquidations()
     if events is None:
-        section.lack(data.lacks["liquidations"])
+        section.add_missing_note(data.missing["liquidations"])
         return section
     section.text(
         f"{len(events):,} orders of {', '.join(data.report_options.symbols)}; the side is the one that was "
@@ -43,12 +43,12 @@ def liquidations_section(data: Data) -> Section:
     section.figure(
         plot.liquidations,
         events,
-        start=data.liquidated_since,
+        start=data.liquidations_start,
         end=data.report_options.window.end,
         title="Liquidations by venue and side",
-        reading="Each dot is an order, the larger the more it was worth. A column of dots across venues is a "
+        reading="Each dot is an order, larger for a larger value. A column of dots across venues is a "
         "cascade. The lines add them up: the steeper one is the side that is being squeezed. The bar at the "
-        "foot says which time the source was asked for and answered in full.",
+        "bottom shows which time the source was asked for and answered in full.",
         size=(8.6, 5.6),
     )
     section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
@@ -57,7 +57,7 @@ def liquidations_section(data: Data) -> Section:
 
 
 def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
-    """The cascades, and their table."""
+    """Return the cascades, and add their table."""
     found = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
     if len(found):
         section.heading("Cascades")
@@ -67,7 +67,7 @@ def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
         )
         section.table(_cascades(found), formats=_FORMATS)
     else:
-        section.lack(
+        section.add_missing_note(
             "No cascade: no run of five orders within a minute of one another was worth a million USD."
         )
     return found
@@ -115,18 +115,22 @@ def _cascades(found: pd.DataFrame) -> pd.DataFrame:
 def _findings(section: Section, events: pd.DataFrame, found: pd.DataFrame, data: Data) -> None:
     total = events["value_usd"].sum()
     longs = events.loc[events["side"] == "long", "value_usd"].sum() / total
-    days = (data.report_options.window.end - data.liquidated_since) / _DAY
-    section.number(usd(total), f"liquidated over {days:.3g} days, {pct(longs, 0)} of it longs")
+    days = (data.report_options.window.end - data.liquidations_start) / _DAY
+    symbols = (
+        " and ".join(data.report_options.symbols) if len(data.report_options.symbols) < 4 else "all symbols"
+    )
+    label = f"of {symbols} liquidated, {pct(longs, 0)} of it longs"
+    section.number(usd(total), label, window=f"last {days:.3g} days")
     late = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
     if days > 1:
-        section.found(
+        section.finding(
             "changed",
             f"Liquidations: {usd(late)} over the last 24 hours against {usd(total / days)} a day over "
             f"{days:.3g} days.",
         )
     if len(found):
         top = found.loc[found["value_usd"].idxmax()]
-        section.found(
+        section.finding(
             "wide",
             f"Largest cascade: {usd(top['value_usd'])} of {top['symbol']} on "
             f"{top['start']:%Y-%m-%d at %H:%M} UTC, {top['count']} orders on {top['venues']:.0f} venues.",

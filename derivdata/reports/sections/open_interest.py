@@ -1,4 +1,4 @@
-"""Open interest: who holds it, and who gains."""
+"""Open interest: who holds it, and who gains share."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _FORMATS = {
 
 
 def oi_section(data: Data) -> Section:
-    """Shares, concentration and trends per symbol, and all symbols by venue."""
+    """Build the section on shares, concentration and trends per symbol, and on all symbols by venue."""
     section = Section("Open interest")
     for symbol in data.report_options.symbols:
         table = data.oi(symbol)
         if table is None:
-            section.lack(data.lacks[f"open interest of {symbol}"])
+            section.add_missing_note(data.missing[f"open interest of {symbol}"])
         else:
-            _symbol(section, table, symbol)
+            _symbol(section, data, table, symbol)
     summary = data.oi_exchanges()
     if summary is None:
-        section.lack(data.lacks["open interest by venue"])
+        section.add_missing_note(data.missing["open interest by venue"])
     else:
         _everything(section, summary)
     return section
@@ -65,13 +65,13 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
     section.table(frame, formats=_FORMATS, fold="All symbols, by venue")
 
 
-def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:
+def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
     held = tables.panel(table, "oi_usd").isel(symbol=0)
     share = analysis.market_share(held)
     share = share.where(share.notnull().any("time"), drop=True)
     section.heading(symbol)
     if not share.sizes["exchange"]:
-        section.lack(f"No venue has open interest of {symbol} over most of the window.")
+        section.add_missing_note(f"No venue has open interest of {symbol} over most of the window.")
         return
     gone = share.attrs.get("dropped")
     if gone:
@@ -79,14 +79,16 @@ def _symbol(section: Section, table: pd.DataFrame, symbol: str) -> None:
     trend = trend_of(share)
     _figures(section, table, share, trend, symbol)
     section.table(_venues(held, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
-    _findings(section, held.sel(exchange=share["exchange"]), share, trend, symbol)
+    _findings(section, data, held.sel(exchange=share["exchange"]), share, trend, symbol)
 
 
 def _figures(
     section: Section, table: pd.DataFrame, share: xr.DataArray, trend: xr.Dataset, symbol: str
 ) -> None:
     if share.sizes["exchange"] == 1:
-        section.lack(f"One venue alone has open interest of {symbol}: there are no shares to compare.")
+        section.add_missing_note(
+            f"One venue alone has open interest of {symbol}: there are no shares to compare."
+        )
         return
     section.figure(
         plot.oi_share,
@@ -104,8 +106,8 @@ def _figures(
             trend.assign_coords(symbol=symbol),
             source=table,
             title=f"{symbol} trend of shares",
-            reading="Right of zero a venue gains share, left it loses. Only filled dots are trends: the "
-            "interval of a ring holds zero, which slow swings alone would give.",
+            reading="Right of zero a venue gains share, left of it loses. Filled: significant at 95 %. "
+            "Hollow: could be noise.",
             size=row_size(min(_TRENDS, known), 0.24, wide=8.6),
         )
 
@@ -128,29 +130,46 @@ def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.Da
 
 
 def _findings(
-    section: Section, held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
+    section: Section, data: Data, held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
 ) -> None:
     several = count(share.sizes["exchange"], "venue")
     total = held.sum("exchange", min_count=held.sizes["exchange"]).dropna("time")
     if total.size:
-        section.number(usd(float(total.isel(time=-1))), f"{symbol} open interest, {several}")
+        last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
+        section.number(usd(float(total.isel(time=-1))), f"{symbol} open interest, {several}", window=last)
     if share.sizes["exchange"] > 1:
         late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
         level = 1e4 * float((late**2).sum())
-        section.found(
+        section.finding(
             "wide",
             f"{symbol} open interest on {several}: {late.index[0]} holds {pct(late.iloc[0], 0)}, "
             f"{late.index[1]} {pct(late.iloc[1], 0)}; HHI {level:,.0f}.",
         )
     if total.size > 1:
         days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))
-        change = float(total.isel(time=-1) / total.isel(time=0)) - 1.0
         moved = _trends(trend, days) if share.sizes["exchange"] > 1 else ""
-        section.found("changed", f"{symbol} open interest {pct(change, signed=True)} over the window{moved}.")
+        section.finding(
+            "changed", f"{symbol} open interest over the window: {_change(data, total, symbol)}{moved}."
+        )
+
+
+def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
+    """Describe the change in USD and, where prices are known, in coins.
+
+    Open interest in USD moves with the price though no position changes: coins = USD / price takes that out.
+    """
+    in_usd = float(total.isel(time=-1) / total.isel(time=0))
+    first, last = (data.price(symbol, total["time"].values[place]) for place in (0, -1))
+    words = f"{pct(in_usd - 1.0, signed=True)} in USD"
+    if not (first > 0 and last > 0):
+        return f"{words}, of which the price's part is not known"
+    price = last / first
+    coins = pct(in_usd / price - 1.0, signed=True)
+    return f"{coins} in coins ({words}, price {pct(price - 1.0, signed=True)})"
 
 
 def _trends(trend: xr.Dataset, days: float) -> str:
-    """Who gained and who lost enough to matter, where the interval says so."""
+    """Describe who gained and who lost enough to matter, where the interval excludes zero."""
     sides = []
     for words, sure in (("gaining", trend["low"] > 0), ("losing", trend["high"] < 0)):
         moved = (days * trend["slope"].where(sure)).to_series().dropna()
@@ -158,4 +177,4 @@ def _trends(trend: xr.Dataset, days: float) -> str:
         names = moved.abs().sort_values(ascending=False).index[:3]
         if len(names):
             sides.append(f"{words}: {listing([f'{n} ({100 * moved[n]:+.1f} points)' for n in names])}")
-    return f"; {'; '.join(sides)}" if sides else "; no share moved with a trend that is sure"
+    return f"; {'; '.join(sides)}" if sides else "; no venue's share has a significant trend"

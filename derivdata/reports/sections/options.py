@@ -68,12 +68,12 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
         alive = [v for v in chains if np.isfinite(fits["theta"].sel(exchange=v)).any()]
         if alive:
             return Book(symbol, alive[0], chains, fits)
-    section.lack(_why(data, symbol))
+    section.add_missing_note(_why(data, symbol))
     return None
 
 
 def _why(data: Data, symbol: str) -> str:
-    said = {words for what, words in data.lacks.items() if what.startswith(f"options on {symbol},")}
+    said = {words for what, words in data.missing.items() if what.startswith(f"options on {symbol},")}
     problems = sorted(words for words in said if "cannot be used" in words)
     asked = data.option_venues(symbol)
     where = (
@@ -100,7 +100,7 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
 
 def _surface(section: Section, book: Book) -> None:
     if int(np.isfinite(book.fit["theta"]).sum()) < 2:
-        section.lack("One expiry makes no surface.")
+        section.add_missing_note("One expiry makes no surface.")
         return
     section.figure(
         plot.surface,
@@ -136,7 +136,7 @@ def _change(section: Section, data: Data, book: Book) -> None:
     if known.empty:
         return
     row = known.loc[(days[known.index] - 30.0).abs().idxmin()]
-    section.found(
+    section.finding(
         "changed",
         f"{book.symbol} at-the-money volatility, expiry {row['expiry']:%Y-%m-%d} on {book.venue}: "
         f"{pct(row['atm_iv'])}, {100 * row['atm_iv_change_24h']:+.1f} points over 24 hours.",
@@ -150,7 +150,7 @@ def _venues(section: Section, data: Data, book: Book) -> None:
     _change(section, data, book)
     alive = list(found.loc[found["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
-        section.lack(f"One venue has options on {book.symbol}: there is nothing to compare.")
+        section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
         return
     section.figure(
         plot.venue_difference,
@@ -166,15 +166,20 @@ def _venues(section: Section, data: Data, book: Book) -> None:
     gaps = of.gaps(found, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
-        section.found("wide", f"{book.symbol} options: {words}.")
+        section.finding("wide", f"{book.symbol} options: {words}.")
 
 
 def _level(section: Section, row: pd.Series, book: Book) -> None:
     index, middle, skew = (float(row[name]) for name in ("30-day index [%]", "30-day ATM [%]", "RR 25Δ"))
     if np.isfinite(index):
-        section.number(f"{index:.1f} %", f"{book.symbol} 30-day volatility index, {book.venue}")
+        as_of = book.chain["time"].max()
+        section.number(
+            f"{index:.1f} %",
+            f"{book.symbol} 30-day volatility index, {book.venue}",
+            window=f"at {as_of:%Y-%m-%d %H:%M} UTC",
+        )
     if np.isfinite(middle):
-        section.found(
+        section.finding(
             "wide",
             f"{book.symbol} options on {book.venue}: 30 days at {middle:.1f} % at the forward, 25-delta risk "
             f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} richer).",
@@ -183,7 +188,7 @@ def _level(section: Section, row: pd.Series, book: Book) -> None:
 
 def _open(section: Section, book: Book) -> None:
     if not book.chain["open_interest"].fillna(0).sum() > 0:
-        section.lack(f"No open interest is known of options on {book.symbol} at {book.venue}.")
+        section.add_missing_note(f"No open interest is known of options on {book.symbol} at {book.venue}.")
         return
     section.figure(
         plot.open_interest_by_strike,

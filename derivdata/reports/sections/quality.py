@@ -47,7 +47,7 @@ def quality_section(data: Data) -> Section:
     )
     examined = {what: quality.quality(table, start=_start(data)) for what, table in _tables(data)}
     if not examined:
-        section.lack("No table over time came: there is nothing to examine.")
+        section.add_missing_note("No table over time came: there is nothing to examine.")
     else:
         section.table(_overview(examined), formats=_formats())
         section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
@@ -133,8 +133,8 @@ def _liquidations(section: Section, data: Data) -> None:
         return
     full = "was full, so that some may be missing" if is_full(events) else "was not full"
     section.text(
-        f"Liquidations: {count(len(events), 'order')} since {data.liquidated_since:%Y-%m-%d %H:%M} UTC; the "
-        f"answer {full}. What a venue's own feed leaves out is not known."
+        f"Liquidations: {count(len(events), 'order')} since {data.liquidations_start:%Y-%m-%d %H:%M} UTC; "
+        f"the answer {full}. What a venue's own feed leaves out is not known."
     )
 
 

@@ -5,31 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import Number, Section
 
 __all__ = ["summary_section"]
 
 _KINDS = (
     ("wide", "What is wide"),
-    ("left", "What survives costs"),
+    ("left", "What survives costs, of pairs picked in this same window"),
     ("changed", "What changed"),
 )
 
 
-def summary_section(sections: Sequence[Section]) -> Section:
-    """Numbers and sentences that the sections gave, in their order."""
+def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
+    """Build the summary from the tiles and sentences of the sections, in their order."""
     summary = Section("Summary")
-    numbers = [number for section in sections for number in section.numbers]
-    if numbers:
-        tiles = (
-            f'<div class="tile"><b>{escape(n.value)}</b><span>{escape(n.label)}</span></div>' for n in numbers
-        )
+    tiles = [_tile(number, synthetic) for section in sections for number in section.numbers]
+    if tiles:
         summary.blocks.append(f'<div class="tiles">{"".join(tiles)}</div>')
     for kind, title in _KINDS:
-        words = [f.words for section in sections for f in section.findings if f.kind == kind]
-        if words:
+        sentences = [f.words for section in sections for f in section.findings if f.kind == kind]
+        if sentences:
             summary.heading(title)
-            summary.points(words)
+            summary.points(sentences)
     if not summary.blocks:
-        summary.lack("The source has nothing that a summary could be made of; the sections say why.")
+        summary.add_missing_note("The source has nothing to summarise; the sections say why.")
     return summary
+
+
+def _tile(number: Number, synthetic: bool) -> str:
+    label = '<span class="synthetic">synthetic</span>' if synthetic else ""
+    return (
+        f'<div class="tile"><b>{escape(number.value)}</b><span>{escape(number.label)}</span>'
+        f'<span class="window">{escape(number.window)}</span>{label}</div>'
+    )

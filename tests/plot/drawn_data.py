@@ -1,0 +1,91 @@
+"""The data that a figure draws, as plain numbers: independent of fonts, renderer and machine.
+
+``python -m tests.plot.drawn_data`` writes what every figure draws now to ``tests/baseline/drawn_data.json``;
+look at the figures before it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import Collection
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+from derivdata import plot
+from tests.plot import made
+from tests.plot.cases import CASES
+
+BASELINE = Path(__file__).parents[1] / "baseline" / "drawn_data.json"
+
+FIGURES: dict[str, Any] = CASES | {
+    "surface_in_space": lambda: plot.surface(made.fit(), kind="3d"),
+    "depth_over_time": lambda: plot.orderbook_depth(made.depths()),
+    "quotes_without_a_fit": lambda: plot.smile(made.chain()),
+}
+
+_POINTS = 40
+
+
+def drawn(name: str) -> list[dict[str, Any]]:
+    """What each axes of a figure holds."""
+    matplotlib.use("Agg")
+    figure = FIGURES[name]().get_figure(root=True)
+    try:
+        return [_axes(ax) for ax in _all(figure)]
+    finally:
+        plt.close(figure)
+
+
+def _all(figure: Figure) -> list[Axes]:
+    found, todo = [], list(figure.axes)
+    while todo:
+        ax = todo.pop(0)
+        found.append(ax)
+        todo += ax.child_axes
+    return found
+
+
+def _axes(ax: Axes) -> dict[str, Any]:
+    legend = ax.get_legend()
+    texts = [*ax.texts, *(legend.get_texts() if legend is not None else [])]
+    return {
+        "words": [ax.get_title(loc="left"), ax.get_xlabel(), ax.get_ylabel(), *(t.get_text() for t in texts)],
+        "ticks": [t.get_text() for t in (*ax.get_xticklabels(), *ax.get_yticklabels()) if t.get_text()],
+        "lines": [_numbers(*line.get_data(orig=False), to_rgba(line.get_color())) for line in ax.lines],
+        "patches": [
+            _numbers(
+                patch.get_path().transformed(patch.get_patch_transform()).vertices, patch.get_facecolor()
+            )
+            for patch in ax.patches
+        ],
+        "collections": [_collection(one) for one in ax.collections],
+    }
+
+
+def _collection(one: Collection) -> list[float | None]:
+    paths = one.get_paths()
+    vertices = np.concatenate([path.vertices for path in paths]) if paths else []
+    array = one.get_array()
+    colours = one.get_edgecolor() if len(one.get_facecolor()) == 0 else one.get_facecolor()
+    return _numbers(vertices, one.get_offsets(), [] if array is None else array, colours)
+
+
+def _numbers(*parts: Any) -> list[float | None]:
+    """Up to 40 numbers of each part, evenly spread, and its sum; NaN as null."""
+    numbers: list[float] = []
+    for part in parts:
+        flat = np.ma.filled(np.ma.asarray(part, dtype=np.float64), np.nan).ravel()
+        places = np.unique(np.linspace(0, max(flat.size - 1, 0), min(_POINTS, flat.size)).astype(int))
+        numbers += [flat.size, float(np.nansum(flat)), *flat[places]]
+    return [None if np.isnan(number) else float(f"{number:.7g}") for number in numbers]
+
+
+if __name__ == "__main__":
+    BASELINE.write_text(json.dumps({name: drawn(name) for name in FIGURES}, indent=1) + "\n")

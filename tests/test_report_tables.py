@@ -1,0 +1,315 @@
+"""Every cell of every table of the report, on an archive whose numbers can be worked out on paper."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+import derivdata as dd
+from derivdata.analysis import smile, surface, variance
+from tests import known_archive
+from tests.plot import made
+from tests.test_report import Page
+
+EXPIRIES = ["2026-01-23 23:00", "2026-02-15 23:00", "2026-04-17 23:00", "2026-07-17 23:00"]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("known")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        dd.connect(known_archive.write(folder / "archive"))
+        out = dd.report(["BTC", "ETH"], out=folder / "r.html", window="15d", fees=2.0)
+        dd.disconnect()
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def tables(text: str) -> list[list[list[str]]]:
+    return Page(text).tables
+
+
+def find(tables: list[list[list[str]]], *columns: str, place: int = 0) -> list[list[str]]:
+    """The rows of the n-th table with exactly these columns."""
+    return [table[1:] for table in tables if tuple(table[0]) == columns][place]
+
+
+def same(rows: list[list[str]], expected: list[list[str]]) -> None:
+    """Compare cells; numbers with a decimal to 0.02, for the answer is a minute younger than the quotes."""
+    assert [[re.sub(r"[\d.]*\.\d+", "#", cell) for cell in row] for row in rows] == [
+        [re.sub(r"[\d.]*\.\d+", "#", cell) for cell in row] for row in expected
+    ]
+    for row, other in zip(rows, expected, strict=True):
+        for cell, value in zip(row, other, strict=True):
+            if re.fullmatch(r"[+-]?\d*\.\d+", cell):
+                assert float(cell) == pytest.approx(float(value), abs=0.0201), (row, other)
+
+
+def test_every_table_is_compared_here(tables: list[list[list[str]]]) -> None:
+    assert [table[0][0] for table in tables] == [
+        "venue",  # funding of BTC, of ETH
+        "venue",
+        "symbol",  # pairs
+        "venue",  # open interest of BTC, of all symbols
+        "venue",
+        "expiry",  # options: expiries, tenors, term structure, venues, positions
+        "tenor [days]",
+        "days",
+        "venue",
+        "expiry",
+        "venue",  # liquidations: venues, cascades
+        "start [UTC]",
+        "table",  # quality: tables, options
+        "symbol",
+        "what",  # requests
+    ]
+
+
+FUNDING = (
+    "venue", "kind", "mean [bps/8h]", "mean as APR [%]", "last 24 h", "lowest", "highest", "points",
+)  # fmt: skip
+
+
+def test_funding(tables: list[list[list[str]]]) -> None:
+    """1 bps/8h is three times a day 0.01 %, 10.95 % a year. ETH: 336 hours at 1 and 24 at 4 have mean 1.2."""
+    assert find(tables, *FUNDING) == [
+        ["zo", "dex", "8.000", "87.6", "8.000", "8.000", "8.000", "360"],
+        ["okx", "cex", "4.000", "43.8", "4.000", "4.000", "4.000", "360"],
+        ["bybit", "cex", "2.000", "21.9", "2.000", "2.000", "2.000", "360"],
+        ["binance", "cex", "1.000", "10.9", "1.000", "1.000", "1.000", "360"],
+        ["aster", "dex", "0.000", "0.0", "0.000", "0.000", "0.000", "360"],
+    ]
+    assert find(tables, *FUNDING, place=1) == [
+        ["binance", "cex", "1.200", "13.1", "4.000", "1.000", "4.000", "360"]
+    ]
+
+
+def test_pairs(tables: list[list[list[str]]]) -> None:
+    """The six widest of ten pairs. 8 bps/8h are 87.6 % a year; four trades of 2 bps, each week, cost 4.17 %.
+
+    Rates that never move have no half-life and no uncertainty. Costs of 8 bps are paid after one interval of
+    8 hours at 8 bps, after two at 4.
+    """
+    columns = (
+        "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
+        "costs [bps]", "net APR [%]", "90 % interval", "half-life [h]", "its interval", "break-even",
+    )  # fmt: skip
+    assert find(tables, *columns) == [
+        ["BTC", "aster", "zo", "8.000", "100", "87.6", "8.0", "83.4", "83.4 to 83.4", "", "", "8 h"],
+        ["BTC", "binance", "zo", "7.000", "100", "76.7", "8.0", "72.5", "72.5 to 72.5", "", "", "9.1 h"],
+        ["BTC", "bybit", "zo", "6.000", "100", "65.7", "8.0", "61.5", "61.5 to 61.5", "", "", "11 h"],
+        ["BTC", "aster", "okx", "4.000", "100", "43.8", "8.0", "39.6", "39.6 to 39.6", "", "", "16 h"],
+        ["BTC", "okx", "zo", "4.000", "100", "43.8", "8.0", "39.6", "39.6 to 39.6", "", "", "16 h"],
+        ["BTC", "binance", "okx", "3.000", "100", "32.9", "8.0", "28.7", "28.7 to 28.7", "", "", "21 h"],
+    ]
+
+
+def test_open_interest(tables: list[list[list[str]]]) -> None:
+    """binance gains 2 points of share a day from 60 % on: 89.92 % after 359 of the 360 hours."""
+    columns = (
+        "venue", "OI [M USD]", "share [%]", "share at start [%]", "trend [pp/day]", "from", "to",
+    )  # fmt: skip
+    assert find(tables, *columns) == [
+        ["binance", "9.0", "89.92", "60.00", "+2.0000", "+2.0000", "+2.0000"],
+        ["okx", "1.0", "10.08", "40.00", "-2.0000", "-2.0000", "-2.0000"],
+    ]
+    assert find(tables, "venue", "OI [M USD]", "share [%]", "symbols", "largest symbol") == [
+        ["binance", "9.0", "89.92", "1", "BTC"],
+        ["okx", "1.0", "10.08", "1", "BTC"],
+    ]
+
+
+def skew(days: float, psi: float, delta: float) -> tuple[float, float]:
+    """Risk reversal and butterfly [points] of the slice that the chain was made of, by plain root finding."""
+    t = days / 365.0
+    theta = 0.25 * t
+    phi = psi / theta
+
+    def deviation(k: float) -> float:
+        root = np.sqrt((phi * k + made.RHO) ** 2 + 1 - made.RHO**2)
+        return float(np.sqrt(theta / 2 * (1 + made.RHO * phi * k + root)))
+
+    def vol(d1: float) -> float:
+        strike = brentq(
+            lambda k: (-k / deviation(k) + deviation(k) / 2) - d1, -5 * theta**0.5, 5 * theta**0.5
+        )
+        return 100 * deviation(strike) / t**0.5
+
+    call, put = vol(norm.ppf(delta)), vol(norm.ppf(1 - delta))
+    return call - put, (call + put) / 2 - 50.0
+
+
+def test_expiries(tables: list[list[list[str]]]) -> None:
+    """50 % at the forward and the skew of the slices; half of the 26 options are out of the money."""
+    columns = (
+        "expiry", "days", "forward [USD]", "options", "quotes", "ATM [%]", "RR 25Δ", "BF 25Δ",
+        "error [points]", "least g(k)", "what to know",
+    )  # fmt: skip
+    least = smile.butterfly_check(made.fit())["min_g"].values
+    rows = []
+    for expiry, days, psi, g in zip(EXPIRIES, made.DAYS, made.PSI, least, strict=True):
+        reversal, butterfly = skew(days, psi, 0.25)
+        forward = f"{100 + days / 100:.2f}"
+        rows.append(
+            [expiry, f"{days:.2f}", forward, "26", "13", "50.00", f"{reversal:+.2f}", f"{butterfly:+.2f}"]
+        )
+        rows[-1] += ["0.000", f"{g:.3f}", "free of arbitrage"]
+    same(find(tables, *columns), rows)
+
+
+def test_tenors(tables: list[list[list[str]]]) -> None:
+    """At 7 and at 30 days an expiry is listed: its own skew. Between them the surface's, to two digits."""
+    rows = find(tables, "tenor [days]", "ATM [%]", "RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ")
+    for row, days, psi in ((rows[0], 7, made.PSI[0]), (rows[2], 30, made.PSI[1])):
+        wings = [f"{value:+.2f}" for delta in (0.25, 0.10) for value in skew(days, psi, delta)]
+        same([row], [[str(days), "50.00", *wings]])
+    between = surface.constant_maturity(
+        made.fit(), days=(14.0, 60.0, 90.0, 180.0), points=("atm", "rr25", "bf25", "rr10", "bf10")
+    )
+    for place, row in enumerate([rows[1], *rows[3:]]):
+        one = between.isel(tenor=place)
+        names = ("rr25_forward", "bf25_forward", "rr10_forward", "bf10_forward")
+        wings = [f"{100 * float(one[name]):+.2f}" for name in names]
+        same([row], [[f"{float(one['tenor']):.0f}", "50.00", *wings]])
+
+
+def test_term_structure(tables: list[list[list[str]]]) -> None:
+    """Volatility at the forward is 50 % at every expiry, and so it is between them."""
+    rows = find(tables, "days", "ATM [%]", "model-free [%]", "from [%]", "to [%]", "forward vol [%]")
+    free = variance.model_free(made.fit(), method="smile")
+    low, high = (np.sqrt((free[end] / free["year_fraction"]).values) for end in ("lower", "upper"))
+    for place, (row, days) in enumerate(zip(rows, made.DAYS, strict=True)):
+        three = [f"{100 * line[place]:.2f}" for line in (free["vol"].values, low, high)]
+        same([row], [[f"{days:.2f}", "50.00", *three, "50.00"]])
+
+
+def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
+    """13 calls of 10 coins and 13 puts of 5 at each expiry.
+
+    Max pain is the fifth strike: below it lie 4 calls of 10, above it 8 puts of 5, 40 and 40.
+    """
+    columns = (
+        "venue", "options", "used", "expiries", "30-day ATM [%]", "RR 25Δ", "30-day index [%]",
+        "error [points]",
+    )  # fmt: skip
+    index = float(variance.volatility_index(variance.model_free(made.fit(), method="smile"))["index_pct"])
+    reversal = f"{skew(30, made.PSI[1], 0.25)[0]:+.2f}"
+    same(
+        find(tables, *columns),
+        [["deribit", "104", "52", "4", "50.00", reversal, f"{index:.2f}", "0.000"]],
+    )
+    fifth = [(100 + d / 100) * np.exp(-0.6 * 0.5 * np.sqrt(d / 365)) for d in made.DAYS]
+    assert find(tables, "expiry", "calls", "puts", "puts / calls", "max pain [USD]") == [
+        [expiry, "130.0", "65.0", "0.50", f"{strike:.2f}"]
+        for expiry, strike in zip(EXPIRIES, fifth, strict=True)
+    ]
+
+
+def test_liquidations(tables: list[list[list[str]]]) -> None:
+    """okx: 2.25 M of longs; binance: 1 M of longs, 0.5 M of shorts. Five orders in 4 seconds: 100 to 98."""
+    assert find(tables, "venue", "longs [M USD]", "shorts [M USD]", "imbalance", "orders") == [
+        ["okx", "2.25", "0.00", "+1.00", "3"],
+        ["binance", "1.00", "0.50", "+0.33", "3"],
+    ]
+    columns = (
+        "start [UTC]", "symbol", "seconds", "orders", "value [M USD]", "in 10 s [M USD]", "venues",
+        "imbalance", "price move [%]",
+    )  # fmt: skip
+    assert find(tables, *columns) == [
+        ["2026-01-16 21:00", "BTC", "4", "5", "3.50", "3.50", "2", "+0.71", "-2.00"]
+    ]
+
+
+def test_quality(tables: list[list[list[str]]]) -> None:
+    """360 hours of five venues and of one; of two venues. A minute after it began, the last hour is open."""
+    columns = ("table", "series", "complete [%]", "present", "expected", "missing", "open last bucket")
+    assert find(tables, *columns) == [
+        ["funding rates", "6", "100.00", "2,160", "2,160", "0", "6"],
+        ["open interest of BTC", "2", "100.00", "720", "720", "0", "2"],
+    ]
+    columns = (
+        "symbol", "venue", "options", "used", "dropped", "forward from", "without open interest",
+        "arbitrages",
+    )  # fmt: skip
+    assert find(tables, *columns) == [["BTC", "deribit", "104", "52", "none", "underlying", "0", "0"]]
+
+
+def test_requests(tables: list[list[list[str]]]) -> None:
+    rows = find(tables, "what", "request", "answered [UTC]", "sha256")
+    assert {row[2] for row in rows} == {"2026-01-16T23:01:00Z"}
+    assert all(re.fullmatch("[0-9a-f]{16}", row[3]) for row in rows)
+    venues = ("deribit", "binance", "bybit", "okx", "derive")
+    assert [row[0] for row in rows] == [
+        "funding rates",
+        "funding rates",
+        "open interest of BTC",
+        "prices of BTC, deribit",
+        "open interest by venue",
+        *(f"options on BTC, {venue}" for venue in venues),
+        "options a day ago on BTC, deribit",
+        *(f"options on ETH, {venue}" for venue in venues),
+        "liquidations",
+    ]
+
+
+def test_summary(text: str) -> None:
+    """Quartiles of 0, 1, 2, 4, 8 are 1 and 4. Open interest that stays at 10 M USD while the price rises from
+    80 to 100.07 falls by 20.1 % in coins. binance gains 2 points on each of 359/24 days."""
+    summary = text[text.index('<section id="summary">') : text.index('<section id="funding">')]
+    tiles = [
+        tuple(unescape(part) for part in tile)
+        for tile in re.findall(r'<b>(.*?)</b><span>(.*?)</span><span class="window">(.*?)</span>', summary)
+    ]
+    weighted = (1.0 * 0.8892 + 4.0 * 0.1108, 1.0 * 0.7492 + 4.0 * 0.2508)
+    """binance's and okx's mean shares over the last 24 hours and over the window."""
+    assert [(tile[0], tile[2]) for tile in tiles] == [
+        (f"{weighted[0]:+.2f} bps/8h", "mean of the last 24 h"),
+        ("+4.00 bps/8h", "mean of the last 24 h"),
+        ("6 of 6", "held 7 days"),
+        ("10 M USD", "at 2026-01-16 23:00 UTC"),
+        ("55.2 %", "at 2026-01-16 23:01 UTC"),
+        ("3.75 M USD", "last 7 days"),
+    ]
+    assert "Picked in this same window (in sample): expect less" in tiles[2][1]
+    assert tiles[5][1] == "of BTC and ETH liquidated, 87 % of it longs"
+    assert summary.count('<span class="synthetic">synthetic</span>') == len(tiles)
+    items = [unescape(item) for item in re.findall("<li>(.*?)</li>", summary)]
+    for sentence in (
+        "BTC funding: mean rates run from +0.00 bps/8h on aster to +8.00 bps/8h on zo; the middle half of 5 "
+        "venues lies between +1.00 and +4.00.",
+        "ETH funding: mean rate +1.20 bps/8h on binance, the only venue.",
+        f"BTC funding, weighted by open interest: {weighted[0]:+.2f} bps/8h over the last 24 hours against "
+        f"{weighted[1]:+.2f} bps/8h over the window.",
+        "Widest spread: BTC, long aster, short zo, +8.00 bps/8h on average, in favour 100 % of the time.",
+        "BTC open interest on 2 venues: binance holds 90 %, okx 10 %; HHI 8,187.",
+        "BTC open interest over the window: -20.1 % in coins (+0.0 % in USD, price +25.1 %); gaining: "
+        "binance (+29.9 points); losing: okx (-29.9 points).",
+        "Largest cascade: 3.5 M USD of BTC on 2026-01-16 at 21:00 UTC, 5 orders on 2 venues.",
+        "Liquidations: 3.5 M USD over the last 24 hours against 536 k USD a day over 7 days.",
+    ):
+        assert sentence in items, sentence
+
+
+def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a day to a month; 8 hours are the usual interval where no payment says it."""
+    from derivdata.analysis import funding
+
+    horizons, intervals = [], []
+    carry, life = funding.net_carry, funding.half_life
+    monkeypatch.setattr(funding, "net_carry", lambda *a, **k: (horizons.append(a[3]), carry(*a, **k))[1])
+    monkeypatch.setattr(
+        funding, "half_life", lambda *a, **k: (intervals.append(k["interval_hours"]), life(*a, **k))[1]
+    )
+    dd.connect(known_archive.write(tmp_path / "archive"))
+    dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["carry"])
+    assert horizons == [168.0] * 6 + [12.0, 24.0, 48.0, 72.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0]
+    assert intervals == [8.0] * 6
