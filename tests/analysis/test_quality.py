@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.analysis.quality import quality
+from derivdata.analysis.quality import peers, quality
+from tests.analysis import injected_faults
 from tests.shared import shared_path
 
 
@@ -131,3 +132,120 @@ def test_milliseconds_in_stamps_are_no_gaps() -> None:
     )
     assert row["step_hours"] == pytest.approx(8, abs=1e-3)
     assert row["missing"] == 0
+
+
+def test_steps_of_a_second_are_counted() -> None:
+    frame = series([i / 3600 for i in range(100)]).drop(index=[40, 41])
+    row = only(frame)
+    assert (row["expected"], row["present"], row["missing"], row["gaps"]) == (100, 98, 2, 1)
+    assert row["step_hours"] == pytest.approx(1 / 3600)
+
+
+def test_a_rate_at_its_floor_has_no_outliers() -> None:
+    """51 % at 1.0 bps, in the two spellings that a unit conversion leaves, and the rest at 0.5."""
+    rate = np.where(np.arange(200) % 100 < 51, 1.25e-5 * 1e4 * 8, 0.5)
+    rate[:30] = np.nextafter(rate[:30], 2)
+    assert only(series(list(range(0, 1600, 8)), rate.tolist()))["outliers"] == 0
+    rate[77] = 30.0
+    assert only(series(list(range(0, 1600, 8)), rate.tolist()))["outliers"] == 1
+    mostly = [1.0] * 99 + [1.5]
+    assert only(series(list(range(100)), mostly))["outliers"] == 0, "one step off a floor of 99 %"
+
+
+def test_every_second_row_is_missing_where_the_table_says_the_interval() -> None:
+    hours = list(range(0, 48, 2))
+    row = only(series(hours, interval_hours=1.0))
+    assert (row["step_hours"], row["expected"], row["missing"], row["stated_hours"]) == (1.0, 47, 23, 1.0)
+    assert not row["wrong_interval"]
+    assert only(series(hours))["missing"] == 0, "nothing says that it was hourly"
+
+
+def test_a_stretch_of_double_gaps_between_single_ones_is_missing_rows() -> None:
+    hours = [*range(24), *range(25, 49, 2), *range(49, 73)]
+    row = only(series(hours))
+    assert row["interval_changes"] == 0
+    assert (row["missing"], row["gaps"]) == (73 - len(set(hours)), 13)
+
+
+def test_rows_more_often_than_they_state_are_an_error_of_the_interval() -> None:
+    row = only(series(list(range(48)), interval_hours=8.0))
+    assert row["wrong_interval"]
+    report = quality(series(list(range(48)), interval_hours=8.0))
+    assert "1 series of another interval than they state" in report.attrs["summary"]
+
+
+def test_rows_off_the_hours_of_their_interval() -> None:
+    assert only(series([1, 9, 17, 25, 33]))["off_schedule"] == 5
+    assert only(series([4, 12, 20, 28]))["off_schedule"] == 0, "some venues pay at 04:00, 12:00 and 20:00"
+    late = series([0, 8, 16, 24]).assign(time=lambda f: f["time"] + pd.Timedelta("500ms"))
+    assert only(late)["off_schedule"] == 0
+
+
+def test_stale_values_are_those_that_the_series_does_not_have_otherwise() -> None:
+    rng = np.random.default_rng(1)
+    moving = rng.normal(size=200)
+    stuck = moving.copy()
+    stuck[100:112] = stuck[100]
+    assert only(series(list(range(200)), stuck.tolist()))["stale"] == 12
+    assert (
+        only(series(list(range(200)), np.where(np.arange(200) % 40 < 20, 1.0, moving).tolist()))["stale"] == 0
+    )
+
+
+def test_a_window_that_ends_early() -> None:
+    frame = series(list(range(24)))
+    assert not only(frame, end="2026-01-02")["clamped_end"]
+    assert not only(frame, end="2026-01-02T02:00")["clamped_end"], "two steps are no clamp"
+    assert only(frame, end="2026-01-02T03:00")["clamped_end"]
+
+
+def test_a_series_is_held_against_its_peers() -> None:
+    rng = np.random.default_rng(5)
+    market = 1.0 + rng.normal(size=90).cumsum() * 0.1
+    frames = {
+        venue: series(
+            list(range(0, 720, 8)), (market + rng.normal(size=90) * 0.05).tolist(), interval_hours=8.0
+        )
+        for venue in "abcdefg"
+    }
+    frames["b"]["rate_bps_8h"] *= 100.0
+    frames["c"].loc[45:, "rate_bps_8h"] *= 8.0
+    frames["d"].loc[45:, "rate_bps_8h"] *= -1.0
+    table = pd.concat([frame.assign(exchange=venue) for venue, frame in frames.items()])
+    report = quality(table).set_index("exchange")
+    assert report.loc["b", "peer_scale"] == pytest.approx(100.0, rel=0.3)
+    assert report.loc["c", "scale_change"] == pytest.approx(8.0, rel=0.3)
+    assert report.loc["c", "scale_change_at"] == frames["c"]["time"].iloc[45]
+    assert report.loc["d", "sign_change"]
+    assert not report["sign_change"].drop("d").any()
+    assert (report.loc["a", ["scale_change", "peer_scale", "peer_sign"]] == 1.0).all()
+    assert np.isnan(quality(table[table["exchange"] < "c"])["peer_scale"]).all(), (
+        "one other venue is no peers"
+    )
+
+
+def test_the_median_of_others_leaves_each_out() -> None:
+    values = np.array(
+        [[1.0, 5.0, np.nan, 1.0], [2.0, 1.0, 2.0, np.nan], [9.0, 3.0, 4.0, np.nan], [4.0, 7.0, 6.0, 2.0]]
+    )
+    others = peers.median_of_others(values)
+    np.testing.assert_array_equal(
+        others,
+        [[4.0, 3.0, 4.0, np.nan], [4.0, 5.0, 5.0, 1.5], [2.0, 5.0, 4.0, 1.5], [2.0, 3.0, 3.0, np.nan]],
+    )
+
+
+@pytest.fixture(scope="module")
+def settlements() -> tuple[pd.DataFrame, pd.DataFrame]:
+    table = injected_faults.recorded()
+    return table, injected_faults.examined(table)
+
+
+@pytest.mark.parametrize("fault", injected_faults.FAULTS)
+def test_faults_put_into_five_recorded_series_are_found(fault: str, settlements: tuple) -> None:
+    table, clean = settlements
+    assert injected_faults.recall(fault, table, clean, tries=2) >= 0.9
+
+
+def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
+    assert injected_faults.false_alarms(settlements[1]) <= 1.0

@@ -1,0 +1,361 @@
+"""The report on a table: one row of figures and findings per series."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import times
+from derivdata.analysis._typing import Array, Floats, Indices
+from derivdata.analysis.quality.peers import compare, median_of_others
+from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
+from derivdata.arguments import typed
+from derivdata.tables.required import require_columns
+
+__all__ = ["quality"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
+_PAGE = 5
+_BATCH = 2_000_000  # points looked at at once, padding included
+_NO_BUCKETS = ("raw", "unstated")
+_LEAST_VENUES = 3
+_MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
+_NEVER = np.iinfo(np.int64).min  # NaT
+_LATE = 60_000_000  # µs by which the stamp of a row may come after its step
+_COUNTS = (
+    "expected present missing gaps duplicates conflicts repeated_pages frozen stale interval_changes "
+    "off_schedule nulls outliers"
+).split()
+_FLAGS = ("clamped", "clamped_end", "wrong_interval", "open_last_bucket", "sign_change")
+_TIMES = ("start", "end", "scale_change_at")
+_COLUMNS = (
+    "start end step_hours expected present missing gaps longest_gap_hours duplicates conflicts "
+    "repeated_pages frozen stale at_low_share at_high_share clamped clamped_end interval_changes "
+    "stated_hours wrong_interval off_schedule open_last_bucket nulls outliers spikes scale_change "
+    "scale_change_at sign_change peer_scale peer_sign"
+).split()
+
+
+@typed
+def quality(
+    table: pd.DataFrame,
+    *,
+    column: str | None = None,
+    start: times.Instant | None = None,
+    end: times.Instant | None = None,
+    outlier: float = 12.0,
+) -> pd.DataFrame:
+    """Examine each symbol and venue of a table: what it has, lacks and has twice, and what looks wrong.
+
+    Parameters
+    ----------
+    table
+        A table over ``time``, or a raw frame that no table would accept, doubles and all, in the order in
+        which it came. ``symbol`` and ``exchange`` are used where they are there.
+    column
+        The value looked at; without it the first known one of the table.
+    start, end
+        The window that was asked for; without it the one that the provenance names, if any.
+    outlier
+        How many robust standard deviations from the median make an outlier. A level at which a rate sits for
+        most of the time (its floor) does not narrow the deviation.
+
+    Returns
+    -------
+    DataFrame
+        One row per symbol and venue:
+
+        ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
+        them at the steps in force; ``present``; ``missing``; ``gaps`` and ``longest_gap_hours`` [h];
+        ``duplicates`` (rows beyond the first at an instant) and ``conflicts`` (of those, with another
+        value); ``repeated_pages`` (runs of five and more rows that came before in the same order);
+        ``frozen`` longest run of one value, and ``stale``, the rows of runs of twelve and more of a value
+        that the series hardly has otherwise; ``at_low_share`` and ``at_high_share``, the part of the points
+        at the least and at the greatest value, high where a rate is capped; ``clamped`` and ``clamped_end``:
+        the window that came is shorter than the one asked for by more than two steps; ``interval_changes``;
+        ``stated_hours``, the step that the table itself states (``interval_hours`` of settlements or
+        ``resolution``; NaN for none), and ``wrong_interval``: rows come more often than that;
+        ``off_schedule``, rows of a series of two hours and more that do not stand on a multiple of its step
+        from 00:00 UTC, as of a shift of time; ``open_last_bucket``: the last bucket had not ended when the
+        answer was given; ``nulls``; ``outliers``.
+
+        Against the median of at least two other venues of the symbol, over the steps that they share (NaN
+        without): ``spikes``, single points far from both neighbours and peers; ``scale_change``, the factor
+        by which the series grows against its peers at one instant, 1 for none, at ``scale_change_at``;
+        ``sign_change``: from an instant on it has the other sign; and, of rates only, ``peer_scale``, the
+        factor to its peers' size where that is 5 and more or 1/5 and less, else 1, and ``peer_sign``, −1
+        where it has the other sign than its peers throughout, else 1.
+
+        ``attrs["summary"]`` says it in a line.
+
+    Raises
+    ------
+    ValueError
+        There is no ``time`` column, times have no zone, or no value column can be told.
+
+    Examples
+    --------
+    >>> rates = dd.funding.history("BTC", "7d", exchanges=["bybit", "okx"])
+    >>> report = dd.quality(rates)
+    >>> report[["exchange", "expected", "present", "missing"]]
+      exchange  expected  present  missing
+    0    bybit       168      168        0
+    1      okx       168      168        0
+    """
+    column = column or _value_column(table)
+    _check(table, column)
+    asked = _asked(table, start, end)
+    keys = [name for name in ("symbol", "exchange") if name in table.columns]
+    groups = table.groupby(keys, observed=True, sort=True) if keys else None
+    codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
+    first = np.unique(codes[codes >= 0], return_index=True)[1] if len(table) else np.zeros(0, dtype=np.intp)
+    report = table[codes >= 0][keys].iloc[first].reset_index(drop=True)
+    series, counts = _collected(table, column, codes, len(first))
+    figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS} | counts
+    for name in _TIMES:
+        figures[name] = np.full(len(first), _NEVER)
+    _examine(figures, series, asked, outlier)
+    if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
+        figures["open_last_bucket"] = np.zeros(len(first))
+    _compare(figures, series, report, rates=column.startswith("rate"))
+    for name in _COLUMNS:
+        report[name] = _as_column(name, figures[name], table)
+    report.attrs["summary"] = _summary(report)
+    return report
+
+
+class _Series(NamedTuple):
+    """The points of all series one after the other, each in order of time without repeats."""
+
+    stamps: Array
+    value: Floats
+    stated: Floats
+    """Hours that the table states for the step up to each row, NaN for none."""
+    bounds: Indices
+    """Where each series begins, and the end of the last."""
+
+    def batches(self) -> Any:
+        """Series of similar length side by side: their numbers, and a `Batch` with the stated hours."""
+        length = np.diff(self.bounds)
+        order = np.argsort(length, kind="stable")
+        first = 0
+        while first < order.size:
+            # Ascending lengths: the longest that fits is the last, and nothing is padded to over its double.
+            last = first + 1
+            while (
+                last < order.size
+                and length[order[last]] <= 2 * length[order[first]]
+                and length[order[last]] * (last + 1 - first) <= _BATCH
+            ):
+                last += 1
+            rows = order[first:last]
+            places = np.arange(length[rows[-1]])
+            there = places < length[rows][:, None]
+            at = np.where(there, self.bounds[rows][:, None] + places, self.bounds[rows + 1][:, None] - 1)
+            value = np.where(there, self.value[at], np.nan)
+            yield rows, Batch(self.stamps[at], value, there), self.stated[at][:, 1:]
+            first = last
+
+
+def _value_column(table: pd.DataFrame) -> str:
+    known = [name for name in _VALUES if name in table.columns]
+    numbers = [n for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
+    if not known and len(numbers) != 1:
+        raise ValueError(
+            f"which column is the value? give column=; numbers are {', '.join(numbers) or 'none'}"
+        )
+    return (known or numbers)[0]
+
+
+def _check(table: pd.DataFrame, column: str) -> None:
+    keys = [name for name in ("symbol", "exchange") if name in table.columns]
+    require_columns(table, "table", [column], others=["time", *keys])
+    if not isinstance(table["time"].dtype, pd.DatetimeTZDtype):
+        raise ValueError("the table's times have no zone: .dt.tz_localize('UTC') says which")
+
+
+class _Asked(NamedTuple):
+    """The window that was asked for, and the instant of the answer; NaT where unknown [µs]."""
+
+    start: int | None
+    end: int | None
+    as_of: int | None
+
+
+def _asked(table: pd.DataFrame, start: times.Instant | None, end: times.Instant | None) -> _Asked:
+    origin = table.attrs.get("provenance", {})
+    queries = [request.get("query", {}) for request in origin.get("requests", [])]
+    starts = [times.instant(query["start"], "start") for query in queries if "start" in query]
+    ends = [times.instant(query["end"], "end") for query in queries if "end" in query]
+    as_of = origin.get("as_of")
+    first = min(starts, default=None) if start is None else times.instant(start, "start")
+    last = max(ends, default=None) if end is None else times.instant(end, "end")
+    given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
+    return _Asked(*(None if stamp is None else _us(stamp) for stamp in (first, last, given)))
+
+
+def _us(stamp: pd.Timestamp) -> int:
+    return int(np.datetime64(stamp.tz_convert("UTC").tz_localize(None), "us").astype(np.int64))
+
+
+def _collected(
+    table: pd.DataFrame, column: str, codes: Indices, number: int
+) -> tuple[_Series, dict[str, Any]]:
+    """Collect the points of each series, the first of those at one instant, and count what came twice."""
+    arrived = np.asarray(table["time"].dt.as_unit("us").array.asi8)
+    value = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
+    stated = np.full(len(table), np.nan)
+    if "interval_hours" in table.columns:
+        stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
+    order = np.lexsort([arrived, codes])  # stable: of those at one instant the first that arrived stays first
+    order = order[codes[order] >= 0]
+    again = np.zeros(len(table), dtype=bool)
+    again[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(arrived[order]) == 0)
+    kept = order[~again[order]]
+    bounds = np.searchsorted(codes[kept], np.arange(number + 1))
+    found = _Series(arrived[kept], value[kept], np.where(stated > 0.0, stated, np.nan)[kept], bounds)
+    counts = dict.fromkeys(("duplicates", "conflicts", "repeated_pages"), np.zeros(number, dtype=np.int64))
+    if not again.any():
+        return found, counts
+    original = np.empty(len(table))
+    original[order] = value[kept][np.cumsum(~again[order]) - 1]
+    same = again & ((value == original) | (np.isnan(value) & np.isnan(original)))
+    by_series = np.argsort(codes, kind="stable")  # each series in the order in which it arrived
+    flags, owner = same[by_series], codes[by_series]
+    begins = flags & np.append(True, ~flags[:-1] | (np.diff(owner) != 0))
+    lengths = np.bincount((np.cumsum(begins) - 1)[flags], minlength=int(begins.sum()))
+    pages = owner[begins][lengths >= _PAGE]
+    counted = {"duplicates": codes[again], "conflicts": codes[again & ~same], "repeated_pages": pages}
+    return found, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
+
+
+def _examine(figures: dict[str, Any], kept: _Series, asked: _Asked, outlier: float) -> None:
+    for rows, batch, stated in kept.batches():
+        count = batch.there.sum(axis=1)
+        gaps, steps = steps_in_force(batch, stated)
+        first = last = np.full(len(rows), np.nan)
+        if steps.shape[1]:
+            first = steps[:, 0]
+            last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
+        begin, end = batch.stamps[:, 0], batch.stamps[:, -1]
+        until = min((stamp for stamp in (asked.end, asked.as_of) if stamp is not None), default=None)
+        hours = row_quantile(stated, 0.5)
+        found = {
+            "start": begin,
+            "end": end,
+            "present": count,
+            "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
+            **completeness(gaps, steps, count),
+            **value_figures(batch.value, outlier),
+            "clamped": np.zeros(len(rows)) if asked.start is None else begin > asked.start + 2 * first,
+            "clamped_end": np.zeros(len(rows))
+            if until is None or asked.end is None
+            else end < until - 3 * last,
+            "stated_hours": hours,
+            "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
+            "off_schedule": _off_schedule(batch, steps),
+            "open_last_bucket": np.zeros(len(rows)) if asked.as_of is None else end + last > asked.as_of,
+        }
+        for name, figure in found.items():
+            figures[name][rows] = figure
+
+
+def _off_schedule(batch: Batch, steps: Floats) -> Array:
+    """Count the rows that do not stand on their step from 00:00 UTC, of series of two hours and more."""
+    if not steps.shape[1]:
+        return np.zeros(len(steps))
+    own = np.concatenate([steps[:, :1], steps], axis=1)
+    # Some venues pay at 04:00, 12:00 and 20:00: only what does not stand on a step of 4 hours is off.
+    late = np.mod(batch.stamps, np.where(own > 0.0, np.minimum(own, 14_400e6), 1.0))
+    return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
+
+
+def _compare(figures: dict[str, Any], kept: _Series, report: pd.DataFrame, *, rates: bool) -> None:
+    """Compare the venues of each symbol over the step that most of them share."""
+    for name in ("spikes", "scale_change", "peer_scale", "peer_sign"):
+        figures[name][:] = np.nan
+    figures["scale_change_at"] = np.full(len(report), _NEVER)
+    if not {"symbol", "exchange"} <= set(report.columns):
+        return
+    bucket = np.full(len(report), np.nan)
+    waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
+    for rows in report.groupby("symbol", observed=True).indices.values():
+        if len(rows) < _LEAST_VENUES:
+            continue
+        bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
+        if bucket[rows[0]] > 0.0:
+            first, values = _side_by_side(kept, rows, int(bucket[rows[0]]))
+            waiting.setdefault(values.shape[1], []).append((rows, first, values))
+    for markets in waiting.values():  # those of one width at once
+        rows = np.concatenate([part[0] for part in markets])
+        begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
+        values = np.concatenate([part[2] for part in markets])
+        found = compare(values, np.concatenate([median_of_others(part[2]) for part in markets]))
+        figures["spikes"][rows] = np.where(np.isnan(found.scale_change), np.nan, found.spikes)
+        figures["scale_change"][rows], figures["sign_change"][rows] = found.scale_change, found.sign_change
+        at = (begin + found.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
+        figures["scale_change_at"][rows] = np.where(found.at >= 0, at, _NEVER)
+        if rates:
+            figures["peer_scale"][rows], figures["peer_sign"][rows] = found.peer_scale, found.peer_sign
+
+
+def _side_by_side(kept: _Series, rows: Indices, bucket: int) -> tuple[int, Floats]:
+    """Put series on common steps: the number of the first step since 1970, and the last value in each."""
+    bounds = [(kept.bounds[row], kept.bounds[row + 1]) for row in rows]
+    points = np.concatenate([np.arange(*bound) for bound in bounds])
+    points = points[np.isfinite(kept.value[points])]
+    if not points.size:
+        return 0, np.full((len(rows), 0), np.nan)
+    steps = kept.stamps[points] // bucket
+    first, width = int(steps.min()), int(np.ptp(steps)) + 1
+    if width * len(rows) > _MOST_CELLS:
+        return 0, np.full((len(rows), 0), np.nan)
+    values = np.full((len(rows), width), np.nan)
+    venue = np.searchsorted([begin for begin, _ in bounds], points, side="right") - 1
+    values[venue, steps - first] = kept.value[points]  # of several in a step the last one stays
+    return first, values
+
+
+def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:
+    if name in _TIMES:
+        stamps = pd.DatetimeIndex(np.asarray(figure, dtype=np.int64).view("datetime64[us]"), tz="UTC")
+        return stamps.tz_convert(table["time"].dt.tz)
+    if name in _FLAGS:
+        return figure.astype(bool)
+    return figure.astype(np.int64) if name in _COUNTS else figure
+
+
+def _summary(report: pd.DataFrame) -> str:
+    if report.empty:
+        return "no rows"
+    lacking, duplicates = int(report["missing"].sum()), int(report["duplicates"].sum())
+    whole = report["present"].sum() / max(report["expected"].sum(), 1)
+    words = [f"{len(report)} series, {report['present'].sum():,} points, {whole:.2%} of those expected"]
+    for number, what in (
+        (lacking, f"missing in {int(report['gaps'].sum()):,} gaps"),
+        (duplicates, "duplicates"),
+        (int(report["repeated_pages"].sum()), "repeated pages"),
+        (int(report["clamped"].sum()), "series clamped at their start"),
+        (int(report["clamped_end"].sum()), "series clamped at their end"),
+        (int(report["interval_changes"].sum()), "interval changes"),
+        (int(report["wrong_interval"].sum()), "series of another interval than they state"),
+        (int(report["off_schedule"].sum()), "points off their schedule"),
+        (int(report["open_last_bucket"].sum()), "open last buckets"),
+        (int(report["nulls"].sum()), "nulls"),
+        (int(report["outliers"].sum()), "outliers"),
+        (int(report["spikes"].sum()), "spikes"),
+        (int(report["stale"].sum()), "stale points"),
+        (int(((report["scale_change"] != 1.0) & report["scale_change"].notna()).sum()), "changes of scale"),
+        (int((report["sign_change"] | (report["peer_sign"] == -1.0)).sum()), "series of the other sign"),
+        (int(((report["peer_scale"] != 1.0) & report["peer_scale"].notna()).sum()), "series out of scale"),
+    ):
+        if number:
+            words.append(f"{number:,} {what}")
+    return "; ".join(words)

@@ -1,0 +1,206 @@
+"""Figures of single series, for many of them at once.
+
+Series of similar length lie in one matrix, a row each: instants ascending without repeats, values beside
+them, padded at the end. Every figure is taken along the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from derivdata.analysis._typing import Array, Bools, Floats
+from derivdata.analysis.last_value import last_valid
+
+__all__ = [
+    "Batch",
+    "completeness",
+    "row_quantile",
+    "row_quantiles",
+    "run_lengths",
+    "steps_in_force",
+    "value_figures",
+]
+
+_CHANGE_AFTER = 3
+_MINUTE = 60e6
+_MAD_TO_STD = 1.4826
+_THINNED_AT_MOST = 60  # gaps of a stretch in which every second row is taken for missing
+_STALE = 12  # equal values in a row, of a value that the series hardly has otherwise
+_STALE_SHARE = 0.01
+
+
+class Batch(NamedTuple):
+    """Series side by side."""
+
+    stamps: Array
+    """Microseconds since 1970, int64."""
+    value: Floats
+    there: Bools
+    """False in the padding."""
+
+
+def row_quantile(values: Floats, share: float) -> Floats:
+    """Return the quantile (linear) of each row, NaN left out; NaN where a row has nothing else."""
+    return row_quantiles(values, share)[0]
+
+
+def row_quantiles(values: Floats, *shares: float) -> list[Floats]:
+    """Return several quantiles of each row from one sort."""
+    if not values.shape[1]:
+        return [np.full(len(values), np.nan)] * len(shares)
+    ordered = np.sort(values, axis=1)  # NaN comes last
+    last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
+    rows, quantiles = np.arange(len(values)), []
+    for share in shares:
+        place = last * share
+        below = place.astype(np.intp)
+        lower = ordered[rows, below]
+        quantiles.append(lower + (ordered[rows, np.minimum(below + 1, last)] - lower) * (place - below))
+    return quantiles
+
+
+def run_lengths(same: Bools) -> Array:
+    """Return at each place the length of the run of True that it lies in, 0 where it is False."""
+    size = same.shape[-1]
+    places = np.broadcast_to(np.arange(size), same.shape)
+    before = np.maximum.accumulate(np.where(same, -1, places), axis=-1)  # the last False up to here
+    after = np.minimum.accumulate(np.where(same, size, places)[..., ::-1], axis=-1)[..., ::-1]
+    return np.where(same, after - before - 1, 0)
+
+
+def steps_in_force(batch: Batch, stated: Floats) -> tuple[Floats, Floats]:
+    """Return the gaps between rows [µs], NaN in the padding, and the step in force at each.
+
+    Another step is believed after three gaps in a row of that length, and dated back to the first of them; a
+    single longer gap is missing data. Where the table states a step of which the rows' own is a multiple
+    (`stated` [h] for each gap, NaN for none), the stated one holds: every second row is missing. So it does
+    in a stretch of doubled gaps between two of the same single ones.
+    """
+    gaps = np.where(batch.there[:, 1:], np.diff(batch.stamps, axis=1), np.nan)
+    if not gaps.shape[1]:
+        return gaps, gaps
+    usual = row_quantile(gaps, 0.5)[:, None]
+    # Stamps are late by some seconds: gaps count in whole minutes, or in whole steps where these are shorter.
+    unit = np.where(usual >= _MINUTE, _MINUTE, np.maximum(usual, 1.0))
+    rounded = np.maximum(np.round(gaps / unit), 1.0) * unit
+    equal = np.zeros(gaps.shape, dtype=bool)
+    equal[:, 1:] = rounded[:, 1:] == rounded[:, :-1]
+    follows = run_lengths(equal)
+    # A run of n equal gaps is n − 1 places that equal the one before; its first place belongs to it as well.
+    follows[:, :-1] = np.maximum(follows[:, :-1], np.where(equal[:, :-1], 0, follows[:, 1:]))
+    believed = (follows >= _CHANGE_AFTER - 1) & np.isfinite(rounded)
+    last = last_valid(believed)
+    steps = np.where(
+        last >= 0, np.take_along_axis(rounded, np.maximum(last, 0), axis=1), _first_step(rounded)
+    )
+    multiple = steps / (stated * 3_600e6)
+    thinned = (np.round(multiple) >= 2.0) & (np.abs(multiple - np.round(multiple)) <= 0.05)
+    steps = np.where(thinned, stated * 3_600e6, steps)
+    _fill_thinned(steps, gaps)
+    return gaps, np.where(np.isfinite(gaps), steps, np.nan)
+
+
+def _first_step(rounded: Floats) -> Floats:
+    """Return the commonest of the first twelve gaps of each row, the shortest of equally common ones."""
+    lead = np.sort(rounded[:, : 4 * _CHANGE_AFTER], axis=1)
+    number = (lead[:, :, None] == lead[:, None, :]).sum(axis=2)
+    return np.asarray(np.take_along_axis(lead, number.argmax(axis=1)[:, None], axis=1))
+
+
+def _fill_thinned(steps: Floats, gaps: Floats) -> None:
+    for row in np.flatnonzero(((steps[:, 1:] != steps[:, :-1]) & np.isfinite(gaps[:, 1:])).sum(axis=1) >= 2):
+        own = steps[row, np.isfinite(gaps[row])]
+        edges = np.append(0, np.flatnonzero(np.diff(own) != 0) + 1)
+        ends = np.append(edges[1:], own.size)
+        for i in range(1, edges.size - 1):
+            single, doubled = own[edges[i - 1]], own[edges[i]]
+            short = ends[i] - edges[i] <= _THINNED_AT_MOST
+            if doubled == 2.0 * single and own[edges[i + 1]] == single and short:
+                steps[row, edges[i] : ends[i]] = single
+                own[edges[i] : ends[i]] = single
+
+
+def completeness(gaps: Floats, steps: Floats, count: Array) -> dict[str, Any]:
+    """Count what is missing at the steps in force."""
+    with np.errstate(invalid="ignore"):
+        lacking = np.where(np.isfinite(gaps), np.maximum(np.round(gaps / steps) - 1.0, 0.0), 0.0)
+    holes = lacking > 0
+    missing = lacking.sum(axis=1).astype(np.int64)
+    return {
+        "step_hours": row_quantile(steps, 0.5) / 3_600e6,
+        "expected": count + missing,
+        "missing": missing,
+        "gaps": holes.sum(axis=1),
+        "longest_gap_hours": np.where(holes, gaps, 0.0).max(axis=1, initial=0.0) / 3_600e6,
+        "interval_changes": ((np.diff(steps, axis=1) != 0) & np.isfinite(steps[:, 1:])).sum(axis=1),
+    }
+
+
+def value_figures(value: Floats, outlier: float) -> dict[str, Any]:
+    """Describe the values of each row, NaN left out: frozen, capped, stale and outlying ones."""
+    order = np.argsort(np.isnan(value), axis=1, kind="stable")
+    value = np.take_along_axis(value, order, axis=1)
+    known = np.isfinite(value)
+    number = known.sum(axis=1)
+    some = number > 0
+    repeats = np.zeros(value.shape, dtype=bool)
+    repeats[:, 1:] = known[:, 1:] & (value[:, 1:] == value[:, :-1])
+    lowest = np.where(known, value, np.inf).min(axis=1, initial=np.inf)
+    highest = np.where(known, value, -np.inf).max(axis=1, initial=-np.inf)
+    share = {
+        name: np.where(some, (value == end[:, None]).sum(axis=1) / np.maximum(number, 1), np.nan)
+        for name, end in (("at_low_share", lowest), ("at_high_share", highest))
+    }
+    runs = run_lengths(repeats)
+    middle = row_quantile(value, 0.5)
+    apart = np.abs(value - middle[:, None])
+    scale = _spread(apart, middle)
+    return {
+        "frozen": np.where(some, runs.max(axis=1, initial=0) + 1, 0),
+        "stale": _stale(value, runs),
+        **share,
+        "outliers": ((apart > outlier * scale[:, None]) & (scale > 0)[:, None]).sum(axis=1),
+    }
+
+
+def _spread(apart: Floats, middle: Floats) -> Floats:
+    """Return a robust standard deviation that does not collapse where most values sit at one level.
+
+    The largest of what the median, the third quartile and the 97th percentile of the distances from the
+    median would give of normal values. A rate at its floor for half of the time and more has a median
+    distance of 0, or of the rounding of a unit conversion; the other two then speak for the rest, and where
+    even they are at the floor, the median of the values off it. Percentiles are taken at the value below,
+    so that one outlier among few values does not hide itself.
+    """
+    level = 1e-9 * np.abs(middle) + 1e-300
+    ordered = np.sort(apart, axis=1)
+    last = np.maximum(np.isfinite(ordered).sum(axis=1) - 1, 0)
+    wide = [row_quantile(apart, 0.5) * _MAD_TO_STD]
+    for share, scale in ((0.75, 0.8693), (0.97, 0.4608)):  # 1 / Φ⁻¹((1 + share) / 2)
+        place = np.floor(last * share).astype(np.intp)[:, None]
+        wide.append(np.take_along_axis(ordered, place, axis=1)[:, 0] * scale if ordered.shape[1] else middle)
+    spread = np.max(wide, axis=0)
+    off = row_quantile(np.where(apart > level[:, None], apart, np.nan), 0.5) * _MAD_TO_STD
+    return np.asarray(np.where(spread > level, spread, np.where(np.isfinite(off), off, 0.0)))
+
+
+def _stale(value: Floats, runs: Array) -> Array:
+    """Count the rows of long runs of a value that the series hardly has otherwise.
+
+    Or has, as its floor, in runs a third as long at most: then from three times as many rows on.
+    """
+    found = np.zeros(len(value), dtype=np.int64)
+    for row in np.flatnonzero(runs.max(axis=1, initial=0) >= _STALE - 1):
+        ends = np.flatnonzero((runs[row] >= _STALE - 1) & (np.append(runs[row][1:], 0) == 0))
+        known = int(np.isfinite(value[row]).sum())
+        for end in ends:
+            length = int(runs[row, end]) + 1
+            same = value[row] == value[row, end]
+            rare = int(same.sum()) - length <= _STALE_SHARE * known
+            same[end - length + 1 : end + 1] = False
+            longest = int(runs[row][same].max(initial=0)) + 1
+            if length <= known // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
+                found[row] += length
+    return found

@@ -1,0 +1,207 @@
+"""Faults put into recorded funding, one at a time, and how `dd.quality` finds them.
+
+``python -m tests.analysis.injected_faults`` prints the table of docs/quality.md.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from derivdata.analysis.quality import quality
+from tests.shared import shared_path
+
+SERIES = (("BTC", "binance"), ("BTC", "bybit"), ("BTC", "gate"), ("ETH", "kucoin"), ("ETH", "mexc"))
+_MOSCOW = {"binance", "bybit", "htx", "mexc", "kucoin"}
+_SPAN = ("2021-06-01", "2023-12-31")
+_TRIES = 8
+
+Fault = Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]
+
+
+def recorded() -> pd.DataFrame:
+    """Read settlements of seven venues, BTC and ETH, June 2021 to December 2023, with their intervals."""
+    parts = []
+    for file in sorted(Path(shared_path("data/funding_2020_2023")).glob("*.csv")):
+        symbol, venue = file.name.split("-")[0], file.name.split("_")[1]
+        frame = pd.read_csv(file)
+        zone = "Etc/GMT-3" if venue in _MOSCOW else "UTC"
+        times = pd.to_datetime(frame["Date"], format="ISO8601").dt.tz_localize(zone).dt.tz_convert("UTC")
+        hours = 1.0 if venue == "dydx" else 8.0
+        parts.append(
+            pd.DataFrame(
+                {
+                    "symbol": symbol,
+                    "exchange": venue,
+                    "time": times.dt.as_unit("us"),
+                    "rate_bps_8h": frame["Funding Rate"] * 1e4 * 8.0 / hours,
+                    "interval_hours": hours,
+                    "kind": "settled",
+                }
+            )
+        )
+    whole = pd.concat(parts, ignore_index=True)
+    return whole[(whole["time"] >= _SPAN[0]) & (whole["time"] < _SPAN[1])].reset_index(drop=True)
+
+
+def _scaled(factor: float) -> Fault:
+    def fault(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+        return series.assign(rate_bps_8h=series["rate_bps_8h"] * factor)
+
+    return fault
+
+
+def _from_the_middle_on(factor: float) -> Fault:
+    def fault(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+        first = int(len(series) * rng.uniform(0.3, 0.7))
+        scale = np.where(np.arange(len(series)) < first, 1.0, factor)
+        return series.assign(rate_bps_8h=series["rate_bps_8h"] * scale)
+
+    return fault
+
+
+def _rows(pick: Callable[[int, np.random.Generator], np.ndarray]) -> Fault:
+    """Keep the rows that `pick` chooses of so many."""
+
+    def fault(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+        return series.iloc[pick(len(series), rng)]
+
+    return fault
+
+
+def _without(first: int, number: int, size: int, every: int = 1) -> np.ndarray:
+    return np.setdiff1d(np.arange(size), np.arange(first, first + number * every, every))
+
+
+def _shifted(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    return series.assign(time=series["time"] + pd.Timedelta(int(rng.choice([-1, 1])), "h"))
+
+
+def _spiked(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    row = int(rng.integers(50, len(series) - 50))
+    values = series["rate_bps_8h"].to_numpy().copy()
+    values[row] = rng.choice([-30.0, 30.0])
+    return series.assign(rate_bps_8h=values)
+
+
+def _frozen(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    values = series["rate_bps_8h"].to_numpy().copy()
+    floor = pd.Series(values).mode().iloc[0]  # where the rate sits anyhow, for up to 80 settlements in a row
+    row = int(rng.choice(np.flatnonzero(values[50:-100] != floor) + 50))
+    values[row : row + 61] = values[row]
+    return series.assign(rate_bps_8h=values)
+
+
+def _hundredfold(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    values = series["rate_bps_8h"].to_numpy().copy()
+    row = int(rng.integers(50, len(series) - 150))
+    values[row : row + 61] *= 100.0
+    return series.assign(rate_bps_8h=values)
+
+
+def _repeated(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    row = int(rng.integers(0, len(series) - 10))
+    return pd.concat([series, series.iloc[row : row + 10]])
+
+
+def _conflicting(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    rows = series.sample(10, random_state=int(rng.integers(1 << 30)))
+    return pd.concat([series, rows.assign(rate_bps_8h=rows["rate_bps_8h"] + 1.0)])
+
+
+def _hourly(series: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Let rows stand an hour apart from the middle on, with an interval that still says 8 hours."""
+    first = int(len(series) * rng.uniform(0.3, 0.7))
+    hours = np.append(np.arange(first) * 8, (first - 1) * 8 + np.arange(1, len(series) - first + 1))
+    return series.assign(time=series["time"].min().floor("h") + pd.to_timedelta(hours, "h"))
+
+
+# Each fault, and the columns of the report in which it must show.
+FAULTS: dict[str, tuple[Fault, tuple[str, ...]]] = {
+    "×8 from the middle on": (_from_the_middle_on(8.0), ("scale_change",)),
+    "/8 from the middle on": (_from_the_middle_on(1 / 8), ("scale_change",)),
+    "/100 from the middle on": (_from_the_middle_on(0.01), ("scale_change",)),
+    "×100 from the middle on": (_from_the_middle_on(100.0), ("scale_change",)),
+    "×8 throughout": (_scaled(8.0), ("peer_scale",)),
+    "/8 throughout": (_scaled(1 / 8), ("peer_scale",)),
+    "×100 throughout": (_scaled(100.0), ("peer_scale",)),
+    "/100 throughout": (_scaled(0.01), ("peer_scale",)),
+    "other sign from the middle on": (_from_the_middle_on(-1.0), ("sign_change",)),
+    "other sign throughout": (_scaled(-1.0), ("peer_sign",)),
+    "shift of an hour": (_shifted, ("off_schedule",)),
+    "every second row missing": (_rows(lambda n, rng: np.arange(int(rng.integers(2)), n, 2)), ("missing",)),
+    "12 alternate rows missing": (
+        _rows(lambda n, rng: _without(int(rng.integers(50, n - 100)), 12, n, 2)),
+        ("missing",),
+    ),
+    "30 rows missing": (
+        _rows(lambda n, rng: np.sort(rng.choice(np.arange(1, n - 1), n - 32, replace=False))),
+        ("missing",),
+    ),
+    "hole of 20 rows": (_rows(lambda n, rng: _without(int(rng.integers(50, n - 100)), 20, n)), ("missing",)),
+    "start clamped": (_rows(lambda n, rng: np.arange(int(rng.integers(5, 200)), n)), ("clamped",)),
+    "end clamped": (_rows(lambda n, rng: np.arange(n - int(rng.integers(5, 200)))), ("clamped_end",)),
+    "a spike of 30 bps": (_spiked, ("spikes", "outliers")),
+    "61 rows ×100": (_hundredfold, ("outliers", "scale_change")),
+    "frozen for 61 rows": (_frozen, ("stale",)),
+    "ten rows twice": (_repeated, ("duplicates", "repeated_pages")),
+    "ten rows with another value": (_conflicting, ("conflicts",)),
+    "hourly rows said to pay 8 hours": (_hourly, ("wrong_interval", "interval_changes")),
+}
+NEUTRAL = {"scale_change": 1.0, "peer_scale": 1.0, "peer_sign": 1.0}
+
+
+def examined(table: pd.DataFrame) -> pd.DataFrame:
+    return quality(table, start=_SPAN[0], end=_SPAN[1]).set_index(["symbol", "exchange"])
+
+
+def raised(report: pd.DataFrame, clean: pd.DataFrame, column: str) -> pd.Series:
+    """Where a column says more of a series than of the clean recording."""
+    neutral = NEUTRAL.get(column, 0.0)
+    figure, before = report[column].fillna(neutral), clean[column].fillna(neutral)
+    return (figure != neutral) & (figure != before)
+
+
+def recall(fault: str, table: pd.DataFrame, clean: pd.DataFrame, tries: int = _TRIES) -> float:
+    """Share of the faults put into each of the five series that show in their columns."""
+    put, columns = FAULTS[fault]
+    found = []
+    for number, (symbol, venue) in enumerate(SERIES):
+        chosen = (table["symbol"] == symbol) & (table["exchange"] == venue)
+        peers = table[(table["symbol"] == symbol) & ~chosen]
+        for attempt in range(tries):
+            rng = np.random.default_rng([number, attempt])
+            report = examined(pd.concat([peers, put(table[chosen], rng)], ignore_index=True))
+            row = report.loc[[(symbol, venue)]]
+            found.append(any(raised(row, clean.loc[row.index], column).item() for column in columns))
+    return float(np.mean(found))
+
+
+def false_alarms(clean: pd.DataFrame) -> float:
+    """Count what is raised on the clean recording per 1,000 rows: points one by one, and findings of series.
+
+    htx settled once more than its schedule on 2021-10-28, off the hours of its interval: no false alarm.
+    """
+    points = clean[["outliers", "spikes", "stale"]].fillna(0).to_numpy().sum()
+    points += clean["off_schedule"].drop("htx", level="exchange").sum()
+    flags = sum(
+        int((clean[column].fillna(neutral) != neutral).sum())
+        for column, neutral in (NEUTRAL | {"sign_change": 0.0, "wrong_interval": 0.0}).items()
+    )
+    return float(1_000 * (points + flags) / clean["present"].sum())
+
+
+def main() -> None:
+    table = recorded()
+    clean = examined(table)
+    lines = [f"| {fault} | {recall(fault, table, clean):.0%} |\n" for fault in FAULTS]
+    sys.stdout.writelines(["| fault | found |\n|---|---|\n", *lines])
+    sys.stdout.write(f"\nfalse alarms per 1,000 rows: {false_alarms(clean):.2f}\n")
+
+
+if __name__ == "__main__":
+    main()
