@@ -193,11 +193,16 @@ class _Service:
         return EncodedBody(answer_size.encoded(endpoint, context, ANSWERS[endpoint.path]), packed=packed)
 
     def _version(self) -> dict[str, str]:
-        """The version of the data, as a header; none where the store cannot be read."""
+        """The version of the past, as a header; none where the store cannot be read.
+
+        A client keeps what it was answered about closed windows as long as this stays, so what is added at
+        the end of an archive must not change it.
+        """
         try:
-            return {"X-Derivdata-Data-Version": quote(self._view.store.version, safe=_SAFE)}
+            past, _, _ = self._view.store.version.partition(".")
         except (DerivdataError, OSError):
             return {}
+        return {"X-Derivdata-Data-Version": quote(past, safe=_SAFE)}
 
     async def hello(self, request: Request) -> Response:
         """Answer the root: what this is, without a key."""

@@ -20,7 +20,8 @@ class Store(Protocol):
     id
         Text that stays with the source for good, however it grows, and that no other source has.
     version
-        Text that changes whenever rows of the past do: a source that only grows at its end keeps it.
+        Text that changes with the data; what stands before its first dot changes only when rows of the past
+        do, and stays when the source grows at its end.
     identity
         Text that changes whenever the data could: part of the cache key.
     synthetic
