@@ -9,5 +9,5 @@ __all__ = ["Sample", "open", "truth"]
 
 
 def open() -> Sample:  # noqa: A001
-    """The synthetic market, as a store: from 1 September 2025 on, its clock at 30 June 2026, 12:00 UTC."""
+    """Return the synthetic market as a store, from 1 September 2025 to its clock, 30 June 2026 12:00 UTC."""
     return Sample()

@@ -53,7 +53,7 @@ def newest_chains(first: int, last: int, names: Names, exchanges: Names) -> dict
 
 
 def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
-    """Fills within a window of the clusters that began on a day."""
+    """Return the fills within a window of the clusters that began on a day."""
     orders = liquidations.orders(day)
     found = liquidations.fills(orders)
     pair = orders.pair[found.order]

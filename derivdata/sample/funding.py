@@ -108,7 +108,7 @@ def _spread(chosen: Pairs, first: int, days: int) -> Floats:
 
 
 def _base(own: Ints, first: int, days: int) -> Floats:
-    """Base rate of symbols, shape ``(symbols, days, steps)``."""
+    """Return the base rate of symbols, shape ``(symbols, days, steps)``."""
     s = symbols()
     x = paths.ou(s.streams[own], s.base_half_life[own], first, days, STEPS)
     x += s.base_tail[own, None, None] * (x * x * x)

@@ -26,7 +26,7 @@ class Matrix(NamedTuple):
     values: Mapping[str, Floats]
 
     def within(self, first: int, last: int) -> Matrix:
-        """The steps with ``first <= time < last`` [µs]."""
+        """Return the steps with ``first <= time < last`` [µs]."""
         inside = slice(*np.searchsorted(self.time, [first, last]))
         return Matrix(self.time[inside], {name: v[:, inside] for name, v in self.values.items()})
 
@@ -139,7 +139,7 @@ def _market(chosen: Pairs, day: int, days: int) -> Matrix:
 
 
 def _market_newest(chosen: Pairs, day: int, last: int) -> Matrix:
-    """The last step alone: a pair that trades on a day has a row at every step of it."""
+    """Return the last step alone: a pair that trades on a day has a row at every step of it."""
     step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
     return Matrix(_steps(day, 1)[step], market.state(chosen, day, step))
 

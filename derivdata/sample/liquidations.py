@@ -124,7 +124,7 @@ def smallest_usd() -> Floats:
 
 
 def fills(found: Orders) -> Fills:
-    """The fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
+    """Return the fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
     key = found.number ^ _FILL
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
     order, place = _places(count)
@@ -166,7 +166,7 @@ def _shocked(shock: int) -> _Tree:
 
 
 def _grown(generation: _Tree) -> _Tree:
-    """A first generation with all that follow."""
+    """Return a first generation with all that follow."""
     found = [generation]
     for _ in range(_GENERATIONS):
         count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
@@ -215,6 +215,6 @@ def _pair(tree: _Tree) -> Ints:
 
 
 def _price(day: int, tree: _Tree) -> Floats:
-    """The symbol's price at the step that an order falls in; after midnight the day's last."""
+    """Return the symbol's price at the step that an order falls in; after midnight the day's last."""
     path = prices.price(np.arange(len(symbols().name)), day, 1)
     return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])

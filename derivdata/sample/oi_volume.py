@@ -20,7 +20,7 @@ _VOLUME = noise.key("volume")
 
 
 def hours(first: int, days: int) -> Ints:
-    """Starts of the hours of whole days [µs]."""
+    """Return the starts of the hours of whole days [µs]."""
     return np.asarray(first * DAY_US + np.arange(days * 24) * HOUR_US)
 
 

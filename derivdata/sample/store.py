@@ -134,7 +134,7 @@ def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
 
 
 def _newest(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The newest row of each key without its time."""
+    """Return the newest row of each key without its time."""
     key = [column for column in TABLES[name].key if column != "time"]
     newest = frame.groupby(key, observed=True)["time"].transform("max")
     return TABLES[name].conform(frame[frame["time"] == newest])

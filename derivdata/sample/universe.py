@@ -97,7 +97,7 @@ class Pairs:
         return len(self.symbol)
 
     def take(self, rows: Ints) -> Pairs:
-        """Some of the pairs."""
+        """Return some of the pairs."""
         return Pairs(**{name: values[rows] for name, values in vars(self).items()})
 
     @staticmethod

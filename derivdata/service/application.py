@@ -140,7 +140,7 @@ class _Service:
         return answer
 
     def _admitted(self, request: Request, endpoint: api.Endpoint) -> tuple[dict[str, str], Caller]:
-        """What is left of the rate, as headers, and who asks."""
+        """Return what is left of the rate, as headers, and who asks."""
         address = request.client.host if request.client else ""
         caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
         self._keys.admit(caller.tier, endpoint.tier)
@@ -174,7 +174,7 @@ class _Service:
     async def _made(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
     ) -> EncodedBody | None:
-        """The answer, or None where the client went before it was made."""
+        """Return the answer, or None where the client left before it was made."""
         job = self._queue.join(key, caller.name, make)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
@@ -193,7 +193,7 @@ class _Service:
         return EncodedBody(answer_size.encoded(endpoint, context, ANSWERS[endpoint.path]), packed=packed)
 
     def _version(self) -> dict[str, str]:
-        """The version of the past, as a header; none where the store cannot be read.
+        """Return the version of the past, as a header; none where the store cannot be read.
 
         A client keeps what it was answered about closed windows as long as this stays, so what is added at
         the end of an archive must not change it.

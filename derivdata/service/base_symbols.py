@@ -20,7 +20,7 @@ _ALL_SHOWN = ("liquidations_fills", "liquidations_events")
 
 
 def bases(names: Collection[str]) -> dict[str, tuple[str, int]]:
-    """Base symbol and rank of the quote of each name that is not a base symbol itself."""
+    """Map each name that is no base symbol itself to its base symbol and the rank of its quote."""
     found = {name: tables.contract(name) for name in names}
     return {name: (c.symbol, c.rank) for name, c in found.items() if c.symbol != name}
 
@@ -37,49 +37,49 @@ class BaseSymbols:
 
     @property
     def label(self) -> str:
-        """As the store's."""
+        """Return the store's."""
         return self._store.label
 
     @property
     def id(self) -> str:
-        """As the store's."""
+        """Return the store's."""
         return self._store.id
 
     @property
     def version(self) -> str:
-        """As the store's."""
+        """Return the store's."""
         return self._store.version
 
     @property
     def identity(self) -> str:
-        """As the store's."""
+        """Return the store's."""
         return self._store.identity
 
     @property
     def synthetic(self) -> bool:
-        """As the store's."""
+        """Return the store's."""
         return self._store.synthetic
 
     @property
     def start(self) -> pd.Timestamp:
-        """As the store's."""
+        """Return the store's."""
         return self._store.start
 
     @property
     def now(self) -> pd.Timestamp:
-        """As the store's."""
+        """Return the store's."""
         return self._store.now
 
     def tables(self) -> frozenset[str]:
-        """As the store's."""
+        """Return the store's."""
         return self._store.tables()
 
     def exchanges(self, table: str) -> tuple[str, ...]:
-        """As the store's."""
+        """Return the store's."""
         return self._store.exchanges(table)
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        """Base symbols of a table, sorted."""
+        """List the base symbols of a table, sorted."""
         renamed = self._bases(table)
         return tuple(sorted({renamed.get(n, (n, 0))[0] for n in self._store.symbols(table)}))
 
@@ -92,7 +92,7 @@ class BaseSymbols:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """As the store's, by base symbol."""
+        """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
         return self._named(table, self._store.read(table, start, end, symbols=wanted, exchanges=exchanges))
 
@@ -105,7 +105,7 @@ class BaseSymbols:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """As the store's, by base symbol."""
+        """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
         found = self._store.latest(table, at, within=within, symbols=wanted, exchanges=exchanges)
         return self._named(table, found)

@@ -24,14 +24,14 @@ _MICROSECOND = pd.Timedelta(1, "us")
 
 
 def holds(resolution: pd.Series) -> _Ints:
-    """How long each row's value holds at most [µs], from the resolution that the row states."""
+    """Return how long each row's value holds at most [µs], from the resolution that the row states."""
     named = pd.Categorical(resolution)
     lengths = [_length(times.resolution(str(name)) or HOLD) for name in named.categories]
     return np.asarray(np.array([*lengths, _length(HOLD)], dtype=np.int64)[named.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
-    """End of each row's step: its time and the resolution that it states; a raw row is an instant."""
+    """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
     named = pd.Categorical(frame["resolution"])
     steps = [length(str(name)) for name in named.categories]
     lengths = np.array([*map(_length, steps), 0], dtype="timedelta64[us]")[named.codes]
@@ -39,12 +39,12 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
 
 
 def length(resolution: str) -> pd.Timedelta:
-    """Length of a step; a raw row is an instant."""
+    """Return the length of a step; a raw row is an instant."""
     return times.resolution(resolution) or pd.Timedelta(0)
 
 
 def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
-    """Resolutions that rows state and that are longer than one, the shortest first."""
+    """List the resolutions that rows state and that are longer than one, the shortest first."""
     step = times.resolution(resolution)
     if step is None:
         return []
@@ -54,7 +54,7 @@ def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
 
 
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Time-weighted mean of a column in every bucket that a sample reaches.
+    """Average a column over time in every bucket that a sample reaches.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
 
 
 def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
-    """Time-weighted mean of one symbol's column over a window, by venue; sorted input, as for `means`."""
+    """Average one symbol's column over a window, by venue, weighted by time; sorted input, as for `means`."""
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:
         return {}
     series, first = _series(frame)
     since, until = _known(frame, series, horizon)
-    weight = np.maximum(until - np.maximum(since, start.as_unit("us")._value), 0)
+    weight = np.maximum(until - np.maximum(since, _micros(start)), 0)
     known = np.add.reduceat(weight, first)
     total = np.add.reduceat(frame[value].to_numpy() * weight, first)
     venues = frame["exchange"].iloc[first].astype(str).tolist()
@@ -95,7 +95,7 @@ def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Ti
 
 
 def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
-    """Sum of a column over the rows that begin in each bucket; sorted input, as for `means`."""
+    """Add a column up over the rows that begin in each bucket; sorted input, as for `means`."""
     frame = frame[frame[value].notna() & (frame["time"] < horizon)]
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
@@ -106,12 +106,16 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
     return _labelled(frame, first[series[opens]], bucket[opens] * _length(step), value, total)
 
 
-def _length(span: pd.Timedelta) -> int:
-    return int(span // _MICROSECOND)
+def _length(step: pd.Timedelta) -> int:
+    return int(step // _MICROSECOND)
+
+
+def _micros(stamp: pd.Timestamp) -> int:
+    return int(stamp.asm8.astype("datetime64[us]").astype(np.int64))
 
 
 def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
-    """Number of each row's (symbol, exchange) series, and the first row of each."""
+    """Return the number of each row's (symbol, exchange) series, and the first row of each."""
     codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
     fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
@@ -124,7 +128,7 @@ def _known(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_
     same = series[1:] == series[:-1]
     until[:-1][same] = since[1:][same]
     until = np.minimum(until, since + holds(frame["resolution"]))
-    return since, np.minimum(until, horizon.as_unit("us")._value)
+    return since, np.minimum(until, _micros(horizon))
 
 
 def _pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:

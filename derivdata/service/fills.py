@@ -26,7 +26,7 @@ def events(
     symbols: Sequence[str] | None = None,
     exchanges: Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Liquidation orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
+    """Return the orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
 
     Fills are looked for on both sides of the window, up to the clock, so that an order is whole and lies in
     one of two windows that meet. One that the store holds both whole and as fills is taken whole.
@@ -45,7 +45,7 @@ def events(
 
 
 def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
-    """One row per (exchange, order): the table ``liquidations_events``.
+    """Make one row per (exchange, order): the table ``liquidations_events``.
 
     Time and status are the last fill's, price and size of the order the first's. Filled size and value add
     up; the mean price is weighted by filled size.

@@ -113,7 +113,7 @@ def _is_address(name: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The host of ``host:port`` in lower case, without brackets and a dot at its end."""
+    """Return the host of ``host:port`` in lower case, without brackets and a dot at its end."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
@@ -129,7 +129,7 @@ def _too_large() -> Refusal:
 
 
 def _bodiless(receive: Receive) -> Receive:
-    """The rest of a connection whose body was read: an empty body, then what comes."""
+    """Return what is received after the body was read: an empty body, then what comes."""
     given = False
 
     async def after() -> Message:

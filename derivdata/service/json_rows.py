@@ -35,17 +35,17 @@ _SECOND = 1_000_000
 
 
 def encode(body: Any) -> bytes:
-    """A body as JSON; NaN is ``null``."""
+    """Write a body as JSON; NaN is ``null``."""
     return _ENCODER.encode(body)
 
 
 def stamp(instant: pd.Timestamp) -> str:
-    """An instant as snapshots write it: ``YYYY-MM-DD HH:MM:SS``."""
+    """Write an instant as snapshots do: ``YYYY-MM-DD HH:MM:SS``."""
     return str(instant.strftime("%Y-%m-%d %H:%M:%S"))
 
 
 def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
-    """A JSON array of objects from columns of equal length.
+    """Write columns of equal length as a JSON array of objects.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def rows(columns: Mapping[str, Any] | pd.DataFrame) -> Raw:
 
 
 def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
-    """One JSON object per row."""
+    """Write one JSON object per row."""
     template = b"{" + b",".join(b"%b:%%b" % encode(name) for name in columns) + b"}"
     lists = [values if isinstance(values, list) else tokens(values) for _, values in columns.items()]
     return list(map(template.__mod__, zip(*lists, strict=True)))
 
 
 def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
-    """One JSON object per row of a wide frame, after its ``timestamp``; what is missing has no field."""
+    """Write a JSON object per row of a wide frame, after its ``timestamp``; what is missing has no field."""
     fields = [b",%b:" % encode(name) for name in wide.columns]
     found = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
@@ -73,12 +73,12 @@ def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
 
 
 def array(items: list[bytes]) -> Raw:
-    """A JSON array of items that are JSON already."""
+    """Join items that are JSON already to a JSON array."""
     return Raw(b"[" + b",".join(items) + b"]")
 
 
 def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict[str, Raw]:
-    """Runs of equal labels, each under its label as an array, or as `shape` puts its items."""
+    """Put runs of equal labels under their label, each as an array or as `shape` says."""
     names = labels.to_numpy(dtype=object)
     if not len(names):
         return {}
@@ -87,7 +87,7 @@ def split(items: list[bytes], labels: pd.Series, shape: bytes = b"[%b]") -> dict
 
 
 def tokens(values: Any) -> list[bytes]:
-    """JSON token of every value: numbers, text, instants, truth values; missing is ``null``."""
+    """Write every value as a JSON token: numbers, text, instants, truth values; missing is ``null``."""
     values = pd.Series(values, copy=False)
     if isinstance(values.dtype, pd.DatetimeTZDtype):
         return iso_tokens(pd.DatetimeIndex(values))
@@ -102,14 +102,14 @@ def tokens(values: Any) -> list[bytes]:
 
 
 def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
-    """Quoted ISO text in UTC ending in Z, with a fraction only where there is one."""
+    """Write instants as quoted ISO text in UTC ending in Z, with a fraction only where there is one."""
     codes, distinct = pd.factorize(index.as_unit("us").asi8)
     micros = np.asarray(distinct, dtype=np.int64)
     written = np.char.add(np.datetime_as_string(micros.view("M8[us]"), unit="s"), "Z")
     words = [encode(text) for text in written.tolist()]
     for i in np.flatnonzero(micros % _SECOND):
         words[i] = encode(times.iso(pd.Timestamp(int(micros[i]), unit="us", tz="UTC")))
-    for i in np.flatnonzero(micros == pd.NaT._value):
+    for i in np.flatnonzero(np.isnat(micros.view("M8[us]"))):
         words[i] = b"null"
     return [words[code] for code in codes.tolist()]
 

@@ -29,7 +29,7 @@ PATHS = {"/oi/coin": api.OI_TIMESERIES, "/volume/coin": api.VOLUME_TIMESERIES}
 def modern(
     endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]], now: pd.Timestamp
 ) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """The pairs of a query under today's names, and headers that warn of those that were renamed.
+    """Put the pairs of a query under today's names, and warn in headers of those that were renamed.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def modern(
 
 
 def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tuple[str, dict[str, str]]:
-    """The symbol that is asked for under an old path, and headers that point to the one of today.
+    """Return the symbol that is requested under an old path, and headers that point to the new one.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tup
 
 
 def _canonical(path: str, coin: str) -> str | None:
-    """The path of today of a symbol, or None where it cannot be one."""
+    """Return the path of today of a symbol, or None where it cannot be one."""
     try:
         return PATHS[path].request({"symbol": coin}).path
     except ValueError:

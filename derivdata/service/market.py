@@ -34,7 +34,7 @@ _KEYS = ["symbol", "exchange"]
 
 
 def pairs(view: View) -> pd.DataFrame:
-    """One row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
+    """Return a row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
 
     NaN is unknown; a pair without liquidations has 0 where the store holds any. ``volume_before_usd`` and
     ``oi_before_usd`` are the same figures a day earlier. A figure comes from its own history where the store
@@ -44,12 +44,12 @@ def pairs(view: View) -> pd.DataFrame:
 
 
 def within(frame: pd.DataFrame, exchanges: Sequence[str] | None) -> pd.DataFrame:
-    """The rows of some venues, or all where none are named."""
+    """Keep the rows of some venues, or all where none are named."""
     return frame if exchanges is None else frame[frame["exchange"].isin(exchanges)]
 
 
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
-    """Current rate [bps/8h] of every pair: its newest sample, or where none holds its newest settlement."""
+    """Return the rate [bps/8h] of every pair now: its newest sample, or else its newest settlement."""
     columns = [*_KEYS, "rate_bps_8h"]
     sampled, settled = (
         view.current(table, symbols=symbols)[columns].dropna(subset="rate_bps_8h")
@@ -63,24 +63,24 @@ def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFram
 
 
 def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
-    """Settlement interval [h] of every pair, as its newest settlement states it."""
+    """Return the settlement interval [h] of every pair, as its newest settlement states it."""
     frame = view.current("funding_settlements", symbols=symbols)
     return frame[frame["interval_hours"].notna()]
 
 
 def oi_at(view: View, at: pd.Timestamp) -> pd.Series:
-    """Open interest [USD] of every pair at an instant, by (symbol, exchange)."""
+    """Return the open interest [USD] of every pair at an instant, by (symbol, exchange)."""
     table = "oi_history" if view.has("oi_history") else "markets_symbol_exchanges"
     return _keyed(view.current(table, at=at), "oi_usd")
 
 
 def oi_ranks(view: View) -> dict[str, int]:
-    """Rank of each symbol by open interest on the reference venue: the one that has the most of all."""
+    """Rank symbols by open interest on the reference venue: the one that has the most of all."""
     return view.once("oi_ranks", lambda: _oi_ranks(oi_at(view, view.now)))
 
 
 def board(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leaderboard of symbols by open interest, wire-named, from rows of `pairs`.
+    """Rank symbols by open interest, under their names on the wire, from rows of `pairs`.
 
     Amounts add up over the venues; price and its change are those of the venue with the most open interest.
     """
@@ -162,7 +162,7 @@ def _liquidated(view: View, market: pd.DataFrame) -> pd.Series:
 
 
 def _keyed(frame: pd.DataFrame, column: str) -> pd.Series:
-    """A column by (symbol, exchange), missing values dropped."""
+    """Return a column by (symbol, exchange), missing values dropped."""
     frame = frame[frame[column].notna()]
     index = pd.MultiIndex.from_arrays([frame[name].astype(object) for name in _KEYS], names=_KEYS)
     return pd.Series(frame[column].to_numpy(), index=index, dtype="float64")

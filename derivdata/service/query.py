@@ -29,7 +29,7 @@ _OTHER_NAMES = ("/rwa/market-hours",)
 
 
 def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Parameters of `endpoint` among the pairs of a query; others are ignored.
+    """Pick the parameters of `endpoint` among the pairs of a query; others are ignored.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str,
 
 
 def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]) -> dict[str, Any]:
-    """Typed value of every parameter; what is not given is its default, or None.
+    """Read every parameter; what is not given is its default, or None.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _value(p: api.Param, text: str, exchanges: frozenset[str] | None) -> Any:
 
 
 def _slugs(name: str, value: str | tuple[str, ...], exchanges: frozenset[str]) -> Any:
-    """The venue or venues as given, all of which are known; ``all`` is None."""
+    """Return the venue or venues as given, all of which are known; ``all`` is None."""
     if value == ("all",):
         return None
     unknown = [slug for slug in ([value] if isinstance(value, str) else value) if slug not in exchanges]

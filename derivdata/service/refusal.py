@@ -1,4 +1,4 @@
-"""How the service says no: one exception that carries the status, the body and the headers."""
+"""Refusals: one exception that carries the status, the body and the headers of the answer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Refusal(Exception):
 
 
 def bad_request(error: str) -> Refusal:
-    """A parameter that cannot be read, or does not fit the others (400)."""
+    """Refuse a parameter that cannot be read, or does not fit the others (400)."""
     return Refusal(400, error)
 
 
 def not_found(error: str) -> Refusal:
-    """A symbol, venue or path that is not there, or data that the source does not hold (404)."""
+    """Refuse a symbol, venue or path that is not there, or data that the source does not hold (404)."""
     return Refusal(404, error)

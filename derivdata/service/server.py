@@ -78,7 +78,7 @@ class Local:
 
 
 def open_store(source: str) -> Store:
-    """The sample for ``"sample"``, else the archive at that path.
+    """Open the sample for ``"sample"``, else the archive at that path.
 
     Raises
     ------
@@ -254,7 +254,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _bound(family: int, kind: int, proto: int, _: str, address: Any) -> socket.socket:
-    """A listening socket that says it is TCP: only then does asyncio send small packets at once."""
+    """Return a listening socket that says it is TCP: only then does asyncio send small packets at once."""
     listener = socket.socket(family, kind, proto)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

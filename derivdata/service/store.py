@@ -31,19 +31,39 @@ class Store(Protocol):
     """
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """Return the name shown to people."""
+        ...
+
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        """Return the name of the source for good."""
+        ...
+
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Return the version of the data."""
+        ...
+
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Return text that changes whenever the data could."""
+        ...
+
     @property
-    def synthetic(self) -> bool: ...
+    def synthetic(self) -> bool:
+        """Return whether the data was made up."""
+        ...
+
     @property
-    def start(self) -> pd.Timestamp: ...
+    def start(self) -> pd.Timestamp:
+        """Return the first instant of the data."""
+        ...
+
     @property
-    def now(self) -> pd.Timestamp: ...
+    def now(self) -> pd.Timestamp:
+        """Return the clock's default."""
+        ...
 
     def tables(self) -> frozenset[str]:
         """Names of the base tables that it holds."""

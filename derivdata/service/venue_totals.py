@@ -19,7 +19,7 @@ _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 
 
 def cut(window: Window, each: pd.Timedelta) -> list[Window]:
-    """The window in parts of whole days, cut at the same midnights whatever its start.
+    """Cut a window into parts of whole days, at the same midnights whatever its start.
 
     Each keeps the length that the whole was asked for.
     """
@@ -39,7 +39,7 @@ def totals(
     exchanges: Sequence[str] | None = None,
     added: bool = False,
 ) -> Series:
-    """Sum and number of symbols of every venue and step.
+    """Add up and count the symbols of every venue and step.
 
     All days are at one resolution: the finest of those that single days would be at.
 

@@ -83,9 +83,9 @@ class View:
             )
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` returns, made once for each state of the store while it is among the last asked for.
+        """Return what `make` returns, made once for each state of the store while it is among the last used.
 
-        Who asks for the same thing meanwhile waits for it; who asks for another does not.
+        Concurrent calls with one name share the work; other names do not wait.
         """
         key = (name, self.store.identity)
         with self._lock:
@@ -99,7 +99,7 @@ class View:
             return held.value  # type: ignore[no-any-return]
 
     def window(self, params: Mapping[str, Any], tier: str) -> Window:
-        """The window that is asked for, as far as a tier sees it and the store can hold anything of it.
+        """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a table with ``start <= time < end`` that are known at the clock.
+        """Read the rows of a table with ``start <= time < end`` that are known at the clock.
 
         Volume is known when its step is over.
         """
@@ -139,7 +139,7 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Newest row of every series whose value still holds at an instant (default: the clock).
+        """Return the newest row of every series whose value still holds at an instant (default: the clock).
 
         A settlement holds for its interval, a row with a resolution as `buckets` says, others an hour.
         """
@@ -161,7 +161,7 @@ class View:
         added: bool = False,
         used: str | None = None,
     ) -> Series:
-        """A column over a window at a resolution.
+        """Return a column over a window at a resolution.
 
         Where all rows state resolutions of their own that are coarser than the one asked, the finest of them
         is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
@@ -183,7 +183,7 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> tuple[pd.DataFrame, str]:
-        """Rows of a window and of the whole buckets that it touches, with what reaches into the first.
+        """Read a window, the whole buckets that it touches, and what reaches into the first.
 
         With them the resolution that is used; rows that state none are raw.
         """
@@ -195,7 +195,7 @@ class View:
     def combined(
         self, frame: pd.DataFrame, value: str, window: Window, used: str, *, added: bool = False
     ) -> pd.DataFrame:
-        """A column of what `around` gave, in the window and at the resolution; missing values dropped."""
+        """Return a column of what `around` read, in the window and at the resolution, without gaps."""
         step = times.resolution(used)
         if step is not None and (frame["resolution"] != used).any():
             combine = buckets.sums if added else buckets.means
@@ -232,7 +232,7 @@ def _reach(frame: pd.DataFrame) -> Any:
 
 
 def _stated(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows, those that state no step as raw."""
+    """Mark the rows that state no step as raw."""
     silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
     if not silent.any():
         return frame

@@ -31,7 +31,7 @@ class Window(NamedTuple):
 
 
 def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Window:
-    """The window of `range`, or of `start` and `end`; the last 7 days where none is given.
+    """Return the window of `range`, or of `start` and `end`; the last 7 days where none is given.
 
     An end that is left out, or lies in the future, reaches up to and including the clock's instant.
 
@@ -56,7 +56,7 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Windo
 
 
 def adaptive(asked: pd.Timedelta) -> str:
-    """Resolution for a window of that length: raw under a day, 1h under a week, else 4h."""
+    """Choose the resolution for a window of that length: raw under a day, 1h under a week, else 4h."""
     if asked < _DAY:
         return "raw"
     return "1h" if asked < _WEEK else "4h"

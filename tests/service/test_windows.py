@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import Caller
+from derivdata import service
+from tests.service import market
+from tests.service.conftest import KEYS, Caller
+from tests.service.memory_store import MemoryStore
 
 HISTORY = "/funding/historical"
 
@@ -119,3 +123,26 @@ def test_ranges_end_now(ask: Caller) -> None:
     assert len(body["data"]) == 25
     dev = ask.body("/oi/BTC/timeseries", tier="dev", range="90d")
     assert "start was raised" in dev["notices"][0]
+
+
+def test_volume_of_an_hour_that_is_not_over_is_nowhere() -> None:
+    """1 USD each hour up to the one that begins at 11:00; at 11:59:59 eleven hours are over."""
+    hours = market.every("1h", "2026-06-30 00:00", "2026-06-30 11:00")
+    frames = {
+        "volume_history": market.series("BTC", "binance", hours, volume_usd=1.0, resolution="1h"),
+        "oi_history": market.series("BTC", "binance", hours, oi_usd=2.0, resolution="1h"),
+    }
+    store = MemoryStore(frames, now=market.NOW)
+    day = {"start": "2026-06-30T00:00Z", "resolution": "1h"}
+    for now, over in (("2026-06-30 11:59:59", 11), ("2026-06-30 12:00", 12)):
+        with closing(service.start(store, keys=KEYS, now=now)) as local:
+            ask = Caller(local)
+            rows = ask.body("/volume/BTC/timeseries", **day)["data"]
+            assert [row["timestamp"][11:13] for row in rows] == [f"{hour:02d}" for hour in range(over)]
+            assert len(ask.body("/volume/exchange-totals", **day)["data"]) == over
+            assert ask.body("/markets/symbols")["symbols"][0]["volume_24h_usd"] == over
+            wide = ask.body("/volume/exchange-top-symbols-timeseries", exchange="binance", range="7d")
+            assert sum(row["BTC"] for row in wide["timeseries"]) == over
+            one = ask.body("/markets/exchanges/binance/timeseries", range="1d")["data"]
+            assert sum(row["volume_usd"] or 0 for row in one) == over
+            ask.session.close()

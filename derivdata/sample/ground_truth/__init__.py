@@ -35,7 +35,7 @@ def truth(
     start: times.Instant | None = None,
     end: times.Instant | None = None,
 ) -> pd.DataFrame:
-    """What the sample was made from.
+    """Return what the sample was made from.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
 
 @lru_cache(maxsize=64)
 def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
-    """What a venue lists for a symbol during a trading day."""
+    """Return what a venue lists for a symbol during a trading day."""
     own = symbols().name.index(symbol)
     stream = noise.key("option", symbol, exchange)
     opened = expiries(trading_day, _KINDS[exchange])
@@ -112,7 +112,7 @@ def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
 
 
 def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.object_]:
-    """The venue's name of each option that it lists for a symbol."""
+    """Return the venue's name of each option that it lists for a symbol."""
     ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.place[::2])) + 1)
     days = listed.expiry.tolist()
     return np.concatenate(
@@ -149,14 +149,14 @@ def _midnight_prices(own: int, days: int) -> Floats:
 
 
 def _nice(value: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
+    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
     power = 10.0 ** np.floor(np.log10(value))
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
 
 
 @lru_cache(maxsize=512)
 def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
-    """The venue's names of the options of one expiry: call and put of every strike."""
+    """Return the venue's names of the options of one expiry: call and put of every strike."""
     date = instants([expiry * DAY_US])[0]
     head, tail = _NAMES[exchange]
     head = head.format(

@@ -44,7 +44,7 @@ class Slices(NamedTuple):
 
 
 def parameters(symbol: str, exchange: str, time: Ints) -> dict[str, Floats]:
-    """What the slices are made from at each instant.
+    """Return what the slices are made from at each instant.
 
     ``short_variance`` v0 and ``long_variance`` v∞ [1/year], ``short_rho`` ρ0, ``long_rho`` ρ∞, ``eta`` η,
     ``basis`` b [1/year]; every one bounded away from where arbitrage begins.
@@ -70,7 +70,7 @@ def _streams(symbol: str) -> Keys:
 
 
 def slices(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Slices:
-    """eSSVI slices of some expiries (days since 1970) at some instants [µs]."""
+    """Return eSSVI slices of some expiries (days since 1970) at some instants [µs]."""
     p = parameters(symbol, exchange, time)
     years = (expiry[:, None] * DAY_US + EXPIRY_US - time) / (SECONDS_PER_YEAR * 1e6)
     faded = -np.expm1(-_REVERSION * years) / _REVERSION

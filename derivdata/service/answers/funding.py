@@ -148,7 +148,7 @@ def _number(value: float) -> float | int:
 
 
 def _most_common(values: pd.Series) -> float:
-    """The most frequent value, the smallest of several."""
+    """Return the most frequent value, the smallest of several."""
     return float(values.mode().iloc[0])
 
 

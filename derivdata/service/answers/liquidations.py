@@ -112,7 +112,7 @@ def _since(
     symbols: Sequence[str] | None,
     exchanges: Sequence[str] | None,
 ) -> pd.DataFrame:
-    """The first `limit` events from `start` on, read in growing steps until there are enough."""
+    """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
     start, step = max(start, view.store.start), _FIRST_STEP
     parts, count = [tables.LIQUIDATIONS_EVENTS.empty()], 0
     while start < view.horizon and count < limit:
@@ -134,14 +134,14 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _resolution(asked: str | None, window: Window) -> tuple[str, list[str]]:
-    """The step of the buckets, and a notice where it is not the one that was asked for."""
+    """Return the step of the buckets, and a notice where it is not the one that was requested."""
     if asked == "raw":
         return _FINEST, [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
     return asked or ("1h" if window.requested < _DAY else "1d"), []
 
 
 def _sideless(found: pd.DataFrame) -> list[str]:
-    """What the answer cannot show: orders of which no side is known."""
+    """Return a notice of the orders that the answer cannot show, since their side is not known."""
     lost = found["unknown_usd"].sum()
     return [f"{lost:.2f} USD of liquidations are left out: their side is not known"] if lost > 0 else []
 
@@ -176,7 +176,7 @@ def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:
 
 
 def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
-    """Number and value of orders by side and in total, a row per name.
+    """Count and sum orders by side and in total, a row per name.
 
     An order of which no side is known counts in the total alone.
     """

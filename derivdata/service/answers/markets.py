@@ -182,12 +182,12 @@ def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
 
 
 def bucket_of(change: float) -> str:
-    """Label of the bucket of a change [%]."""
+    """Return the label of the bucket of a change [%]."""
     return _BUCKETS[int(_place(np.array([change]))[0])][0]
 
 
 def _place(change: Any) -> Any:
-    """Number of each change's bucket."""
+    """Return the number of each change's bucket."""
     falling = np.searchsorted(_EDGES, change, side="right")
     rising = np.searchsorted(_EDGES, change, side="left") + 1
     return np.where(change < 0, falling, np.where(change > 0, rising, _UNCHANGED))
@@ -208,7 +208,7 @@ def _mean_rates(view: View, symbol: str) -> dict[str, float]:
 
 
 def _bare(value: Any) -> Any:
-    """A value that msgspec knows, missing text as null."""
+    """Return a value as msgspec writes it, missing text as null."""
     if isinstance(value, np.generic):
         return value.item()
     return None if value is pd.NA or value != value else value

@@ -132,7 +132,7 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
 
 
 def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
-    """The newest chain of a pair, which may be empty.
+    """Return the newest chain of a pair, which may be empty.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def _none(found: pd.DataFrame) -> list[str]:
 
 
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
-    """The newest chain at an instant, at most an hour old, stamped with that instant."""
+    """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
         return view.read("options_snapshot", at, at)
     chain = view.store.latest(
@@ -195,7 +195,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
 
 
 def _hourly(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:
-    """The chains at the full hours of the window, a day at a time."""
+    """Yield the chains at the full hours of the window, a day at a time."""
     view, params = context.view, context.params
     _require_pair(view, params["symbol"], params["exchange"])
     for day in cut(window, _DAY):

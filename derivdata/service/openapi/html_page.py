@@ -17,7 +17,7 @@ _STYLE = (
 
 
 def page(label: str) -> str:
-    """HTML of every endpoint with its tier and parameters.
+    """Return every endpoint with its tier and parameters as HTML.
 
     Parameters
     ----------

@@ -50,37 +50,37 @@ _KINDS = {
 
 
 def array(items: Schema) -> Schema:
-    """A list of one kind of item."""
+    """Describe a list of one kind of item."""
     return {"type": "array", "items": items}
 
 
 def mapping(values: Schema) -> Schema:
-    """An object whose names are data."""
+    """Describe an object whose names are data."""
     return {"type": "object", "additionalProperties": values}
 
 
 def maybe(schema: Schema) -> Schema:
-    """The same, or null."""
+    """Describe the same, or null."""
     return either(schema, {"type": "null"})
 
 
 def either(*schemas: Schema) -> Schema:
-    """One of several."""
+    """Describe one of several."""
     return {"anyOf": list(schemas)}
 
 
 def record(**fields: Schema) -> Schema:
-    """An object that has all of these fields."""
+    """Describe an object that has all of these fields."""
     return {"type": "object", "properties": fields, "required": list(fields)}
 
 
 def open_object(**fields: Schema) -> Schema:
-    """An object that has these fields and any others: its payload is documented nowhere."""
+    """Describe an object that has these fields and any others: its payload is documented nowhere."""
     return record(**fields) | {"additionalProperties": True}
 
 
 def row(table: str, *, drop: str = "", time: bool = False, **more: Schema) -> Schema:
-    """A row of a table under its wire names.
+    """Describe a row of a table under its names on the wire.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ _KINDS: dict[api.ParamKind, Schema] = {
 
 
 def document(exchanges: Collection[str], *, label: str, version: str) -> dict[str, Any]:
-    """OpenAPI 3.1 of every endpoint.
+    """Return OpenAPI 3.1 of every endpoint.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _operation(endpoint: api.Endpoint, exchanges: list[str]) -> dict[str, Any]:
 
 
 def _retired(path: str, exchanges: list[str]) -> dict[str, Any]:
-    """An old path: the operation of its successor, whose symbol is the parameter ``coin``."""
+    """Describe an old path: the operation of its successor, whose symbol is the parameter ``coin``."""
     now = _operation(legacy.PATHS[path], exchanges)
     coin = {"name": "coin", "in": "query", "required": True, "schema": _KINDS[api.ParamKind.TEXT]}
     others = [p for p in now["parameters"] if p["in"] != "path"]
