@@ -10,7 +10,7 @@ from derivdata.venues.endpoint import Endpoint, Paging, Venue
 _endpoint = partial(Endpoint, "aster")
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/fapi/v1/exchangeInfo", (), binance.exchange_info),
+    _endpoint("instruments", "GET", "/fapi/v1/exchangeInfo", (), binance.exchange_info, lists=True),
     _endpoint("intervals", "GET", "/fapi/v1/fundingInfo", (), binance.funding_info),
     _endpoint(
         "funding", "GET", "/fapi/v1/premiumIndex",

@@ -379,48 +379,50 @@ def klines(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "binance")
+_linear = partial(_endpoint, margin="linear")
+_inverse = partial(_endpoint, margin="inverse", host=_COIN)
 _STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
 _TICKERS = ("markets_symbol_exchanges", "prices_history")
 _BOOK = ("orderbook_book", "orderbook_depth_history")
 _HISTORY = Paging(limit=1000)
-_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=500 / 12)
+_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info),
-    _endpoint("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info),
-    _endpoint("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10),
-    _endpoint("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40),
-    _endpoint("oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"),
-    _endpoint(
+    _linear("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info, lists=True),
+    _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info),
+    _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10),
+    _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40),
+    _linear("oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"),
+    _linear(
         "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), funding_rates,
         symbol="symbol", paging=_HISTORY, weight=6, note="500 requests in 5 minutes",
     ),
-    _endpoint(
+    _linear(
         "oi_history", "GET", "/futures/data/openInterestHist", ("oi_history",), open_interest_history,
         params={"period": "5m"}, symbol="symbol", paging=_OI_HISTORY, weight=12,
         note="1,000 requests in 5 minutes; the newest month",
     ),
-    _endpoint(
+    _linear(
         "book", "GET", "/fapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol", weight=10,
     ),
-    _endpoint("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, host=_COIN),
-    _endpoint("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info, host=_COIN),
-    _endpoint("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, host=_COIN, weight=10),
-    _endpoint("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, host=_COIN, weight=40),
-    _endpoint(
-        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", host=_COIN
+    _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
+    _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info),
+    _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10),
+    _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40),
+    _inverse(
+        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"
     ),
-    _endpoint(
+    _inverse(
         "settlements", "GET", "/dapi/v1/fundingRate", ("funding_settlements",), funding_rates,
-        symbol="symbol", paging=_HISTORY, host=_COIN, weight=6,
+        symbol="symbol", paging=_HISTORY, weight=6,
     ),
-    _endpoint(
+    _inverse(
         "oi_history", "GET", "/futures/data/openInterestHist?pair", ("oi_history",), open_interest_history,
         params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, weight=12,
-        host=_COIN, confirmed=False, note="the documented example contradicts its units",
+        confirmed=False, note="the documented example contradicts its units",
     ),
-    _endpoint(
-        "book", "GET", "/dapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol", host=_COIN,
+    _inverse(
+        "book", "GET", "/dapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol",
         weight=10,
     ),
     _endpoint("chain", "GET", "/eapi/v1/mark", ("options_snapshot",), option_marks, host=_OPTIONS, weight=5),
@@ -429,15 +431,15 @@ ENDPOINTS = (
         "chain", "GET", "/eapi/v1/openInterest", (), option_oi, host=_OPTIONS, symbol="underlyingAsset",
     ),
     *(
-        _endpoint(
+        of(
             "prices", "GET", path, ("prices_history",), klines, params={"interval": "1h"}, symbol="symbol",
-            paging=Paging(limit=1500), weight=10, host=host, confirmed=False,
+            paging=Paging(limit=1500), weight=10, confirmed=False,
         )
-        for path, host in (
-            ("/fapi/v1/markPriceKlines", ""),
-            ("/fapi/v1/klines", ""),
-            ("/dapi/v1/markPriceKlines", _COIN),
-            ("/dapi/v1/klines", _COIN),
+        for path, of in (
+            ("/fapi/v1/markPriceKlines", _linear),
+            ("/fapi/v1/klines", _linear),
+            ("/dapi/v1/markPriceKlines", _inverse),
+            ("/dapi/v1/klines", _inverse),
         )
     ),
     _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), force_orders),

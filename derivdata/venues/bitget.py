@@ -303,7 +303,7 @@ _V2 = "/api/v2/mix/market"
 _V3 = "/api/v3/market"
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_V2}/contracts", (), contracts, params=_TYPE),
+    _endpoint("instruments", "GET", f"{_V2}/contracts", (), contracts, params=_TYPE, lists=True),
     _endpoint("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=_TYPE),
     _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers_v3, params=_CATEGORY),
     _endpoint(

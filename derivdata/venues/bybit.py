@@ -7,6 +7,7 @@ A liquidation names the side of the position: ``Buy`` is a long that was liquida
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 import msgspec
 
@@ -391,28 +392,29 @@ _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
 _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 
-def _of_category(category: str) -> tuple[Endpoint, ...]:
+def _of_category(category: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]:
     always = {"category": category}
+    of = partial(_endpoint, margin=category)
     return (
-        _endpoint(
+        of(
             "instruments", "GET", f"/v5/market/instruments-info?category={category}", (), instruments,
-            params=_LIST, paging=_CURSOR,
+            params=_LIST, paging=_CURSOR, lists=True,
         ),
-        _endpoint("funding", "GET", f"/v5/market/tickers?category={category}", _STATE, tickers),
-        _endpoint(
+        of("funding", "GET", f"/v5/market/tickers?category={category}", _STATE, tickers),
+        of(
             "settlements", "GET", "/v5/market/funding/history", ("funding_settlements",), funding_history,
             params=always, symbol="symbol", paging=_WALK,
         ),
-        _endpoint(
+        of(
             "oi_history", "GET", "/v5/market/open-interest", ("oi_history",), open_interest,
             params={**always, "intervalTime": "5min"}, symbol="symbol",
             paging=Paging(descending=True, limit=200),
         ),
-        _endpoint(
+        of(
             "book", "GET", "/v5/market/orderbook", _BOOK, order_book, params={**always, "limit": "500"},
             symbol="symbol",
         ),
-        _endpoint(
+        of(
             "prices", "GET", "/v5/market/mark-price-kline", ("prices_history",), mark_klines,
             params={**always, "interval": "60"}, symbol="symbol",
             paging=Paging(descending=True, limit=1000, start="start", end="end"), confirmed=False,

@@ -385,7 +385,7 @@ _SUMMARY = "/public/get_book_summary_by_currency"
 ENDPOINTS = (
     _endpoint(
         "instruments", "GET", "/public/get_instruments", (), instruments,
-        params={"currency": "any", "expired": "false"}, weight=10,
+        params={"currency": "any", "expired": "false"}, weight=10, lists=True,
     ),
     _endpoint("funding", "GET", f"{_SUMMARY}?kind=future", _STATE, future_summaries, symbol="currency"),
     _endpoint(

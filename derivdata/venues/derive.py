@@ -256,7 +256,7 @@ _OFF = "forbids publication and products made of its data"
 ENDPOINTS = (
     _endpoint(
         "instruments", "POST", "/v3/public/get_all_instruments", (), instruments,
-        params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"},
+        params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
     ),
     _endpoint(
         "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", _STATE, tickers, note=_OFF,

@@ -81,6 +81,10 @@ class Endpoint:
         Address that differs from the venue's.
     weight
         Cost in the venue's own units, of which `Venue.budget` may be spent.
+    margin
+        The contracts that it is about: ``"linear"``, ``"inverse"``, or ``"any"``.
+    lists
+        Whether it is where the venue's contracts are listed from.
     confirmed
         False for what the specification lists as unconfirmed: read, but not collected until checked.
     """
@@ -96,6 +100,8 @@ class Endpoint:
     paging: Paging | None = None
     host: str = ""
     weight: float = 1.0
+    margin: Literal["any", "linear", "inverse"] = "any"
+    lists: bool = False
     confirmed: bool = True
     note: str = ""
 

@@ -8,6 +8,7 @@ numbers in old bodies and text with decimals in new ones.
 from __future__ import annotations
 
 from functools import partial
+from typing import Literal
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
@@ -260,26 +261,27 @@ _TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 
 
-def _of_currency(settle: str) -> tuple[Endpoint, ...]:
+def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]:
     base = f"/futures/{settle}"
+    of = partial(_endpoint, margin=margin)
     return (
-        _endpoint("funding", "GET", f"{base}/contracts", _FUNDING, contracts),
-        _endpoint("funding", "GET", f"{base}/contracts/{{contract}}", _FUNDING, contracts),
-        _endpoint("tickers", "GET", f"{base}/tickers", _TICKERS, tickers),
-        _endpoint(
+        of("funding", "GET", f"{base}/contracts", _FUNDING, contracts, lists=True),
+        of("funding", "GET", f"{base}/contracts/{{contract}}", _FUNDING, contracts),
+        of("tickers", "GET", f"{base}/tickers", _TICKERS, tickers),
+        of(
             "settlements", "GET", f"{base}/funding_rate", ("funding_settlements",), funding_rates,
             symbol="contract", paging=_SECONDS,
         ),
-        _endpoint(
+        of(
             "oi_history", "GET", f"{base}/contract_stats", ("oi_history",), contract_stats,
             params={"interval": "5m"}, symbol="contract",
             paging=Paging(start="from", end="", unit="s", limit=1000),
         ),
-        _endpoint(
+        of(
             "liquidations", "GET", f"{base}/liq_orders", ("liquidations_fills",), liquidations,
             paging=Paging(descending=True, start="from", end="to", unit="s", limit=1000, span_hours=1),
         ),
-        _endpoint(
+        of(
             "book", "GET", f"{base}/order_book", ("orderbook_book", "orderbook_depth_history"), book,
             params={"limit": "300", "with_id": "true"}, symbol="contract",
         ),
@@ -287,8 +289,8 @@ def _of_currency(settle: str) -> tuple[Endpoint, ...]:
 
 
 ENDPOINTS = (
-    *_of_currency("usdt"),
-    *_of_currency("btc"),
+    *_of_currency("usdt", "linear"),
+    *_of_currency("btc", "inverse"),
     _endpoint("liquidations", "WS", "futures.liquidates", ("liquidations_fills",), liquidation_frames),
     _endpoint("liquidations", "WS", "futures.public_liquidates", ("liquidations_fills",), liquidation_frames),
 )

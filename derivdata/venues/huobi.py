@@ -320,7 +320,7 @@ _PAGES = Paging(
 )
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts),
+    _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts, lists=True),
     _endpoint("funding", "GET", f"{_LINEAR}/swap_batch_funding_rate", ("funding_history",), funding_rates),
     _endpoint("funding", "GET", "/swap-api/v1/swap_batch_funding_rate", ("funding_history",), funding_rates),
     _endpoint(

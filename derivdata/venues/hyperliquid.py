@@ -187,7 +187,7 @@ _endpoint = partial(Endpoint, "hyperliquid")
 _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 
 ENDPOINTS = (
-    _endpoint("instruments", "POST", "/info meta", (), meta, weight=20),
+    _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
     _endpoint("instruments", "POST", "/info allPerpMetas", (), all_metas, weight=20),
     _endpoint("funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, weight=20),
     _endpoint("intervals", "POST", "/info predictedFundings", (), predicted_fundings, weight=20),

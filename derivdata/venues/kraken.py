@@ -249,7 +249,7 @@ _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_h
 _V3 = "/derivatives/api/v3"
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_V3}/instruments", (), instruments),
+    _endpoint("instruments", "GET", f"{_V3}/instruments", (), instruments, lists=True),
     _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers),
     _endpoint("funding", "GET", f"{_V3}/tickers/{{symbol}}", _STATE, ticker),
     _endpoint(

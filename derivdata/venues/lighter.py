@@ -270,7 +270,7 @@ ENDPOINTS = (
     _endpoint("funding", "GET", "/funding-rates", ("funding_history",), funding_rates),
     _endpoint(
         "oi", "GET", "/orderBookDetails",
-        ("oi_history", "markets_symbol_exchanges", "prices_history"), details,
+        ("oi_history", "markets_symbol_exchanges", "prices_history"), details, lists=True,
     ),
     _endpoint(
         "settlements", "GET", "/fundings", ("funding_settlements",), fundings, params={"resolution": "1h"},

@@ -167,7 +167,7 @@ _endpoint = partial(Endpoint, "mexc")
 _BASE = "/api/v1/contract"
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_BASE}/detail", (), details),
+    _endpoint("instruments", "GET", f"{_BASE}/detail", (), details, lists=True),
     _endpoint(
         "funding", "GET", f"{_BASE}/ticker",
         ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), tickers,

@@ -349,7 +349,7 @@ _SWAP = {"instType": "SWAP"}
 _WALK = Paging(descending=True, start="", end="after", limit=400, end_inclusive=False, reach_days=90)
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments),
+    _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments, lists=True),
     _endpoint(
         "funding", "GET", "/api/v5/public/funding-rate", ("funding_history",), funding_rates,
         params={"instId": "ANY"}, weight=2,

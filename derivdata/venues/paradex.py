@@ -196,7 +196,7 @@ _WALK = Paging(
 )
 
 ENDPOINTS = (
-    _endpoint("instruments", "GET", "/markets", (), markets),
+    _endpoint("instruments", "GET", "/markets", (), markets, lists=True),
     _endpoint(
         "funding", "GET", "/markets/summary",
         ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), summaries,

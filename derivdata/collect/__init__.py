@@ -1,0 +1,11 @@
+"""Collecting from the venues: what `derivdata.venues` says to ask is asked, and kept in an archive.
+
+Only this package asks venues, and only `derivdata.collect.clock` reads the machine's clock.
+"""
+
+from __future__ import annotations
+
+from derivdata.collect.backfill import Backfilled, backfill
+from derivdata.collect.clock import MachineClock
+
+__all__ = ["Backfilled", "MachineClock", "backfill"]

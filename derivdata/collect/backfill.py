@@ -1,0 +1,288 @@
+"""Histories of venues into an archive: only what its ledger of requests lacks, each window whole or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from derivdata import tables, times
+from derivdata.archive import Archive, Request
+from derivdata.collect.clock import Clock, MachineClock
+from derivdata.collect.contracts import Contracts, endpoints_for, list_contracts
+from derivdata.collect.session import Stopped, VenueSession
+from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
+from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.frames import frames
+from derivdata.venues.paging import walk
+from derivdata.venues.records import Instrument, Records
+from derivdata.venues.registry import VENUES
+from derivdata.venues.wire import us_of
+
+__all__ = ["TABLES", "Backfilled", "backfill", "chosen_venues"]
+
+TABLES = {
+    "funding_settlements": "settlements",
+    "oi_history": "oi_history",
+    "prices_history": "prices",
+}
+"""Tables that venues' histories can refill, and the kind of request that does it."""
+
+_BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
+_ONE_HOUR = ("deribit", "hyperliquid", "derive", "dydx", "lighter", "kraken")
+_MOST_PAGES = 20_000
+
+
+@dataclass
+class Backfilled:
+    """What a backfill did: rows that were written, and why some windows were not answered."""
+
+    written: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    requests: int = 0
+
+    def frame(self) -> pd.DataFrame:
+        """Return rows written per venue and table."""
+        rows = [(venue, table, rows) for (venue, table), rows in sorted(self.written.items())]
+        return pd.DataFrame(rows, columns=["exchange", "table", "rows"])
+
+
+def chosen_venues(names: Sequence[str] | None) -> list[str]:
+    """Return the venues to ask: those named, else all but those that only ask when they are named.
+
+    Raises
+    ------
+    ValueError
+        There is no such venue.
+    """
+    if names is None:
+        return [name for name, venue in VENUES.items() if not venue.named_only]
+    for name in names:
+        if name not in VENUES:
+            raise ValueError(f"venues: {name!r} is not one of {', '.join(VENUES)}")
+    return list(dict.fromkeys(names))
+
+
+def backfill(
+    archive: Archive,
+    symbols: Iterable[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: Sequence[str] | None = None,
+    names: Sequence[str] = ("funding_settlements", "oi_history"),
+    clock: Clock | None = None,
+    addresses: Mapping[str, str] | None = None,
+    unconfirmed: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Backfilled:
+    """Fetch what the archive lacks of some histories, one thread a venue.
+
+    Parameters
+    ----------
+    symbols
+        Assets, as the venues' bases name them: ``["BTC", "ETH"]``.
+    start, end
+        Half-open window; None is now.
+    venues
+        None asks all but those that must be named (derive).
+    names
+        Tables of `TABLES`.
+    clock, addresses
+        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    progress
+        Called with a line for each finished window.
+
+    Returns
+    -------
+    Backfilled
+        A window that failed is in the ledger with its error and in `failed`; the others are whole.
+
+    Raises
+    ------
+    ValueError
+        No such venue or table.
+    ArchiveError
+        The archive cannot be written.
+    """
+    clock = clock or MachineClock()
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        raise ValueError(f"tables: {unknown[0]!r} is not one of {', '.join(TABLES)}")
+    last = clock.now() if end is None else times.instant(end, "end")
+    window = times.window(start, last)
+    done = Backfilled()
+    wanted = list(dict.fromkeys(symbols))
+    jobs = [
+        _Job(
+            archive,
+            name,
+            wanted,
+            window,
+            names,
+            clock,
+            (addresses or {}).get(name),
+            unconfirmed,
+            done,
+            progress,
+        )
+        for name in chosen_venues(venues)
+    ]
+    threads = [threading.Thread(target=job.run, name=f"derivdata-{job.exchange}") for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    fatal = [job.fatal for job in jobs if job.fatal is not None]
+    if fatal:
+        raise fatal[0]
+    return done
+
+
+@dataclass
+class _Job:
+    """The backfill of one venue; a failing venue ends no other."""
+
+    archive: Archive
+    exchange: str
+    symbols: list[str]
+    window: times.Window
+    names: Sequence[str]
+    clock: Clock
+    address: str | None
+    unconfirmed: bool
+    done: Backfilled
+    progress: Callable[[str], None] | None
+    fatal: BaseException | None = None
+
+    def run(self) -> None:
+        session = VenueSession(VENUES[self.exchange], self.clock, address=self.address)
+        try:
+            self._venue(session)
+        except (VenueError, SchemaError, Stopped) as problem:
+            self.done.failed.append(f"{self.exchange}: {problem}")
+        except DerivdataError as problem:
+            if isinstance(problem, ArchiveError):
+                self.fatal = problem
+            else:
+                self.done.failed.append(f"{self.exchange}: {problem}")
+        except BaseException as problem:  # what is not ours must reach the caller's thread
+            self.fatal = problem
+        finally:
+            self.done.requests += session.requests
+            self.done.notices += session.notices
+            session.close()
+
+    def _venue(self, session: VenueSession) -> None:
+        contracts = list_contracts(session)
+        for table in self.names:
+            endpoints = endpoints_for(session, TABLES[table], unconfirmed=self.unconfirmed)
+            if not endpoints:
+                continue
+            for symbol in self.symbols:
+                self._symbol(session, contracts, endpoints, table, symbol)
+
+    def _symbol(
+        self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint], table: str, symbol: str
+    ) -> None:
+        item = contracts.by_symbol.get(symbol)
+        if item is None:
+            return
+        margin = "inverse" if item.inverse else "linear"
+        endpoint = next((e for e in endpoints if e.margin in ("any", margin)), None)
+        if endpoint is None:
+            return
+        window = self._reachable(endpoint)
+        if window is None:
+            return
+        for gap in self.archive.unanswered(table, self.exchange, symbol, *window):
+            try:
+                frame = history(session, endpoint, item, table, gap)
+            except (VenueError, SchemaError, DerivdataError) as problem:
+                if isinstance(problem, Stopped | ArchiveError):
+                    raise
+                self._enter(table, symbol, gap, None, str(problem))
+                if isinstance(problem, VenueError) and problem.reason == "region":
+                    raise
+                continue
+            self._enter(table, symbol, gap, frame, "")
+
+    def _reachable(self, endpoint: Endpoint) -> times.Window | None:
+        reach = endpoint.paging.reach_days if endpoint.paging else None
+        if reach is None:
+            return self.window
+        first = max(self.window.start, self.clock.now() - pd.Timedelta(reach, "D"))
+        return times.Window(first, self.window.end) if first < self.window.end else None
+
+    def _enter(
+        self, table: str, symbol: str, gap: times.Window, frame: pd.DataFrame | None, error: str
+    ) -> None:
+        rows = tables.TABLES[table].empty() if frame is None else frame
+        request = Request(self.exchange, symbol, gap.start, gap.end, error[:500])
+        counts = self.archive.merge(table, rows, requests=[request])
+        key = (self.exchange, table)
+        self.done.written[key] = self.done.written.get(key, 0) + counts.written
+        if error:
+            self.done.failed.append(f"{self.exchange} {table} {symbol}: {error}")
+        if self.progress is not None:
+            self.progress(f"{self.exchange} {table} {symbol}: {error or f'{counts.written} rows'}")
+
+
+def history(
+    session: VenueSession, endpoint: Endpoint, item: Instrument, table: str, window: times.Window
+) -> pd.DataFrame:
+    """Walk one history of one contract and return the rows of the window, all or an error.
+
+    Raises
+    ------
+    VenueError, NetworkError, SchemaError
+        A page did not come, or not as expected.
+    """
+    first = us_of(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
+    last = us_of(window.end)
+    records = Records()
+    steps = walk(endpoint.paging, first, last)
+    params = next(steps)
+    for _ in range(_MOST_PAGES):
+        given = {**params, **({endpoint.symbol: _name(endpoint, item)} if endpoint.symbol else {})}
+        page, _, _ = session.ask(endpoint, given, context={"instrument": item.name})
+        records.add(page)
+        try:
+            params = steps.send(page)
+        except StopIteration:
+            break
+    else:
+        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
+    return _of_window(endpoint, records, item, table, window)
+
+
+def _name(endpoint: Endpoint, item: Instrument) -> str:
+    """Return what the venue calls the contract in this request."""
+    if endpoint.symbol == "market_id":
+        return item.name.partition(":")[0]
+    if endpoint.symbol == "pair":
+        return item.name.partition("_")[0]
+    if endpoint.symbol == "currency":
+        return item.symbol if item.inverse else item.quote
+    return item.name
+
+
+def _of_window(
+    endpoint: Endpoint, records: Records, item: Instrument, table: str, window: times.Window
+) -> pd.DataFrame:
+    hours = 1.0 if endpoint.exchange in _ONE_HOUR else 8.0
+    records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
+    records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
+    if table == "oi_history" and any(row.oi_usd is None for row in records.oi):
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: open interest of {item.name} is in coins, and no price "
+            "of the same minutes is at hand"
+        )
+    frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
+    inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
+    return tables.TABLES[table].conform(frame[inside])

@@ -1,0 +1,42 @@
+"""The one place of collecting that reads the machine's clock, and that waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+import pandas as pd
+
+__all__ = ["Clock", "MachineClock"]
+
+
+class Clock(Protocol):
+    """What collecting asks for the time."""
+
+    def now(self) -> pd.Timestamp:
+        """Return the instant now, UTC."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; return whether collecting should stop instead."""
+        ...
+
+
+class MachineClock:
+    """The machine's clock; `stop` ends every wait at once."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def now(self) -> pd.Timestamp:
+        """Return the instant now, UTC."""
+        return pd.Timestamp(time.time_ns() // 1000, unit="us", tz="UTC")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; return whether collecting should stop instead."""
+        return self._stopped.wait(max(seconds, 0.0))
+
+    def stop(self) -> None:
+        """End every wait, now and from now on."""
+        self._stopped.set()

@@ -1,0 +1,65 @@
+"""Which contracts a venue lists, and which of them stands for a symbol."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata.collect.session import VenueSession
+from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.frames import frames
+from derivdata.venues.records import Instrument, Records
+
+__all__ = ["Contracts", "endpoints_for", "list_contracts"]
+
+_PAGES = 50
+
+
+class Contracts:
+    """Perpetuals of a venue that trade, the preferred one of each symbol."""
+
+    def __init__(self, items: list[Instrument]) -> None:
+        self.items = items
+        self.by_symbol: dict[str, Instrument] = {}
+        for item in sorted(items, key=lambda i: (i.rank, i.name)):
+            if item.perpetual and item.active:
+                self.by_symbol.setdefault(item.symbol, item)
+
+
+def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> list[Endpoint]:
+    """Return the venue's requests of a kind, in the order of preference."""
+    return [
+        endpoint
+        for endpoint in session.venue.endpoints
+        if endpoint.what == what and endpoint.method != "WS" and (endpoint.confirmed or unconfirmed)
+    ]
+
+
+def list_contracts(session: VenueSession) -> Contracts:
+    """Ask for the lists of contracts and intervals, and keep them as the session's context."""
+    records = Records()
+    for endpoint in session.venue.endpoints:
+        if endpoint.lists:
+            records.add(_all_pages(session, endpoint))
+        elif endpoint.what == "intervals" and endpoint.exchange != "hyperliquid":
+            records.add(session.ask(endpoint)[0])
+    records.instruments = list({item.name: item for item in records.instruments}.values())
+    names = ["instruments", "intervals"]
+    tables = frames(session.venue.exchange, records, names, at=_micros(session))
+    session.context.update(tables)
+    return Contracts(records.instruments)
+
+
+def _all_pages(session: VenueSession, endpoint: Endpoint) -> Records:
+    records, cursor = Records(), ""
+    for _ in range(_PAGES):
+        name = endpoint.paging.cursor if endpoint.paging else ""
+        page, _, _ = session.ask(endpoint, {name: cursor} if cursor and name else {})
+        records.add(page)
+        cursor = page.cursor or ""
+        if not cursor or not name:
+            break
+    return records
+
+
+def _micros(session: VenueSession) -> int:
+    return int(pd.Timestamp(session.clock.now()).as_unit("us").asm8.astype("int64"))

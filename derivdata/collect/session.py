@@ -1,0 +1,183 @@
+"""Requests to one venue: paced by its budget, repeated where that helps, read as records."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pandas as pd
+
+from derivdata import venues
+from derivdata.collect.clock import Clock
+from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
+from derivdata.transport.keyless import KeylessReply, KeylessSession
+from derivdata.venues.endpoint import Endpoint, Venue
+from derivdata.venues.records import Records
+
+__all__ = ["Stopped", "VenueSession"]
+
+_TRIES = 7
+_LONGEST_WAIT = 60.0
+_BAN_SECONDS = 120.0
+_IP_LIMIT_SECONDS = 600.0
+_SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
+_PASSING = ("limit", "busy")
+
+
+class Stopped(DerivdataError):
+    """Collecting was asked to end."""
+
+
+class VenueSession:
+    """One venue's connection.
+
+    Parameters
+    ----------
+    venue
+        The venue.
+    clock
+        What time it is, and how to wait.
+    address
+        Where the venue answers instead of its own addresses: for a mirror, or a test.
+    """
+
+    def __init__(self, venue: Venue, clock: Clock, *, address: str | None = None) -> None:
+        self.venue, self.clock = venue, clock
+        self.requests = 0
+        self.context: dict[str, pd.DataFrame] = {}
+        self._address = address
+        self._http = KeylessSession()
+        self._free_at: pd.Timestamp | None = None
+        self.notices: list[str] = []
+
+    def ask(
+        self,
+        endpoint: Endpoint,
+        params: Mapping[str, str] | None = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> tuple[Records, str, bytes]:
+        """Ask an endpoint once; return what its body says, the request as text, and the body.
+
+        Raises
+        ------
+        VenueError, NetworkError
+            The venue refuses, or did not answer after every try; `VenueError.reason` says which.
+        SchemaError
+            The body is not as expected.
+        Stopped
+            The clock was told to stop.
+        """
+        given = {**endpoint.fixed, **endpoint.params, **(params or {})}
+        delay = 1.0
+        for tried in range(1, _TRIES + 1):
+            self._pace(endpoint.weight)
+            try:
+                return self._once(endpoint, given, context)
+            except (VenueError, NetworkError) as problem:
+                passing = problem.reason in _PASSING if isinstance(problem, VenueError) else True
+                wait = problem.retry_after if problem.retry_after is not None else delay
+                if not passing or tried == _TRIES or wait > _LONGEST_WAIT:
+                    raise
+            if self.clock.wait(wait):
+                raise Stopped("collecting was stopped")
+            delay = min(delay * 2, _LONGEST_WAIT)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _once(
+        self, endpoint: Endpoint, given: Mapping[str, str], context: Mapping[str, Any] | None
+    ) -> tuple[Records, str, bytes]:
+        place = endpoint.place
+        query = dict(given)
+        for part in endpoint.pattern.groupindex:
+            place = place.replace(f"{{{part}}}", query.pop(part))
+        base = self._address or endpoint.host or self.venue.host
+        self.requests += 1
+        sent = self.clock.now()
+        if endpoint.method == "POST":
+            path, _, kind = place.partition(" ")
+            post = {"type": kind, **_typed(query)} if kind else _typed(query)
+            reply = self._http.send("POST", base + path, {}, post=post)
+        else:
+            reply = self._http.send("GET", base + place, {k: v for k, v in query.items() if v != ""})
+        text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
+        at = self.clock.now()
+        if reply.status not in (403, 418, 429, 451):
+            with contextlib.suppress(SchemaError):
+                venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
+        self._check(place, reply, sent)
+        records = venues.records(
+            self.venue.exchange, text, reply.body, at=at, context={**self.context, **(context or {})}
+        )
+        return records, text, reply.body
+
+    def _pace(self, weight: float) -> None:
+        """Wait until the budget allows another request: requests are spread evenly, never in bursts."""
+        now = self.clock.now()
+        free = self._free_at
+        if free is not None and free > now:
+            if self.clock.wait((free - now).total_seconds()):
+                raise Stopped("collecting was stopped")
+            now = max(free, self.clock.now())
+        self._free_at = now + pd.Timedelta(weight / self.venue.budget, "s")
+
+    def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
+        where = f"{self.venue.exchange} {place}"
+        self._check_clock(where, reply, sent)
+        if reply.status == 200:
+            return
+        after = _seconds(reply.headers.get("Retry-After"))
+        text = reply.body[:300].decode(errors="replace")
+        regional = "restricted" in text.lower() or "region" in text.lower() or "country" in text.lower()
+        reason, wait = "refused", after
+        if reply.status == 451 or (reply.status == 403 and (regional or self.venue.exchange != "bybit")):
+            reason = "region"
+        elif reply.status == 403:
+            reason, wait = "limit", after or _IP_LIMIT_SECONDS
+        elif reply.status == 418:
+            reason, wait = "limit", after or _BAN_SECONDS
+        elif reply.status == 429:
+            reason = "limit"
+        elif reply.status >= 500:
+            reason = "busy"
+        message = f"HTTP {reply.status}: {text}"
+        raise VenueError(
+            where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait
+        )
+
+    def _check_clock(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
+        """Compare the venue's clock with ours: rows of two clocks that differ would not join."""
+        stated = reply.headers.get("Date")
+        if not stated:
+            return
+        with contextlib.suppress(ValueError):
+            theirs = pd.Timestamp(parsedate_to_datetime(stated))
+            behind, ahead = (sent - theirs).total_seconds(), (theirs - self.clock.now()).total_seconds()
+            apart = max(behind, ahead)
+            if apart > _SKEW_STOP:
+                raise VenueError(
+                    where,
+                    f"its clock and this machine's are {apart:.0f} s apart: set the clock",
+                    code="clock",
+                )
+            if apart > _SKEW_NOTICE and not self.notices:
+                self.notices.append(f"{where}: its clock and this machine's are {apart:.0f} s apart")
+
+
+def _typed(params: Mapping[str, str]) -> dict[str, Any]:
+    """Return parameters as JSON: numbers and flags, which are not text there."""
+    words: dict[str, Any] = {"true": True, "false": False}
+    return {k: int(v) if v.isdecimal() else words.get(v, v) for k, v in params.items()}
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else max(float(text), 0.0)
+    except ValueError:
+        return None

@@ -1,0 +1,90 @@
+"""Requests to public APIs that want no key: one session a venue, one try, nothing kept.
+
+Who asks decides how often and how long to wait; see `derivdata.collect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import requests
+
+from derivdata.errors import NetworkError
+
+__all__ = ["KeylessReply", "KeylessSession"]
+
+_SECONDS = 10.0
+_LARGEST = 64 * 2**20
+
+
+class KeylessReply(NamedTuple):
+    """What a venue answered: the status, the headers, and the decoded body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class KeylessSession:
+    """A session with one venue: proxies of the environment are used, cookies and keys never."""
+
+    def __init__(self) -> None:
+        self._session = requests.Session()
+        self._session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
+        self._session.cookies.set_policy(_NoCookies())
+        self._session.auth = _no_auth  # not even from ~/.netrc
+
+    def send(
+        self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
+    ) -> KeylessReply:
+        """Send one request and return the whole answer.
+
+        Raises
+        ------
+        NetworkError
+            No answer came, or a part of one, or one above 64 MiB.
+        """
+        path = url.partition("://")[2].partition("/")[2]
+        try:
+            with self._session.request(
+                method,
+                url,
+                params=dict(params),
+                json=post,
+                timeout=_SECONDS,
+                stream=True,
+                allow_redirects=False,
+            ) as response:
+                body = b""
+                for block in response.iter_content(2**16):
+                    body += block
+                    if len(body) > _LARGEST:
+                        raise NetworkError(f"/{path}", "the answer is larger than 64 MiB")
+                return KeylessReply(response.status_code, response.headers, body)
+        except requests.RequestException as problem:
+            raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def __enter__(self) -> KeylessSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+class _NoCookies(requests.cookies.cookielib.DefaultCookiePolicy):  # type: ignore[name-defined,misc]
+    def set_ok(self, cookie: Any, request: Any) -> bool:
+        """Refuse every cookie."""
+        return False

@@ -1,0 +1,719 @@
+"""Sixteen venues on one port, written from the specification of their APIs and not from the adapters.
+
+Each answers below its own slug: ``http://127.0.0.1:port/binance/fapi/v1/fundingRate``. What they tell is one
+truth (`Truth`), in sixteen shapes, units and ways of paging.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pandas as pd
+
+HOUR = 3600
+T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+SYMBOLS = ("BTC", "ETH")
+HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken")
+ERROR_200 = {
+    "binance": {"code": -1003, "msg": "Too many requests."},
+    "bybit": {"retCode": 10006, "retMsg": "Too many visits!", "result": {}, "time": 0},
+    "okx": {"code": "50011", "msg": "Too Many Requests", "data": []},
+    "gateio": {"label": "TOO_MANY_REQUESTS", "message": "slow down"},
+    "bitget": {"code": "429", "msg": "Too Many Requests", "requestTime": 1, "data": None},
+    "deribit": {"jsonrpc": "2.0", "error": {"code": 10028, "message": "too_many_requests"}},
+    "hyperliquid": None,
+    "lighter": {"code": 429, "message": "too many"},
+    "aster": {"code": -1003, "msg": "Too many requests."},
+    "dydx": None,
+    "kucoin": {"code": "429000", "msg": "Too many requests"},
+    "mexc": {"success": False, "code": 510, "message": "Requests are too frequent"},
+    "huobi": {"status": "error", "err-code": 1032, "err-msg": "too often", "ts": 1},
+    "derive": {"id": 1, "error": {"code": -32000, "message": "Rate limit exceeded"}},
+}
+
+
+class Truth:
+    """What happened: payments and open interest of each contract, the same wherever it is asked."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def interval(self, exchange: str, second: int) -> int:
+        """Hours between payments: 8, then 4 and 1 within two days of stress, then 8 again."""
+        if exchange in HOURLY:
+            return 1
+        day = (second - T0) // 86400
+        return 4 if day == 11 else 1 if day == 12 else 8
+
+    def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
+        """(second, hours since the one before, fraction of one interval), ascending from T0 − 3 days."""
+        rows, second = [], T0 - 3 * 86400
+        while second < self.end:
+            step = self.interval(exchange, second)
+            second += step * HOUR
+            number = second // HOUR + len(symbol) + ord(symbol[0])
+            rows.append((second, step, (number * 7919 % 2001 - 1000) * 1e-7))
+        return [row for row in rows if row[0] < self.end]
+
+    def oi(self, symbol: str) -> list[tuple[int, float, float]]:
+        """(second, coins, mark) every 5 minutes."""
+        first = T0 - 3 * 86400
+        return [
+            (s, 1000 + s // 300 * 31 % 500 + len(symbol), 50000.0 + s // 300 * 17 % 100)
+            for s in range(first, self.end, 300)
+        ]
+
+
+class Fakes:
+    """The server; use it as a context."""
+
+    def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
+        self.truth, self.now = Truth(end), now
+        self.log: list[tuple[str, str, dict[str, Any], pd.Timestamp]] = []
+        self.faults: dict[str, list[Any]] = {}
+        self.random_faults = 0.0
+        self._lock = threading.Lock()
+        self._count = 0
+        fakes = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                fakes._serve(self, {})
+
+            def do_POST(self) -> None:
+                size = int(self.headers.get("Content-Length") or 0)
+                fakes._serve(self, json.loads(self.rfile.read(size) or b"{}"))
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each venue answers."""
+        return {name: f"http://127.0.0.1:{self._server.server_port}/{name}" for name in VENUES}
+
+    def __enter__(self) -> Fakes:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:
+        parts = urlsplit(handler.path)
+        _, exchange, place = parts.path.split("/", 2)
+        params = {**dict(parse_qsl(parts.query)), **post}
+        with self._lock:
+            self.log.append((exchange, f"/{place}", params, self.now()))
+            self._count += 1
+            fault = self._fault(exchange)
+        if fault == "drop":
+            handler.close_connection = True
+            handler.connection.close()
+            return
+        if isinstance(fault, tuple):
+            status, headers, body = fault
+        else:
+            status, headers = 200, {}
+            body = fault if fault is not None else VENUES[exchange](self, f"/{place}", params)
+        raw = json.dumps(body).encode()
+        if "gzip" in handler.headers.get("Accept-Encoding", ""):
+            raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
+        handler.send_response_only(status)
+        dated = {"Date": format_datetime(self.now().to_pydatetime(), usegmt=True)}
+        for name, value in {**dated, **headers, "Content-Length": str(len(raw))}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(raw)
+
+    def _fault(self, exchange: str) -> Any:
+        planned = self.faults.get(exchange)
+        if planned:
+            return planned.pop(0)
+        if self.random_faults and self._count * 2654435761 % 1000 < 1000 * self.random_faults:
+            kinds = ["drop", (429, {"Retry-After": "1"}, {}), (503, {}, {"msg": "maintenance"})]
+            if ERROR_200.get(exchange) is not None:
+                kinds.append(ERROR_200[exchange])
+            return kinds[self._count % len(kinds)]
+        return None
+
+
+def _ms(second: int, jitter: bool = True) -> int:
+    """The stamp of a payment: some venues are late by up to a second."""
+    return second * 1000 + (second // HOUR * 37 % 900 if jitter else 0)
+
+
+def _page(
+    rows: list[Any], start: float, end: float, limit: int, *, newest: bool, exclusive: bool = False
+) -> list[Any]:
+    """Rows of (stamp, …) within both ends, or short of the end; of too many the oldest or the newest."""
+    inside = [r for r in rows if start <= r[0] and (r[0] < end if exclusive else r[0] <= end)]
+    return inside[-limit:][::-1] if newest else inside[:limit]
+
+
+def _limit(params: dict[str, Any], most: int) -> int:
+    return min(int(params.get("limit", most)), most)
+
+
+def _number(params: dict[str, Any], name: str, default: float) -> float:
+    return float(params.get(name, default))
+
+
+def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "binance") -> Any:
+    if place.endswith("exchangeInfo"):
+        coin = place.startswith("/dapi")
+        return {
+            "symbols": []
+            if coin
+            else [
+                {
+                    "symbol": f"{s}USDT",
+                    "contractType": "PERPETUAL",
+                    "status": "TRADING",
+                    "baseAsset": s,
+                    "quoteAsset": "USDT",
+                }
+                for s in SYMBOLS
+            ]
+        }
+    if place.endswith("fundingInfo"):
+        return []
+    symbol = params["symbol"].removesuffix("USDT")
+    start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
+    if place.endswith("fundingRate"):
+        rows = [(_ms(s), r) for s, _, r in fakes.truth.payments(exchange, symbol)]
+        limit = min(int(params.get("limit", 100)), 1000)
+        return [
+            {"symbol": params["symbol"], "fundingTime": t, "fundingRate": f"{r:.8f}", "markPrice": ""}
+            for t, r in _page(rows, start, end, limit, newest=False)
+        ]
+    if place.endswith("openInterestHist"):
+        month = fakes.now().timestamp() * 1000 - 30 * 86_400_000
+        if start and start < month - 60_000:
+            return {"code": -1130, "msg": "parameter 'startTime' is invalid."}
+        rows3 = [(s * 1000, c, c * m) for s, c, m in fakes.truth.oi(symbol)]
+        found = _page(rows3, start, end, min(int(params.get("limit", 30)), 500), newest=True)[::-1]
+        return [
+            {
+                "symbol": params["symbol"],
+                "sumOpenInterest": str(c),
+                "sumOpenInterestValue": str(v),
+                "timestamp": t,
+            }
+            for t, c, v in found
+        ]
+    raise KeyError(place)
+
+
+def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    linear = params["category"] == "linear"
+    result: dict[str, Any] = {"category": params["category"]}
+    if place.endswith("instruments-info"):
+        names = SYMBOLS if linear else ()
+        one = 1 if params.get("cursor") else 0  # two pages, by a cursor
+        result["list"] = [
+            {
+                "symbol": f"{s}USDT",
+                "contractType": "LinearPerpetual",
+                "status": "Trading",
+                "baseCoin": s,
+                "quoteCoin": "USDT",
+                "fundingInterval": 480,
+            }
+            for s in names[one : one + 1]
+        ]
+        result["nextPageCursor"] = "next" if linear and not one else ""
+    elif place.endswith("funding/history"):
+        if "startTime" in params and "endTime" not in params:
+            return {"retCode": 10001, "retMsg": "endTime is missing", "result": {}, "time": 1}
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("bybit", params["symbol"][:3])]
+        found = _page(
+            rows,
+            _number(params, "startTime", 0),
+            _number(params, "endTime", 9e15),
+            _limit(params, 200),
+            newest=True,
+        )
+        result["list"] = [
+            {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingRateTimestamp": str(t)}
+            for t, r in found
+        ]
+    else:
+        raise KeyError(place)
+    return {"retCode": 0, "retMsg": "OK", "result": result, "time": int(fakes.now().timestamp() * 1000)}
+
+
+def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/instruments"):
+        data: list[Any] = [
+            {
+                "instId": f"{s}-USDT-SWAP",
+                "instType": "SWAP",
+                "ctVal": "0.01",
+                "ctMult": "1",
+                "ctValCcy": s,
+                "ctType": "linear",
+                "settleCcy": "USDT",
+                "uly": f"{s}-USDT",
+                "state": "live",
+            }
+            for s in SYMBOLS
+        ]
+    elif place.endswith("funding-rate-history"):
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("okx", params["instId"][:3])]
+        oldest = fakes.now().timestamp() * 1000 - 90 * 86_400_000
+        found = _page(
+            rows,
+            oldest,
+            _number(params, "after", 9e15),
+            _limit(params, 400),
+            newest=True,
+            exclusive=True,
+        )
+        data = [
+            {
+                "instId": params["instId"],
+                "instType": "SWAP",
+                "fundingRate": "0.5",
+                "realizedRate": f"{r:.8f}",
+                "fundingTime": str(t),
+            }
+            for t, r in found
+        ]
+    elif place.endswith("open-interest-history"):
+        rows3 = [(s * 1000, c, c * m) for s, c, m in fakes.truth.oi(params["instId"][:3])]
+        newest = rows3[-1440:]
+        found3 = _page(newest, _number(params, "begin", 0), _number(params, "end", 9e15), 100, newest=True)
+        data = [[str(t), str(c * 100), str(c), str(v)] for t, c, v in found3]
+    else:
+        raise KeyError(place)
+    return {"code": "0", "msg": "", "data": data}
+
+
+def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if params["type"] == "meta":
+        return {"universe": [{"name": s, "szDecimals": 3} for s in SYMBOLS]}
+    if params["type"] == "fundingHistory":
+        rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("hyperliquid", params["coin"])]
+        found = _page(rows, params["startTime"], params.get("endTime", 9e15), 500, newest=False)
+        return [
+            {"coin": params["coin"], "fundingRate": f"{r:.8f}", "premium": "0", "time": t} for t, r in found
+        ]
+    raise KeyError(params["type"])
+
+
+def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/contracts"):
+        return [
+            {
+                "name": f"{s}_USDT",
+                "type": "direct",
+                "in_delisting": False,
+                "funding_rate": "0.0001",
+                "funding_interval": 28800,
+                "mark_price": "50000",
+                "index_price": "50000",
+                "last_price": "50000",
+                "position_size": 1000,
+                "quanto_multiplier": "0.0001",
+                "status": "trading",
+            }
+            for s in (SYMBOLS if "usdt" in place else ())
+        ]
+    symbol = params["contract"][:3]
+    start, end = _number(params, "from", 0), _number(params, "to", 9e12)
+    if place.endswith("/funding_rate"):
+        rows = [(s, r) for s, _, r in fakes.truth.payments("gateio", symbol)]
+        found = _page(rows, start, end, min(int(params.get("limit", 100)), 1000), newest=True)
+        return [{"t": t, "r": f"{r:.8f}"} for t, r in found]
+    if place.endswith("/contract_stats"):
+        rows3 = fakes.truth.oi(symbol)
+        found3 = _page(rows3, start, 9e12, min(int(params.get("limit", 100)), 1000), newest=False)
+        return [
+            {"time": t, "open_interest": 2 * c * 10000, "open_interest_usd": 2 * c * m, "mark_price": m}
+            for t, c, m in found3
+        ]
+    raise KeyError(place)
+
+
+def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/contracts"):
+        data: Any = [
+            {
+                "symbol": f"{s}USDT",
+                "baseCoin": s,
+                "quoteCoin": "USDT",
+                "symbolType": "perpetual",
+                "symbolStatus": "normal",
+                "fundInterval": "8",
+            }
+            for s in SYMBOLS
+        ]
+    elif place.endswith("v2/mix/market/history-fund-rate"):
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("bitget", params["symbol"][:3])][::-1]
+        size, number = min(int(params.get("pageSize", 20)), 100), int(params.get("pageNo", 1))
+        data = [
+            {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": str(t)}
+            for t, r in rows[(number - 1) * size : number * size]
+        ]
+    else:
+        raise KeyError(place)
+    return {
+        "code": "00000",
+        "msg": "success",
+        "requestTime": int(fakes.now().timestamp() * 1000),
+        "data": data,
+    }
+
+
+def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("get_instruments"):
+        result: Any = [
+            {
+                "instrument_name": f"{s}-PERPETUAL",
+                "kind": "future",
+                "base_currency": s,
+                "quote_currency": "USD",
+                "settlement_period": "perpetual",
+                "is_active": True,
+                "contract_size": 10.0,
+                "instrument_type": "reversed",
+            }
+            for s in SYMBOLS
+        ]
+    elif place.endswith("get_funding_rate_history"):
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("deribit", params["instrument_name"][:3])]
+        found = _page(
+            rows,
+            _number(params, "start_timestamp", 0),
+            _number(params, "end_timestamp", 9e15),
+            744,
+            newest=False,
+        )
+        result = [
+            {
+                "timestamp": t,
+                "index_price": 1.0,
+                "prev_index_price": 1.0,
+                "interest_1h": r,
+                "interest_8h": 8 * r,
+            }
+            for t, r in found
+        ]
+    else:
+        raise KeyError(place)
+    return {"jsonrpc": "2.0", "result": result, "usIn": 1, "usOut": 2}
+
+
+def _lighter(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/orderBookDetails"):
+        return {
+            "code": 200,
+            "order_book_details": [
+                {
+                    "symbol": s,
+                    "market_id": i,
+                    "market_type": "perp",
+                    "status": "active",
+                    "last_trade_price": 50000.0,
+                    "daily_base_token_volume": 1.0,
+                    "daily_quote_token_volume": 50000.0,
+                    "daily_price_change": 1.0,
+                    "open_interest": 10.0,
+                }
+                for i, s in enumerate(SYMBOLS)
+            ],
+        }
+    rows = [(s, r) for s, _, r in fakes.truth.payments("lighter", SYMBOLS[int(params["market_id"])])]
+    found = _page(
+        rows,
+        _number(params, "start_timestamp", 0),
+        _number(params, "end_timestamp", 9e12),
+        int(params["count_back"]),
+        newest=True,
+    )
+    return {
+        "code": 200,
+        "resolution": "1h",
+        "fundings": [
+            {
+                "timestamp": t,
+                "value": "1",
+                "rate": f"{abs(r) * 100:.8f}",
+                "direction": "long" if r >= 0 else "short",
+            }
+            for t, r in found[::-1]
+        ],
+    }
+
+
+def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    return {
+        "results": [
+            {
+                "symbol": f"{s}-USD-PERP",
+                "base_currency": s,
+                "quote_currency": "USD",
+                "asset_kind": "PERP",
+                "funding_period_hours": 8,
+            }
+            for s in SYMBOLS
+        ]
+    }
+
+
+def _aster(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    return _binance(fakes, place, params, "aster")
+
+
+def _kraken(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/instruments"):
+        return {
+            "result": "success",
+            "instruments": [
+                {
+                    "symbol": f"PF_{'XBT' if s == 'BTC' else s}USD",
+                    "type": "flexible_futures",
+                    "tradeable": True,
+                    "base": s,
+                    "quote": "USD",
+                    "contractSize": 1,
+                }
+                for s in SYMBOLS
+            ],
+        }
+    symbol = {"XBT": "BTC"}.get(params["symbol"][3:6], params["symbol"][3:6])
+    return {
+        "result": "success",
+        "serverTime": "2026-02-01T00:00:00.000Z",
+        "rates": [
+            {
+                "timestamp": f"{datetime.fromtimestamp(s, UTC):%Y-%m-%dT%H:%M:%S}.000Z",
+                "fundingRate": 1.0,
+                "relativeFundingRate": r,
+            }
+            for s, _, r in fakes.truth.payments("kraken", symbol)
+        ],
+    }
+
+
+def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/perpetualMarkets"):
+        return {
+            "markets": {
+                f"{s}-USD": {
+                    "ticker": f"{s}-USD",
+                    "status": "ACTIVE",
+                    "oraclePrice": "50000",
+                    "priceChange24H": "1",
+                    "volume24H": "1",
+                    "nextFundingRate": "0.00001",
+                    "openInterest": "5",
+                }
+                for s in SYMBOLS
+            }
+        }
+    ticker = place.rpartition("/")[2]
+    rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("dydx", ticker[:3])]
+    end = (
+        pd.Timestamp(params["effectiveBeforeOrAt"]).timestamp() * 1000
+        if "effectiveBeforeOrAt" in params
+        else 9e15
+    )
+    found = _page(rows, 0, end, min(int(params.get("limit", 100)), 1000), newest=True)
+    return {
+        "historicalFunding": [
+            {
+                "ticker": ticker,
+                "rate": f"{r:.8f}",
+                "price": "1",
+                "effectiveAtHeight": "1",
+                "effectiveAt": pd.Timestamp(t, unit="ms", tz="UTC").strftime("%Y-%m-%dT%H:%M:%S.")
+                + f"{t % 1000:03}Z",
+            }
+            for t, r in found
+        ]
+    }
+
+
+def _kucoin(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/contracts/active"):
+        data: Any = [
+            {
+                "symbol": f"{'XBT' if s == 'BTC' else s}USDTM",
+                "type": "FFWCSX",
+                "status": "Open",
+                "baseCurrency": "XBT" if s == "BTC" else s,
+                "quoteCurrency": "USDT",
+                "multiplier": 0.001,
+                "isInverse": False,
+                "fundingFeeRate": 0.0001,
+                "openInterest": "10",
+                "turnoverOf24h": 1.0,
+                "markPrice": 50000.0,
+                "indexPrice": 50000.0,
+                "lastTradePrice": 50000.0,
+                "fundingRateGranularity": 28800000,
+                "priceChgPct": 0.01,
+            }
+            for s in SYMBOLS
+        ]
+    else:
+        if "from" not in params or "to" not in params:
+            return {"code": "400100", "msg": "from and to are required"}
+        symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("kucoin", symbol)]
+        data = [
+            {"symbol": params["symbol"], "fundingRate": round(r, 8), "timepoint": t}
+            for t, r in _page(rows, _number(params, "from", 0), _number(params, "to", 0), 100, newest=True)
+        ]
+    return {"code": "200000", "data": data}
+
+
+def _mexc(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/detail"):
+        data: Any = [
+            {
+                "symbol": f"{s}_USDT",
+                "baseCoin": s,
+                "quoteCoin": "USDT",
+                "settleCoin": "USDT",
+                "contractSize": 0.0001,
+                "state": 0,
+            }
+            for s in SYMBOLS
+        ]
+    else:
+        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("mexc", params["symbol"][:3])][::-1]
+        size, number = min(int(params.get("page_size", 20)), 1000), int(params.get("page_num", 1))
+        page = rows[(number - 1) * size : number * size]
+        data = {
+            "currentPage": number,
+            "totalPage": -(-len(rows) // size),
+            "resultList": [
+                {"symbol": params["symbol"], "fundingRate": round(r, 8), "settleTime": t, "collectCycle": 8}
+                for t, r in page
+            ],
+        }
+    return {"success": True, "code": 0, "data": data}
+
+
+def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    now = int(fakes.now().timestamp() * 1000)
+    if place.endswith("swap_contract_info"):
+        return {
+            "status": "ok",
+            "ts": now,
+            "data": [
+                {
+                    "symbol": s,
+                    "contract_code": f"{s}-USDT",
+                    "contract_size": 0.001,
+                    "contract_status": 1,
+                    "business_type": "swap",
+                }
+                for s in SYMBOLS
+            ],
+        }
+    rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("huobi", params["contract_code"][:3])][::-1]
+    size, number = min(int(params.get("page_size", 20)), 50), int(params.get("page_index", 1))
+    return {
+        "status": "ok",
+        "ts": now,
+        "data": {
+            "total_page": -(-len(rows) // size),
+            "current_page": number,
+            "total_size": len(rows),
+            "data": [
+                {
+                    "contract_code": params["contract_code"],
+                    "funding_rate": f"{r:.18f}",
+                    "realized_rate": None,
+                    "funding_time": str(t),
+                }
+                for t, r in rows[(number - 1) * size : number * size]
+            ],
+        },
+    }
+
+
+def _derive(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("get_all_instruments"):
+        return {
+            "id": "1",
+            "result": {
+                "instruments": [
+                    {
+                        "instrument_name": f"{s}-PERP",
+                        "instrument_type": "perp",
+                        "base_currency": s,
+                        "quote_currency": "USDC",
+                        "is_active": True,
+                    }
+                    for s in SYMBOLS
+                ]
+            },
+        }
+    symbol = params["instrument_name"][:3]
+    rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("derive", symbol)]
+    found = _page(rows, params["start_timestamp"], params["end_timestamp"], 720, newest=False)
+    return {
+        "id": "1",
+        "result": {
+            "instrument_name": None,
+            "funding_rate_history": [
+                {"timestamp": t, "currency": symbol, "funding_rate": f"{r:.9f}"} for t, r in found
+            ],
+        },
+    }
+
+
+VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
+    "binance": _binance,
+    "bybit": _bybit,
+    "okx": _okx,
+    "hyperliquid": _hyperliquid,
+    "gateio": _gateio,
+    "bitget": _bitget,
+    "deribit": _deribit,
+    "lighter": _lighter,
+    "paradex": _paradex,
+    "aster": _aster,
+    "kraken": _kraken,
+    "dydx": _dydx,
+    "kucoin": _kucoin,
+    "mexc": _mexc,
+    "huobi": _huobi,
+    "derive": _derive,
+}
+
+
+class SimulatedClock:
+    """A clock that stands still but for waits, which take no time."""
+
+    def __init__(self, now: str) -> None:
+        self._now, self._lock = pd.Timestamp(now, tz="UTC"), threading.Lock()
+
+    def now(self) -> pd.Timestamp:
+        with self._lock:
+            return self._now
+
+    def wait(self, seconds: float) -> bool:
+        with self._lock:
+            self._now += pd.Timedelta(max(seconds, 0.0), "s")
+        return False

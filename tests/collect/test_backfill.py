@@ -1,0 +1,177 @@
+"""A month of history of sixteen venues, held to what the fake venues know to have happened."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, open_archive
+from derivdata.collect import backfill
+from derivdata.venues.registry import VENUES
+from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
+
+START, END = "2026-01-01", "2026-02-01"
+LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
+SETTLING = [name for name in VENUES if name != "paradex"]
+UNCONFIRMED = ("kraken",)
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock("2026-02-01T00:30:00")
+
+
+@pytest.fixture
+def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
+    with Fakes(LAST, clock.now) as running:
+        yield running
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "market")
+
+
+def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any) -> Any:
+    return backfill(
+        archive,
+        options.pop("symbols", SYMBOLS),
+        options.pop("start", START),
+        options.pop("end", END),
+        venues=venues,
+        clock=clock,
+        addresses=fakes.addresses,
+        **options,
+    )
+
+
+def _hold_settlements(archive: Archive, fakes: Fakes, exchange: str) -> None:
+    first, end = (pd.Timestamp(t, tz="UTC") for t in (START, END))
+    rows = archive.read("funding_settlements", first, end, exchanges=[exchange])
+    for symbol in SYMBOLS:
+        payments = fakes.truth.payments(exchange, symbol)
+        truth = [row for row in payments if first.timestamp() <= row[0] < end.timestamp()]
+        found = rows[rows["symbol"] == symbol]
+        assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
+        assert found["interval_hours"].tolist() == [hours for _, hours, _ in truth]
+        bps = [rate * 1e4 * 8 / hours for _, hours, rate in truth]
+        np.testing.assert_allclose(found["rate_bps_8h"], bps, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("exchange", SETTLING)
+def test_a_month_of_settlements_equals_the_truth_row_for_row(
+    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    options = {"names": ["funding_settlements"], "unconfirmed": exchange in UNCONFIRMED}
+    done = _fill(archive, fakes, clock, exchange, **options)
+    assert done.failed == []
+    _hold_settlements(archive, fakes, exchange)
+    again = _fill(archive, fakes, clock, exchange, **options)
+    assert again.written == {}  # the ledger knows what was asked
+    assert len(archive.requests()) == len(SYMBOLS)
+
+
+@pytest.mark.parametrize("exchange", ["binance", "okx", "gateio"])
+def test_open_interest_of_the_past_equals_the_truth(
+    exchange: str, archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    start = "2026-01-29"
+    done = _fill(archive, fakes, clock, exchange, names=["oi_history"], start=start)
+    assert done.failed == []
+    first, end = (pd.Timestamp(t, tz="UTC") for t in (start, END))
+    rows = archive.read("oi_history", first, end)
+    for symbol in SYMBOLS:
+        truth = [r for r in fakes.truth.oi(symbol) if first.timestamp() <= r[0] < end.timestamp()]
+        found = rows[rows["symbol"] == symbol]
+        assert len(truth) == 864
+        assert found["time"].tolist() == [pd.Timestamp(s, unit="s", tz="UTC") for s, _, _ in truth]
+        np.testing.assert_allclose(found["oi_usd"], [coins * mark for _, coins, mark in truth], rtol=1e-9)
+        assert set(found["resolution"]) == {"5m"}
+
+
+def test_every_venue_in_one_run_with_a_tenth_of_the_requests_failing(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.random_faults = 0.1
+    venues = [name for name in SETTLING if name not in UNCONFIRMED]
+    done = _fill(archive, fakes, clock, *venues, names=["funding_settlements"])
+    assert done.failed == []
+    for exchange in venues:
+        _hold_settlements(archive, fakes, exchange)
+
+
+def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.faults["binance"] = [(451, {}, {"code": 0, "msg": "restricted location"})]
+    done = _fill(archive, fakes, clock, "binance", "bybit", names=["funding_settlements"])
+    assert len(done.failed) == 1
+    assert "binance" in done.failed[0]
+    assert "451" in done.failed[0]
+    assert sum(name == "binance" for name, *_ in fakes.log) == 1
+    _hold_settlements(archive, fakes, "bybit")
+
+
+def test_a_walk_that_breaks_off_writes_no_row_and_is_asked_again(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    _fill(archive, fakes, clock, "bybit", names=["funding_settlements"], symbols=["ETH"])
+    listing = 3  # requests for the list of contracts
+    refused = {"retCode": 10001, "retMsg": "bad", "result": {}, "time": 1}
+    fakes.faults["bybit"] = [*[None] * (listing + 1), refused]
+    done = _fill(archive, fakes, clock, "bybit", names=["funding_settlements"], symbols=["BTC"])
+    assert len(done.failed) == 1
+    assert "10001" in done.failed[0]
+    assert "BTC" not in archive.symbols("funding_settlements")
+    asked = archive.requests().set_index("symbol")
+    assert asked["answered"].to_dict() == {"BTC": False, "ETH": True}
+    assert _fill(archive, fakes, clock, "bybit", names=["funding_settlements"]).failed == []
+    _hold_settlements(archive, fakes, "bybit")
+
+
+def test_a_window_is_asked_only_where_the_ledger_lacks_it(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    _fill(archive, fakes, clock, "binance", names=["funding_settlements"], start="2026-01-10")
+    fakes.log.clear()
+    _fill(archive, fakes, clock, "binance", names=["funding_settlements"])
+    asked = [params for _, place, params, _ in fakes.log if place.endswith("fundingRate")]
+    ten = pd.Timestamp("2026-01-10", tz="UTC").timestamp() * 1000
+    assert asked
+    assert all(float(params["endTime"]) <= ten for params in asked)
+    _hold_settlements(archive, fakes, "binance")
+
+
+def test_requests_stay_within_a_quarter_of_the_limit(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    _fill(archive, fakes, clock, "binance", names=["oi_history"], start="2026-01-25")
+    heavy = [when for _, place, _, when in fakes.log if place.endswith("openInterestHist")]
+    gaps = [(b - a).total_seconds() for a, b in itertools.pairwise(heavy)]
+    assert len(gaps) > 5
+    assert min(gaps) >= 1.2 - 1e-6  # 12 weight at 10 a second; 1,000 in 5 minutes allow one in 0.3 s
+
+
+@pytest.mark.parametrize("apart", [30, 300])
+def test_a_clock_that_differs_is_noticed_or_stops_writing(
+    apart: int, archive: Archive, clock: SimulatedClock
+) -> None:
+    offset = pd.Timedelta(apart, "s")
+    with Fakes(LAST, lambda: clock.now() + offset) as running:
+        done = _fill(archive, running, clock, "dydx", names=["funding_settlements"])
+    if apart == 30:
+        assert "30 s apart" in done.notices[0]
+        assert archive.tables() == {"funding_settlements"}
+    else:
+        assert "300 s apart: set the clock" in done.failed[0]
+        assert archive.tables() == frozenset()
+
+
+def test_an_hourly_venue_of_the_truth_is_a_venue() -> None:
+    assert set(HOURLY) <= set(VENUES)
