@@ -87,7 +87,6 @@ def test_one_place_asks_the_machine_for_the_time() -> None:
 def test_the_machines_time_is_for_the_cache_and_for_collecting_only() -> None:
     users = {name for name, tree in trees() if "machine_now" in ast.unparse(tree)} - {"times.py"}
     assert {name for name in users if not name.startswith("collect/")} <= {
-        "transport/connection.py",
-        "transport/network.py",
+        "transport/settings.py",
     }
     assert users, "the test would pass if the name changed"

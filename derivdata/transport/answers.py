@@ -17,7 +17,7 @@ from derivdata.api import Endpoint, Request, endpoint_of
 from derivdata.errors import DataNotice, DeprecationNotice, SchemaError
 from derivdata.notices import warn_caller
 from derivdata.schema import Table
-from derivdata.transport.response import Response, notices_in
+from derivdata.transport.response import Response, notices_in, plain_text
 from derivdata.transport.session import SESSION
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
 T = TypeVar("T")
 
 _BATCH = 512
+_NOTICES = 20
+_NOTICE_LENGTH = 300
 
 _DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
 _deprecated: set[tuple[str, str]] = set()
@@ -121,7 +123,12 @@ def get(
     # The service may send notices that the wire struct leaves out, as text or as objects.
     sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
     items = sent if isinstance(sent, list | tuple) else [sent] if sent else []
-    notices = tuple(n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items)
+    texts = [
+        n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items[:_NOTICES]
+    ]
+    notices = tuple(plain_text(text, _NOTICE_LENGTH) for text in texts)
+    if len(items) > _NOTICES:
+        notices = (*notices[:-1], f"and {len(items) - _NOTICES + 1:,} more notices")
     if not quiet:
         for notice in notices:
             notify(request, notice)
@@ -282,7 +289,7 @@ def warn_deprecated(response: Response) -> None:
         _deprecated.add(about)
         headers = response.headers
         text = "; ".join(f"{name}: {headers[name]}" for name in _DEPRECATION if name in headers)
-        notify(path, text, DeprecationNotice)
+        notify(path, plain_text(text, _NOTICE_LENGTH), DeprecationNotice)
 
 
 def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
@@ -304,4 +311,5 @@ def _in_notebook() -> bool:
 def _unreadable(request: Request, message: str) -> SchemaError:
     """Return the error of an answer that cannot be read, which is not kept."""
     SESSION.forget(request)
+    message = plain_text(message, 2 * _NOTICE_LENGTH)
     return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")

@@ -2,27 +2,62 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
 import platformdirs
 
 from derivdata import times
+from derivdata.errors import CacheNotice
 from derivdata.files import file_system_time
+from derivdata.notices import warn_caller
 from derivdata.transport.cache import LIMIT_BYTES, records
 
 __all__ = ["CacheInfo", "cache_clear", "cache_folder", "cache_info"]
 
 
 def cache_folder() -> Path:
-    """Return ``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches."""
+    """Return ``DERIVDATA_CACHE_DIR``, else the platform's folder for a user's caches.
+
+    A user without a home folder, as in many containers, gets a temporary one with a `CacheNotice`; it is
+    removed when the process ends.
+
+    Raises
+    ------
+    ValueError
+        ``DERIVDATA_CACHE_DIR`` begins with ``~`` and there is no home folder.
+    """
     given = os.environ.get("DERIVDATA_CACHE_DIR")
-    if given:
-        return Path(given).expanduser()
-    return Path(platformdirs.user_cache_dir("derivdata", appauthor=False))
+    try:
+        return Path(given or platformdirs.user_cache_dir("derivdata", appauthor=False)).expanduser()
+    except RuntimeError:
+        if given:
+            raise ValueError(f"DERIVDATA_CACHE_DIR={given!r}, and this user has no home folder") from None
+        return _temporary_folder()
+
+
+@lru_cache(maxsize=1)
+def _temporary_folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="derivdata-")
+    atexit.register(_remove, folder, os.getpid())
+    warn_caller(
+        f"this user has no home folder: the cache is in {folder} until this process ends; set "
+        "DERIVDATA_CACHE_DIR to keep it",
+        CacheNotice,
+    )
+    return Path(folder)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child that ends must not take its parent's cache away
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True)

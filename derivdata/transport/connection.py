@@ -7,21 +7,20 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote, urlencode
 
 import pandas as pd
 
 from derivdata.api import Endpoint, Request, endpoint_of
-from derivdata.errors import CacheNotice, NetworkError, NotCached
+from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
 from derivdata.forking import renew_in_child
 from derivdata.notices import warn_caller
-from derivdata.times import machine_now
 from derivdata.transport.cache import AnswerFiles, Record
 from derivdata.transport.keys import Secret
 from derivdata.transport.origin import Site
 from derivdata.transport.pace import Pace
-from derivdata.transport.response import DIGEST_HEADER, Response, http_date
+from derivdata.transport.response import DIGEST_HEADER, Response, http_date, plain_text
 from derivdata.transport.settings import Settings
 from derivdata.transport.worker import TookTooLong, in_worker
 
@@ -32,7 +31,23 @@ __all__ = ["Connection", "Local"]
 
 T = TypeVar("T")
 
-_MEMO_SECONDS = 15.0
+_CLOCK_SECONDS = 15.0
+"""How long the server's last ``Date`` is taken for its clock."""
+_MARKS_SECONDS = 2.0
+"""How long a server is taken for the source, and its data for the version, that it last said it was."""
+_LABEL = 200
+_AHEAD = pd.Timedelta(5, "min")
+"""How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
+
+
+class _Marks(NamedTuple):
+    """Which source an answer is of, and which version of its data; None where it does not say.
+
+    The version changes when rows of the past do, and stays when a source only grows at its end.
+    """
+
+    source_id: str | None
+    data_version: str | None
 
 
 class Local(Protocol):
@@ -85,12 +100,13 @@ class Connection:
         self._secret = secret
         self._settings = settings
         self._local = local
-        fingerprint = secret.fingerprint() if secret is not None else ""
-        self._scope = f"{settings.scope}\n{fingerprint}"
+        self._fingerprint = secret.fingerprint() if secret is not None else ""
+        self._scope = f"{settings.scope}\n{self._fingerprint}"
         self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
         self._files = AnswerFiles(settings.folder / "answers", _digest(self._scope)[:32])
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
+        self._last_marks: tuple[float, _Marks] | None = None
         self._trouble_told = False
         self._inherited = False
         self.fork_lock = threading.Lock()
@@ -113,18 +129,20 @@ class Connection:
         NotCached, NetworkError, SchemaError
             Offline and not there; nothing whole came; what came is not JSON.
         """
+        self._follow_local()
         url = f"{self._site.base}{_path_and_query(request)}"
         cached = self._cached(url)
-        if cached is not None:
+        current = cached is not None and self._is_current(cached.head.headers)
+        if cached is not None and current:
             return self._response(request, 200, cached.head.headers, cached.body)
-        reply = self._exchange(request, url, endpoint, until)
+        reply = self._exchange(request, url, endpoint, until, again=cached is not None)
         if self._files.trouble is not None and not self._trouble_told:
             self._trouble_told = True
             warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
         response = self._response(request, reply.status, reply.headers, reply.body)
-        if not reply.from_cache and response.as_of is not pd.NaT:
-            self._last_date = self._settings.timing.monotonic(), response.as_of
+        if not reply.from_cache:
+            self._learn(reply.headers)
         return response
 
     def clock(self) -> pd.Timestamp:
@@ -141,18 +159,18 @@ class Connection:
         if self._local is not None:
             return self._local.now.floor("min")
         if self._settings.offline:
-            newest = self._files.newest()
+            newest = self._files.newest(self._latest_date())
             if newest is None:
                 raise NotCached(
                     "/", "offline, and the cache holds no answer of this source to take the time from"
                 )
             return newest.floor("min")
         now = self._settings.timing.monotonic()
-        if self._last_date is None or now - self._last_date[0] > _MEMO_SECONDS:
-            date = self._in_worker("/", lambda: self._opened().date())
-            if date is None:
+        if self._last_date is None or now - self._last_date[0] > _CLOCK_SECONDS:
+            self._last_date = None
+            self._learn(self._in_worker("/", lambda: self._opened().head()))
+            if self._last_date is None:
                 raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
-            self._last_date = now, date
         return self._last_date[1].floor("min")
 
     def forget(self, request: Request) -> None:
@@ -187,14 +205,65 @@ class Connection:
         record = self._files.record(self._key("GET", url))
         if record is None or self._settings.offline or record.head.expires is None:
             return record
-        return record if machine_now() < record.head.expires else None
+        return record if self._settings.timing.machine() < record.head.expires else None
+
+    def _is_current(self, cached: Mapping[str, str]) -> bool:
+        """Return whether a cached answer is of the source that answers now, and of the data that it has now.
+
+        A hosted service is its address. A served archive says which source it is, since another one may
+        come to stand at the same address, and which version of the past it answers from.
+        """
+        if self._settings.offline or self._local is not None:
+            return True
+        marks, now = _marks_in(cached), self._settings.timing.monotonic()
+        served = "X-Derivdata-Source" in cached or marks.source_id is not None
+        if self._last_marks is None or now - self._last_marks[0] > _MARKS_SECONDS:
+            if not served:
+                return True
+            try:
+                self._learn(self._in_worker("/", lambda: self._opened().head()))
+            except FetchError:  # the request itself tells what is wrong, after its tries
+                return False
+        return self._last_marks is not None and self._last_marks[1] == marks
+
+    def _learn(self, headers: Mapping[str, str]) -> None:
+        """Remember what a server's headers say of its clock, its source and its data."""
+        now, date = self._settings.timing.monotonic(), http_date(headers.get("Date"))
+        self._last_marks = now, _marks_in(headers)
+        if date is not None:
+            self._last_date = now, date
+
+    def _follow_local(self) -> None:
+        """Move on to answers of the data that a local source has now: rows may have come since `connect`."""
+        if self._local is None:
+            return
+        scope = f"local {self._local.identity}\n{self._fingerprint}"
+        if scope != self._scope:
+            self._scope = scope
+            self._files = AnswerFiles(self._settings.folder / "answers", _digest(scope)[:32])
+            with self.fork_lock:
+                network, self._network = self._network, None
+            if network is not None:
+                network.close()
+
+    def _latest_date(self) -> pd.Timestamp:
+        """Return the last instant that a server's ``Date`` is believed of; a local service's always is."""
+        if self._local is not None:
+            return pd.Timestamp.max.tz_localize("UTC")
+        return pd.Timestamp(self._settings.timing.machine()) + _AHEAD
 
     def _exchange(
-        self, request: Request, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None
+        self,
+        request: Request,
+        url: str,
+        endpoint: Endpoint | None,
+        until: pd.Timestamp | None,
+        *,
+        again: bool,
     ) -> Reply:
         try:
             reply = self._in_worker(
-                request.path, lambda: self._opened().get(request.path, url, endpoint, until)
+                request.path, lambda: self._opened().get(request.path, url, endpoint, until, again=again)
             )
         except NetworkError as error:
             if self._local is None or not self._inherited:
@@ -215,7 +284,13 @@ class Connection:
                 from derivdata.transport.network import Network
 
                 self._network = Network(
-                    self._site, self._secret, self._settings, self._files, key=self._key, turn=self._turn
+                    self._site,
+                    self._secret,
+                    self._settings,
+                    self._files,
+                    key=self._key,
+                    turn=self._turn,
+                    latest=self._latest_date,
                 )
             return self._network
 
@@ -250,7 +325,7 @@ class Connection:
             headers=headers,
             body=body,
             as_of=pd.NaT if date is None else date,
-            source=unquote(headers.get("X-Derivdata-Source", "")) or self.source,
+            source=plain_text(unquote(headers.get("X-Derivdata-Source", "")), _LABEL) or self.source,
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=f"Funding rate data provided by {url}" if url else "",
             digest=digest,
@@ -280,6 +355,10 @@ class Connection:
 def _path_and_query(request: Request) -> str:
     query = urlencode(request.query, safe=",:")
     return f"{request.path}{'?' if query else ''}{query}"
+
+
+def _marks_in(headers: Mapping[str, str]) -> _Marks:
+    return _Marks(headers.get("X-Derivdata-Source-Id"), headers.get("X-Derivdata-Data-Version"))
 
 
 def _digest(text: str) -> str:

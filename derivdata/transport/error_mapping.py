@@ -18,7 +18,7 @@ from derivdata.errors import (
     ServerError,
     TierError,
 )
-from derivdata.transport.response import Response, retry_after
+from derivdata.transport.response import Response, plain_text, retry_after
 
 __all__ = ["error_of", "network_error", "permanent"]
 
@@ -67,7 +67,7 @@ def _rate_limited(response: Response, body: _Body, words: str) -> RateLimited:
 def _tier(response: Response, body: _Body) -> str:
     """Return the tier that the service names, else what the API document says of the endpoint."""
     if isinstance(body.required_tier, str):
-        return f"this needs the {body.required_tier.capitalize()} tier or a higher one: "
+        return f"this needs the {plain_text(body.required_tier, 40).capitalize()} tier or a higher one: "
     endpoint = endpoint_of(response.request.path)
     if endpoint is None:
         return ""
@@ -88,7 +88,7 @@ def _message(response: Response, body: _Body) -> str:
     message = "; ".join(dict.fromkeys(s for s in (body.error, body.message) if isinstance(s, str) and s))
     if not message and response.headers.get("Content-Type", "").startswith("text/plain"):
         message = response.body.decode("utf-8", "replace")
-    message = " ".join(message.split())[:_LONGEST_MESSAGE]
+    message = plain_text(message, _LONGEST_MESSAGE)
     return message or f"the service answered HTTP {response.status} with an empty body"
 
 
@@ -125,4 +125,6 @@ def _innermost(error: BaseException) -> str:
     """Return what the system message, without the layers around it."""
     reason = getattr(error, "reason", None)
     found = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
-    return _innermost(found) if found is not None else str(error).rpartition(">: ")[2]
+    if found is not None:
+        return _innermost(found)
+    return plain_text(str(error).rpartition(">: ")[2], _LONGEST_MESSAGE)

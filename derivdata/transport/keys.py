@@ -80,7 +80,7 @@ def find(given: Secret | None) -> Secret | None:
     ValueError
         The key cannot be one, or its file may be read by others.
     """
-    secret = given or _from_environment() or _from_file(Path.home() / ".config" / "derivdata" / "key")
+    secret = given or _from_environment() or _from_file()
     if secret is not None:
         secret.check()
     return secret
@@ -90,10 +90,11 @@ def _from_environment() -> Secret | None:
     return Secret(os.environ["DERIVDATA_API_KEY"]) if os.environ.get("DERIVDATA_API_KEY") else None
 
 
-def _from_file(path: Path) -> Secret | None:
+def _from_file() -> Secret | None:
     try:
+        path = Path.home() / ".config" / "derivdata" / "key"
         mode = path.stat().st_mode
-    except OSError:
+    except (OSError, RuntimeError):  # no file, or a user without a home folder
         return None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f"{path} may be read by others: run chmod 600 {path}")

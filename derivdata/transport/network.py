@@ -95,6 +95,8 @@ class Network:
         The cache key of a method and an address.
     turn
         Called with the address before every try; returns when it may be sent.
+    latest
+        The last instant that a ``Date`` is believed of.
     """
 
     def __init__(
@@ -106,7 +108,9 @@ class Network:
         *,
         key: Callable[[str, str], str],
         turn: Callable[[str], None],
+        latest: Callable[[], pd.Timestamp],
     ) -> None:
+        self._latest = latest
         self._base = f"{site.base}/"
         self._secret = secret
         self._again = settings.cache == "refresh" and not settings.offline
@@ -116,8 +120,15 @@ class Network:
         for prefix in site.prefixes:
             self._session.mount(prefix, _adapter(site, secret, settings, turn))
 
-    def get(self, path: str, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Reply:
-        """The answer to a request; those who ask for the same at once share one.
+    def get(
+        self, path: str, url: str, endpoint: Endpoint | None, until: pd.Timestamp | None, *, again: bool
+    ) -> Reply:
+        """Return the answer to a request; callers that request the same at once share one.
+
+        Parameters
+        ----------
+        again
+            Whether a cached answer is passed over: it is of another source, or of data that has changed.
 
         Raises
         ------
@@ -126,17 +137,16 @@ class Network:
         """
 
         def send() -> requests.Response:
-            hooks = {"response": _keeper(endpoint, until, self._secret)}
-            return self._session.get(url, force_refresh=self._again, hooks=hooks)
+            hooks = {"response": _keeper(endpoint, until, self._secret, self._latest)}
+            return self._session.get(url, force_refresh=again or self._again, hooks=hooks)
 
         response = _ours(path, lambda: self._shared.run(url, send))
         cached = bool(getattr(response, "from_cache", False))
         return Reply(response.status_code, response.headers, response.content, from_cache=cached)
 
-    def date(self) -> pd.Timestamp | None:
-        """The server's ``Date`` now; an answer of any status carries one."""
-        response = _ours("/", lambda: self._session.head(self._base, allow_redirects=False))
-        return http_date(response.headers.get("Date"))
+    def head(self) -> Mapping[str, str]:
+        """Return what the server's headers say now: an answer of any status carries its ``Date``."""
+        return _ours("/", lambda: self._session.head(self._base, allow_redirects=False)).headers
 
     def close(self) -> None:
         """Close the connections."""
@@ -200,7 +210,10 @@ def _no_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
 
 
 def _keeper(
-    endpoint: Endpoint | None, until: pd.Timestamp | None, secret: Secret | None
+    endpoint: Endpoint | None,
+    until: pd.Timestamp | None,
+    secret: Secret | None,
+    latest: Callable[[], pd.Timestamp],
 ) -> Callable[..., requests.Response]:
     """A hook that writes our policy onto an answer, before requests-cache reads it there.
 
@@ -209,7 +222,7 @@ def _keeper(
     fresh = endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
 
     def keep(response: requests.Response, **_: Any) -> requests.Response:
-        closed = response.status_code == 200 and _is_closed(response, until)
+        closed = response.status_code == 200 and _is_closed(response, until, latest())
         said = response.content or b"", repr(response.headers).encode()
         told = secret is not None and any(map(secret.within, said))
         kept = "immutable" if closed else f"max-age={math.ceil(fresh)}"
@@ -219,10 +232,14 @@ def _keeper(
     return keep
 
 
-def _is_closed(response: requests.Response, until: pd.Timestamp | None) -> bool:
-    """Whether the window ended an hour before the server's clock, and the answer has no notices."""
+def _is_closed(response: requests.Response, until: pd.Timestamp | None, latest: pd.Timestamp) -> bool:
+    """Return whether the window ended an hour before the server's clock, and the answer has no notices.
+
+    A server whose clock is ahead would have windows closed that are not: what it answers before their last
+    rows are there would be kept for good.
+    """
     date = http_date(response.headers.get("Date"))
-    if until is None or date is None or until > date - _CLOSED:
+    if until is None or date is None or date > latest or until > date - _CLOSED:
         return False
     try:
         return not notices_in(response.content)

@@ -6,7 +6,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+
+from derivdata.times import machine_now
 
 __all__ = ["IN_PROCESS", "Limits", "Settings", "Timing"]
 
@@ -49,11 +52,12 @@ IN_PROCESS = Limits(read=240.0, answer=240.0, budget=240.0)
 
 @dataclass(frozen=True)
 class Timing:
-    """A clock for durations, a way to sleep, and chance in [0, 1)."""
+    """A clock for durations, a way to sleep, chance in [0, 1), and the machine's time of day."""
 
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
+    machine: Callable[[], datetime] = machine_now
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,294 @@
+"""Which source an answer is of, of which data, and by which clock: what the cache may still use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import pandas as pd
+import pytest
+
+from derivdata import errors, transport
+from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata.transport import cache
+from derivdata.transport.response import plain_text
+from tests.transport.conftest import FakeTime, Open
+from tests.transport.server import NOON, Asked, Reply, serving
+
+HISTORY = Request("/funding/historical", (("symbol", "BTC"),))
+HOUR = pd.Timedelta("1h")
+
+
+@dataclass
+class Source:
+    """A served archive that a test changes while it runs."""
+
+    id: str | None = "archive-1"
+    version: str | None = "1"
+    rows: int = 12
+    label: str = "mine"
+    down: bool = False
+
+    def __call__(self, asked: Asked) -> Reply:
+        headers = {"X-Derivdata-Source": quote(self.label)}
+        if self.id is not None:
+            headers["X-Derivdata-Source-Id"] = self.id
+        if self.version is not None:
+            headers["X-Derivdata-Data-Version"] = self.version
+        if self.down:
+            return Reply(raw=lambda _: None)
+        return Reply.json({"rows": self.rows}, headers=headers)
+
+
+def rows(connection: transport.Connection) -> int:
+    """Rows of a window that closed long ago."""
+    body = connection.serve(HISTORY, FUNDING_HISTORICAL, NOON - 24 * HOUR).body
+    return int(json.loads(body)["rows"])
+
+
+def gets(asked: list[Asked]) -> int:
+    return sum(a.method == "GET" for a in asked)
+
+
+def test_a_closed_window_of_a_source_that_grew_at_its_end_stays_cached(opened: Open) -> None:
+    source = Source()
+    with serving(source) as server:
+        assert rows(opened(server.url)) == 12
+        source.rows = 99  # what it would answer now; the version says that the past has not changed
+        assert [rows(opened(server.url)) for _ in range(3)] == [12, 12, 12]
+        assert gets(server.asked) == 1
+
+
+def test_rows_that_came_into_the_past_are_seen(opened: Open, fake: FakeTime) -> None:
+    source = Source()
+    with serving(source) as server:
+        connection = opened(server.url)
+        assert rows(connection) == 12
+        source.rows, source.version = 24, "2"
+        assert rows(opened(server.url)) == 24, "by the next connection at once"
+        fake.now += 3
+        assert rows(connection) == 24, "by this one when it has looked again"
+        assert gets(server.asked) == 2
+
+
+@pytest.mark.parametrize("other", ["archive-2", None])
+def test_another_source_at_the_same_address_is_not_mixed_up(other: str | None, opened: Open) -> None:
+    source = Source()
+    with serving(source) as server:
+        assert rows(opened(server.url)) == 12
+        source.id, source.rows = other, 7
+        assert rows(opened(server.url)) == 7
+        source.id, source.rows = "archive-1", 12
+        assert rows(opened(server.url)) == 12
+
+
+def test_a_service_that_says_nothing_of_its_data_is_its_address(opened: Open) -> None:
+    """As the hosted one: no request is made to use what is cached."""
+    with serving(lambda _: Reply.json({"rows": 5})) as server:
+        assert rows(opened(server.url)) == 5
+        assert rows(opened(server.url)) == 5
+        assert len(server.asked) == 1
+
+
+def test_a_served_archive_of_version_0_1_is_still_cached(opened: Open) -> None:
+    with serving(Source(id=None, version=None)) as server:
+        assert rows(opened(server.url)) == 12
+        assert rows(opened(server.url)) == 12
+        assert gets(server.asked) == 1
+
+
+def test_a_source_that_cannot_be_reached_gives_its_cached_answers_offline_only(opened: Open) -> None:
+    source = Source()
+    with serving(source) as server:
+        assert rows(opened(server.url)) == 12
+        source.down = True
+        with pytest.raises(errors.NetworkError):
+            rows(opened(server.url))
+        assert rows(opened(server.url, offline=True)) == 12
+
+
+def test_the_marks_are_looked_up_once_in_two_seconds(opened: Open, fake: FakeTime) -> None:
+    with serving(Source()) as server:
+        rows(opened(server.url))
+        connection = opened(server.url)
+        assert [rows(connection) for _ in range(20)] == [12] * 20
+        assert [a.method for a in server.asked] == ["GET", "HEAD"]
+        fake.now += 2.5
+        rows(connection)
+        assert [a.method for a in server.asked] == ["GET", "HEAD", "HEAD"]
+
+
+def machine(at: pd.Timestamp, fake: FakeTime) -> object:
+    """Timing of a machine whose clock stands at an instant."""
+    stands: datetime = at.to_pydatetime()
+    return replace(fake.timing, machine=lambda: stands)
+
+
+@pytest.mark.parametrize(("ahead", "kept"), [("5min", True), ("5min1s", False), ("2h", False)])
+def test_a_server_ahead_of_this_machine_closes_no_window(
+    ahead: str, kept: bool, opened: Open, fake: FakeTime, tmp_path: Path
+) -> None:
+    """Its `Date` is what tells that the last rows are there; one in the future tells nothing."""
+    timing = machine(NOON - pd.Timedelta(ahead), fake)
+    with serving(lambda _: Reply.json({"rows": 8})) as server:
+        rows(opened(server.url, timing=timing))
+    [path] = tmp_path.rglob("*.answer")
+    record = cache.read(path.read_bytes(), path.stem)
+    assert record is not None
+    assert (record.head.expires is None) is kept
+
+
+def dated(folder: Path, opened: Open, dates: list[pd.Timestamp]) -> str:
+    """Cache one answer for each date; return the server's address."""
+    given = iter(dates)
+    with serving(lambda _: Reply.json({}, date=next(given))) as server:
+        connection = opened(server.url)
+        for n, _ in enumerate(dates):
+            connection.serve(Request(f"/x/{n}", ()), FUNDING)
+        return server.url
+
+
+def offline(url: str, opened: Open, fake: FakeTime) -> pd.Timestamp:
+    return opened(url, offline=True, timing=machine(NOON + 24 * HOUR, fake)).clock()
+
+
+def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeTime, tmp_path: Path) -> None:
+    url = dated(tmp_path, opened, [NOON, pd.Timestamp("2099-01-01T00:00Z"), NOON - HOUR])
+    [notes] = tmp_path.rglob("journal")
+    key = next(path.stem for path in tmp_path.rglob("*.answer"))
+    with notes.open("a") as journal:
+        journal.write(f"{key} {4 * 10**15} 1 1\n")  # of an answer that was replaced since: the record counts
+    assert offline(url, opened, fake) == NOON.floor("min")
+    assert (
+        opened(url, offline=True, timing=machine(pd.Timestamp("2099-01-02T00:00Z"), fake)).clock().year
+        == 2099
+    )
+
+
+@pytest.mark.parametrize("journal", ["kept", "removed", "torn", "linked"])
+def test_the_offline_clock_reads_sealed_records_only(
+    journal: str, opened: Open, fake: FakeTime, tmp_path: Path
+) -> None:
+    """Whatever became of the journal: it says where to look, and the record what is true."""
+    newest = NOON + 2 * HOUR
+    url = dated(tmp_path, opened, [NOON, newest, NOON + HOUR])
+    [notes] = tmp_path.rglob("journal")
+    lines = notes.read_text().splitlines()
+    assert len(lines) == 3
+    by_date = sorted(lines, key=lambda line: int(line.split()[1]))
+    if journal in ("removed", "linked"):
+        notes.unlink()
+    if journal == "linked":
+        (tmp_path / "precious").write_text("precious")
+        notes.symlink_to(tmp_path / "precious")
+    if journal == "torn":
+        notes.write_text("\n".join(lines)[:-30])
+    assert offline(url, opened, fake) == newest.floor("min")
+    path = notes.parent / f"{by_date[-1].split()[0]}.answer"
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"14:00:30", b"15:00:30"))
+    assert offline(url, opened, fake) == (NOON + HOUR).floor("min"), "the seal is broken"
+    path.unlink()
+    assert offline(url, opened, fake) == (NOON + HOUR).floor("min")
+    if journal == "linked":
+        assert (tmp_path / "precious").read_text() == "precious"
+
+
+def test_a_journal_that_grew_long_is_begun_again(
+    opened: Open, fake: FakeTime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_JOURNAL_BYTES", 100)
+        url = dated(tmp_path, opened, [NOON, NOON + HOUR])
+    assert list(tmp_path.rglob("journal")) == [], "either line took it over its limit"
+    assert offline(url, opened, fake) == (NOON + HOUR).floor("min")
+    [notes] = tmp_path.rglob("journal")
+    assert len(notes.read_text().splitlines()) == 2
+
+
+WITHOUT_HOME = """
+import pwd, os, sys, warnings
+
+def unknown(uid):
+    raise KeyError(uid)
+
+pwd.getpwuid = unknown
+for name in ("HOME", "XDG_CACHE_HOME", "DERIVDATA_CACHE_DIR"):
+    os.environ.pop(name, None)
+import derivdata as dd
+from derivdata import errors
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    dd.connect(sys.argv[1])
+    dd.connect(sys.argv[1])
+    print(dd.raw("/x"), dd.raw("/x"))
+print([w.category is errors.CacheNotice for w in caught])
+print(dd.cache_info().folder)
+print(dd.cache_info().answers)
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(dd.cache_info().answers)
+os.environ["DERIVDATA_CACHE_DIR"] = "~/here"
+try:
+    dd.connect(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs users without an entry")
+def test_a_user_without_a_home_has_a_cache_while_the_process_lives(tmp_path: Path) -> None:
+    count = iter(range(100))
+    with serving(lambda _: Reply.json({"n": next(count)})) as server:
+        run = subprocess.run(
+            [sys.executable, "-c", WITHOUT_HOME, server.url], capture_output=True, text=True, check=False
+        )
+    assert run.returncode == 0, run.stderr
+    answers, notices, folder, cached, after_fork, refused = run.stdout.splitlines()
+    assert answers == "{'n': 0} {'n': 0}"
+    assert notices == "[True]"
+    assert (cached, after_fork) == ("1", "1"), "a child that ends does not take the cache away"
+    assert not Path(folder).exists()
+    assert "no home folder" in refused
+
+
+def test_what_a_server_writes_reaches_people_as_one_line_without_control_characters() -> None:
+    assert plain_text("two\n  lines\tand \x1b]0;title\x07", 100) == r"two lines and \u001b]0;title\u0007"
+    assert plain_text("\u202egnp.exe", 100) == r"\u202egnp.exe"
+    assert plain_text("Märkte 日本 😀", 100) == "Märkte 日本 😀"
+    assert plain_text("x" * 301, 300) == "x" * 299 + "…"
+    assert len(plain_text("\x1b" * 10_000, 300)) == 300
+
+
+def test_notices_are_few_short_and_harmless(recwarn: pytest.WarningsRecorder) -> None:
+    notices = ["\x1b[2J" + "long " * 200, *(f"notice {n}" for n in range(50_000))]
+    with serving(lambda _: Reply.json({"notices": notices})) as server:
+        transport.connect(server.url)
+        answer = transport.get(FUNDING, {}, into=dict[str, object])
+    assert len(answer.notices) == len(recwarn) == 20
+    assert max(map(len, answer.notices)) == 300
+    assert answer.notices[0].startswith(r"\u001b[2Jlong long")
+    assert answer.notices[18:] == ("notice 17", "and 49,982 more notices")
+
+
+def test_errors_sources_and_deprecations_are_harmless_too(recwarn: pytest.WarningsRecorder) -> None:
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/bad":
+            return Reply.json({"error": "no\x1b[2J such\nthing"}, status=400)
+        headers = {"X-Derivdata-Source": quote("mine\n\x1b]0;x"), "Deprecation": "true", "Link": "a\x7fb"}
+        return Reply.json({"unit": "\x1b[31mred"}, headers=headers)
+
+    with serving(answer) as server:
+        transport.connect(server.url)
+        with pytest.raises(errors.BadRequest, match=r"no\\u001b\[2J such thing"):
+            transport.raw("/bad")
+        got = transport.get(FUNDING, {}, into=dict[str, str])
+    assert got.source == r"mine \u001b]0;x"
+    assert [str(w.message) for w in recwarn] == [r"/funding: Deprecation: true; Link: a\u007fb"]
