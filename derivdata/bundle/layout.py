@@ -65,7 +65,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     answers, answers_sha256
         How many entries there are, and the hash of their list.
     python, platform, versions
-        What computed with the answers: of this and of nothing else depends the last bit of a result.
+        What computed with the answers, the BLAS kernel among the versions: of this and of nothing else
+        depends the last bit of a result.
     """
 
     format: str

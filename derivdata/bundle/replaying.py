@@ -38,8 +38,9 @@ class Replay:
     about
         What who recorded wanted to say.
     differences
-        Versions and platform that are not those of the recording. Without any, results are the same to
-        the bit; else to 1e-9.
+        Versions, platform and BLAS kernel that are not those of the recording. Without any, results are
+        the same to the bit. Tables need the same versions only; fits also the same kernel, and agree to
+        1e-9 on another.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -102,8 +103,8 @@ class Replay:
         self.close()
 
     def _facts(self) -> dict[str, str]:
-        same = "same versions and platform: results repeat to the bit"
-        other = f"results repeat to 1e-9: {'; '.join(self.differences)}"
+        same = "same versions, platform and BLAS kernel: results repeat to the bit"
+        other = f"fits repeat to 1e-9: {'; '.join(self.differences)}"
         return {
             "bundle": str(self.path),
             "answers": str(len(self._bundle.entries)),

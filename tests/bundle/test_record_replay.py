@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import os
 import pickle
+import platform
 import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Callable
@@ -327,13 +330,13 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         fetched()
     with bundle.replay(path) as same:
         assert same.differences == ()
-        assert "same versions and platform: results repeat to the bit" in repr(same)
+        assert "same versions, platform and BLAS kernel: results repeat to the bit" in repr(same)
     monkeypatch.setattr(
         "derivdata.bundle.environment.version", lambda name: "99.0" if name == "numpy" else "1"
     )
     with bundle.replay(path) as other:
         assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
-        assert "results repeat to 1e-9: " in repr(other)
+        assert "fits repeat to 1e-9: " in repr(other)
         assert "99.0 now" in other._repr_html_()
 
 
@@ -405,3 +408,27 @@ def test_info_lists_requests_times_sizes_and_source(service: Service, path: Path
     assert "differs here: nothing" in text
     assert text[-3].startswith("  200 ")
     assert text[-3].endswith("2026-06-30T12:00:30Z /funding/historical?" + contents.requests["query"][0])
+
+
+def test_the_kernel_of_linear_algebra_is_recorded_and_compared(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.ddz"
+    monkeypatch.setattr("derivdata.bundle.environment.blas", lambda: "OpenBLAS Haswell")
+    with bundle.record(path):
+        transport.raw("/funding/metadata")
+    assert bundle.info(path).manifest.versions["BLAS kernel"] == "OpenBLAS Haswell"
+    monkeypatch.setattr("derivdata.bundle.environment.blas", lambda: "OpenBLAS Nehalem")
+    with bundle.replay(path) as replayed:
+        assert replayed.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
+def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
+    code = "from derivdata.bundle.environment import blas; print(blas())"
+    for kernel in ("Nehalem", "Haswell"):
+        environment = {**os.environ, "OPENBLAS_CORETYPE": kernel}
+        run = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.strip() in (f"OpenBLAS {kernel}", "unknown"), "unknown: numpy of another builder"
