@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import sys
 
 # typing.TYPE_CHECKING without typing, which takes longer to load than all else here.
 TYPE_CHECKING = False
@@ -67,3 +69,29 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+class _FamilyFinder:
+    """Finds ``derivdata.funding``, the documented name, in ``derivdata.fetch.funding``, for all families."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        package, _, family = name.partition(".")
+        if package != "derivdata" or family not in _FAMILIES:
+            return None
+        return importlib.machinery.ModuleSpec(name, _FamilyFinder)  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: Any) -> Any:
+        module = importlib.import_module(f"derivdata.fetch.{spec.name.partition('.')[2]}")
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        # The module has run under its own name; only that name is its own, not the alias.
+        module.__spec__ = module.__spec__.loader_state
+
+
+if _FamilyFinder not in sys.meta_path:
+    sys.meta_path.append(_FamilyFinder)  # type: ignore[arg-type]

@@ -183,9 +183,22 @@ def test_open_table_rule() -> None:
         (["٣"], ["٣"]),
     ],
 )
-def test_ids_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
-    rows = [{"part": "a", "id": value} for value in arrived]
-    assert dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)["id"].tolist() == kept
+def test_numerals_that_a_float_would_change_stay_as_they_arrive(arrived: list[Any], kept: list[Any]) -> None:
+    rows = [{"part": "a", "number": value} for value in arrived]
+    assert dd.tables.OPEN_TABLES["hip3_by_dex"].build(rows)["number"].tolist() == kept
+
+
+def test_an_id_stays_an_id() -> None:
+    rows = [{"part": "a", "outcome_id": 7, "oid": "12"}, {"part": "a", "outcome_id": 108, "oid": None}]
+    frame = dd.tables.OPEN_TABLES["hip4_dashboard"].build(rows)
+    assert frame["outcome_id"].tolist() == ["7", "108"]
+    assert frame["oid"].iloc[0] == "12"
+    assert frame["oid"].isna().tolist() == [False, True]
+
+
+def test_an_outcome_of_the_dashboard_can_be_asked_for() -> None:
+    assert fetched("hip4", "dashboard", "7d", venue="out")["outcome_id"].dropna().tolist() == ["7"]
+    assert len(fetched("hip4", "outcome", "7", "7d")) == 3
 
 
 @pytest.mark.parametrize(

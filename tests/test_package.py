@@ -55,3 +55,19 @@ def test_every_public_function_is_documented() -> None:
         for name in module.__all__:
             found = getattr(module, name)
             assert not callable(found) or inspect.getdoc(found), f"{module.__name__}.{name}"
+
+
+@pytest.mark.parametrize("family", dd._FAMILIES)
+def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alone(family: str) -> None:
+    code = (
+        f"import derivdata.{family} as module, derivdata as dd\n"
+        f"assert module is dd.{family} and module.__spec__.name == 'derivdata.fetch.{family}'\n"
+        f"from derivdata.{family} import __all__ as names\n"
+        "assert dir(module) == sorted(names) and all(callable(getattr(module, name)) for name in names)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_no_family_is_no_module() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"derivdata\.fundings"):
+        importlib.import_module("derivdata.fundings")

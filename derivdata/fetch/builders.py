@@ -11,6 +11,10 @@ from derivdata.fetch.schemaless import fetch_rows
 __all__ = ["dashboard"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
     """Builders at a glance, with a row per builder and one per day: ``GET /builder-analytics/dashboard``.

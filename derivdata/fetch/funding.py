@@ -30,6 +30,10 @@ from derivdata.transport import Answer
 __all__ = ["history", "metadata", "settlements", "snapshot"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Snapshot(Envelope):
     funding_rates: dict[str, dict[str, float | None]]
     timestamp: str

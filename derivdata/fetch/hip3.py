@@ -31,6 +31,11 @@ __all__ = [
     "timeseries_symbol",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _MOST_CANDLES = 500
 """What one answer holds unless asked otherwise."""
 

@@ -15,6 +15,10 @@ from derivdata.fetch.schemaless import fetch_rows
 __all__ = ["dashboard", "leaderboard", "oi_eod", "outcome"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @typed
 def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
     """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""

@@ -22,6 +22,10 @@ from derivdata.transport import Answer
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Exchange(msgspec.Struct):
     exchange: str
     total_oi_usd: float | None

@@ -20,6 +20,11 @@ from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _DISTANCES = (10, 25, 50, 100)
 
 

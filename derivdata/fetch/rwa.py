@@ -20,6 +20,10 @@ from derivdata.transport import Answer
 __all__ = ["market_hours"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Session(msgspec.Struct):
     start: str
     end: str

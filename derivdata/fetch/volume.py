@@ -23,6 +23,10 @@ from derivdata.transport import Answer
 __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class _Row(msgspec.Struct):
     exchange: str
     volume_usd: float | None

@@ -14,6 +14,7 @@ import pandas as pd
 from derivdata import times
 from derivdata.errors import SchemaError
 
+_IDS = re.compile(r"(.*_)?o?id")
 _TIME_NAMES = frozenset({"timestamp", "t", "time", "date", "day", "hour"})
 _LARGEST = 2**53
 """Beyond it a float no longer tells whole numbers apart."""
@@ -28,7 +29,7 @@ class OpenTable:
 
     The rule, for the values that a column has: all true or false, a flag; all numbers or numerals in text,
     a float; in a column named like a time, all instants, an instant; a list or an object, its JSON text;
-    else text. A whole number that a float would change, and a numeral of more than 15 digits or with a zero
+    else text. A column named like an id is text, and so is a whole number that a float would change, and a numeral of more than 15 digits or with a zero
     in front, is an id and stays text. What a row lacks is missing. Columns stand in the order in which they
     first arrive, wire names kept; ``part`` comes first and names the part of the answer where the row stood.
 
@@ -62,6 +63,8 @@ def _typed(name: str, values: list[Any]) -> Any:
     there = [v for v in values if v is not None]
     if there and all(isinstance(v, bool) for v in there):
         return pd.array(values, dtype="boolean")
+    if _IDS.fullmatch(name):  # a name, though it may be written as a number
+        return pd.array([_written(v) for v in values], dtype="str")
     if there and all(_is_number(v) for v in there):
         return np.array([np.nan if v is None else float(v) for v in values])
     if name in _TIME_NAMES and all(isinstance(v, str) for v in there):

@@ -11,3 +11,7 @@ from derivdata.fetch.liquidations.orders import events
 from derivdata.fetch.liquidations.sums import aggregates, history
 
 __all__ = ["aggregates", "events", "history", "poll"]
+
+
+def __dir__() -> list[str]:
+    return __all__

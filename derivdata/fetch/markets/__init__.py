@@ -26,3 +26,7 @@ __all__ = [
     "symbol_stats",
     "symbols",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

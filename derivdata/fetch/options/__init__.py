@@ -10,3 +10,7 @@ from derivdata.fetch.options.chains import metrics, snapshot, surface
 from derivdata.fetch.options.histories import atm_history, overview_history, surface_history
 
 __all__ = ["atm_history", "metrics", "overview_history", "snapshot", "surface", "surface_history"]
+
+
+def __dir__() -> list[str]:
+    return __all__
