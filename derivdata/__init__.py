@@ -37,6 +37,7 @@ _NAMES = {
     "bundle_diff": "bundle",
     "cache_clear": "transport",
     "cache_info": "transport",
+    "concat": "tables",
     "connect": "transport",
     "disconnect": "transport",
     "open_archive": "archive",

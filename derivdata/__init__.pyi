@@ -24,6 +24,7 @@ from derivdata.fetch import volume as volume
 from derivdata.fetch.plan import plan as plan
 from derivdata.reports import report as report
 from derivdata.service import serve as serve
+from derivdata.tables import concat as concat
 from derivdata.tables import panel as panel
 from derivdata.tables import provenance as provenance
 from derivdata.transport import asof as asof
@@ -41,6 +42,7 @@ __all__ = [
     "bundle_diff",
     "cache_clear",
     "cache_info",
+    "concat",
     "connect",
     "disconnect",
     "errors",

@@ -18,6 +18,7 @@ from tests.shared import shared_path
 SUFFIXES = {
     "_bps_8h": "bps/8h",
     "_usd": "USD",
+    "_coin": "coin",
     "_pct": "%",
     "_hours": "h",
     "_share": "fraction",

@@ -29,9 +29,10 @@ class OpenTable:
 
     The rule, for the values that a column has: all true or false, a flag; all numbers or numerals in text,
     a float; in a column named like a time, all instants, an instant; a list or an object, its JSON text;
-    else text. A column named like an id is text, and so is a whole number that a float would change, and a numeral of more than 15 digits or with a zero
-    in front, is an id and stays text. What a row lacks is missing. Columns stand in the order in which they
-    first arrive, wire names kept; ``part`` comes first and names the part of the answer where the row stood.
+    else text. A column named like an id is text; so is one with a whole number that a float would change,
+    or with a numeral of more than 15 digits or a zero in front. What a row lacks is missing. Columns stand in
+    the order in which they first arrive, wire names kept; ``part`` comes first and names the part of the
+    answer where the row stood.
 
     Attributes
     ----------

@@ -141,6 +141,8 @@ class Table:
             return cast(self.name, name, self.columns[name], part[source])
         if name in self.optional:
             size = len(next(iter(part.values()))) if isinstance(part, Mapping) else len(part)
+            if self.columns[name].kind is Kind.NUMBER:
+                return np.full(size, np.nan)
             return cast(self.name, name, self.columns[name], [None] * size)
         wire = f" (wire {source!r})" if source != name else ""
         raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")

@@ -13,6 +13,7 @@ from derivdata.tables.contracts import QUOTES, Contract, contract
 from derivdata.tables.funding import *
 from derivdata.tables.hip3 import *
 from derivdata.tables.hip4 import *
+from derivdata.tables.joining import concat
 from derivdata.tables.liquidations import *
 from derivdata.tables.markets import *
 from derivdata.tables.oi import *
@@ -44,6 +45,7 @@ __all__ = [
     "VENUES_AS_OF",
     "Contract",
     "Venue",
+    "concat",
     "contract",
     "depth",
     "panel",

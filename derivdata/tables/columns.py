@@ -121,6 +121,16 @@ COLUMNS: dict[str, Column] = {
     "underlying_price": Column(
         _NUMBER, "USD", "Price of the underlying that the venue quotes the option on.", least=0.0
     ),
+    "bid_coin": Column(_NUMBER, "coin", "Best bid of the option, in the coin itself.", least=0.0),
+    "ask_coin": Column(_NUMBER, "coin", "Best ask of the option, in the coin itself.", least=0.0),
+    "mark_coin": Column(_NUMBER, "coin", "Venue's mark price of the option, in the coin itself.", least=0.0),
+    "bid_usd": Column(_NUMBER, "USD", "Best bid of the option, in USD.", least=0.0),
+    "ask_usd": Column(_NUMBER, "USD", "Best ask of the option, in USD.", least=0.0),
+    "mark_usd": Column(_NUMBER, "USD", "Venue's mark price of the option, in USD.", least=0.0),
+    "index_price_usd": Column(_NUMBER, "USD", "Venue's index price of the underlying.", least=0.0),
+    "volume": Column(
+        _NUMBER, "contracts", "Volume of the last 24 hours in the venue's contracts.", least=0.0
+    ),
     "dex": Column(_TEXT, "", "Dex of HIP-3: xyz."),
     "venue": Column(_TEXT, "", "Part of HIP-4: out or skew."),
     "outcome_id": Column(_TEXT, "", "Number of an outcome of HIP-4."),

@@ -146,7 +146,7 @@ def quoted(frame: pd.DataFrame) -> Quoted | None:
     if bare:
         raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
     names = {unit: [f"{each}_{unit}" for each in ("bid", "ask", "mark")] for unit in _PREMIUMS}
-    units = [unit for unit in _PREMIUMS if any(name in frame for name in names[unit])]
+    units = [u for u in _PREMIUMS if any(name in frame and frame[name].notna().any() for name in names[u])]
     if len(units) > 1:
         raise ValueError("the chain has prices in coin and in USD: keep one of them")
     if not units:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ from msgspec import UNSET
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
 from derivdata.fetch.validation import Envelope, Figure, columns_of, tabulate
+from derivdata.fetch.windows import names
 from derivdata.notices import warn_caller
 from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
@@ -34,6 +36,14 @@ class _Instrument(msgspec.Struct, gc=False):
     theta: Figure = UNSET
     open_interest: Figure = UNSET
     underlying_price: Figure = UNSET
+    bid_coin: Figure = UNSET
+    ask_coin: Figure = UNSET
+    mark_coin: Figure = UNSET
+    bid_usd: Figure = UNSET
+    ask_usd: Figure = UNSET
+    mark_usd: Figure = UNSET
+    index_price_usd: Figure = UNSET
+    volume: Figure = UNSET
 
 
 class _Chain(Envelope):
@@ -58,19 +68,21 @@ class _Metrics(Envelope):
 
 
 @typed
-def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
-    """Every active option of one symbol on one venue now.
+def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.DataFrame:
+    """Return every active option of one symbol or several on one venue or several now.
 
     Parameters
     ----------
     symbol, exchange
-        ``"BTC"``, ``"deribit"``. A pair that the document does not list is asked all the same, with a
-        `DataNotice`: venues are added over time.
+        ``"BTC"``, ``"deribit"``, or lists of them: one request for each pair. A pair that the document does
+        not list is asked all the same, with a `DataNotice`: venues are added over time.
 
     Returns
     -------
     DataFrame, table ``options_snapshot``
-        One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none.
+        One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none. Prices
+        [coin or USD], ``index_price_usd`` and ``volume`` are the library's own columns: an archive may have
+        them, the hosted service does not, and there they are NaN.
 
     Raises
     ------
@@ -89,7 +101,9 @@ def snapshot(symbol: str, exchange: str) -> pd.DataFrame:
     >>> len(chain), chain["expiry"].nunique(), sorted(chain["side"].unique())
     (764, 11, ['call', 'put'])
     """
-    return tabulate(tables.OPTIONS_SNAPSHOT, [_asked(symbol, exchange)], _columns)
+    pairs = [(s, e) for s in names(symbol, "symbol") for e in names(exchange, "exchange")]
+    answers = transport.progress(pairs, total=len(pairs), label=api.OPTIONS_SNAPSHOT.path)
+    return tabulate(tables.OPTIONS_SNAPSHOT, (_asked(*pair) for pair in answers), _columns)
 
 
 @typed

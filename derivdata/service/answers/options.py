@@ -18,6 +18,9 @@ from derivdata.service.window import Window
 __all__ = ["ANSWERS"]
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
+_PRICES = tuple("bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
+"""Columns of ours, which the hosted service does not have."""
+
 _COLUMNS = (
     "instrument_name",
     "expiry",
@@ -27,6 +30,7 @@ _COLUMNS = (
     *_GREEKS,
     "open_interest",
     "underlying_price",
+    *_PRICES,
 )
 _DAY = pd.Timedelta(1, "D")
 _CAP_DAYS = 90
@@ -43,7 +47,8 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
-    shown = [name for name in _COLUMNS if name not in _GREEKS or chain[name].notna().any()]
+    optional = (*_GREEKS, *_PRICES)
+    shown = [name for name in _COLUMNS if name not in optional or chain[name].notna().any()]
     return {
         "symbol": symbol,
         "exchange": exchange,

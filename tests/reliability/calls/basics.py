@@ -41,6 +41,8 @@ CALLS: Calls = {
     "units.bps_from_bps_8h": lambda: {"rate_bps_8h": 1.0, "hours": 8.0},
     "units.native_from_apy": lambda: {"apy": 0.1, "interval_hours": 8.0},
     "units.native_from_bps_8h": lambda: {"rate_bps_8h": 1.0, "interval_hours": 8.0},
+    "concat": lambda: {"frames": [history()]},
+    "tables.concat": lambda: {"frames": [history()]},
     "tables.contract": lambda: {"name": "BTC-USDT"},
     "tables.depth": lambda: {"table": book()},
     "tables.panel": lambda: {"table": history(), "column": "rate_bps_8h"},

@@ -1,0 +1,102 @@
+"""Tables joined so that what is known of their rows is kept; `pandas.concat` drops ``attrs`` that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from derivdata.arguments import typed
+from derivdata.schema import Table
+
+__all__ = ["concat", "joined_provenance"]
+
+
+@typed
+def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Join tables of one kind, with the provenance of them all.
+
+    Parameters
+    ----------
+    frames
+        Tables with the same columns in the same order, as fetchers return them: of several symbols, venues,
+        windows or sources.
+
+    Returns
+    -------
+    DataFrame
+        All rows, sorted as their table is. ``provenance`` names every source, request and notice, and is
+        synthetic where any of them is; a frame without provenance adds the source ``not stated``.
+
+    Raises
+    ------
+    ValueError
+        There are no frames, or they have other columns.
+    SchemaError
+        Two rows share a key: windows or venues that overlap.
+
+    Examples
+    --------
+    >>> days = [("2026-06-01", "2026-06-02"), ("2026-06-08", "2026-06-09")]
+    >>> rates = dd.concat([dd.funding.history("BTC", *day, exchanges=["okx"]) for day in days])
+    >>> len(rates), dd.provenance(rates)["synthetic"]
+    (48, True)
+    """
+    if not frames:
+        raise ValueError("frames is empty: give at least one table")
+    columns = list(frames[0].columns)
+    for place, frame in enumerate(frames):
+        if list(frame.columns) != columns:
+            other = sorted(set(columns) ^ set(frame.columns)) or ["their order"]
+            raise ValueError(
+                f"frames[{place}] has other columns than frames[0]: {', '.join(map(str, other))}"
+            )
+    plain = [frame.set_axis(frame.columns, axis=1).reset_index(drop=True) for frame in frames]
+    for frame in plain:
+        frame.attrs = {}
+    words = {name: _words(plain, name) for name in columns if name in plain[0] and _is_text(plain, name)}
+    plain = [frame.astype(words) for frame in plain]
+    joined = pd.concat(plain, ignore_index=True)
+    table = _table_of(columns)
+    if table is not None:
+        joined = table.conform(joined)
+    said = [frame.attrs.get("provenance") for frame in frames]
+    if any(said):
+        joined.attrs["provenance"] = joined_provenance(said)
+    return joined
+
+
+def joined_provenance(said: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+    """Return one provenance of several; one that is None is a source that is not stated."""
+    known = [one for one in said if one]
+    sources = [one.get("source", "not stated") if one else "not stated" for one in said]
+    instants = [one["as_of"] for one in known if one.get("as_of")]
+    facts = {name: value for one in known for name, value in one.items()}
+    return facts | {
+        "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
+        "synthetic": any(one.get("synthetic", False) for one in known),
+        "as_of": max(instants, default=None),
+        "requests": [request for one in known for request in one.get("requests", [])],
+        "notices": list(dict.fromkeys(notice for one in known for notice in one.get("notices", []))),
+        "attribution": "; ".join(
+            dict.fromkeys(one["attribution"] for one in known if one.get("attribution"))
+        ),
+    }
+
+
+def _table_of(columns: list[str]) -> Table | None:
+    """Return the table that has these columns, if there is one."""
+    from derivdata.tables import TABLES
+
+    return next((table for table in TABLES.values() if list(table.columns) == columns), None)
+
+
+def _is_text(frames: Sequence[pd.DataFrame], name: str) -> bool:
+    return all(isinstance(frame[name].dtype, pd.CategoricalDtype) for frame in frames)
+
+
+def _words(frames: Sequence[pd.DataFrame], name: str) -> pd.CategoricalDtype:
+    """Return the words of a text column in all frames, so that it stays one."""
+    words = sorted({word for frame in frames for word in frame[name].cat.categories})
+    return pd.CategoricalDtype(pd.Index(words, dtype="str"))

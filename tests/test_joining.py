@@ -1,0 +1,95 @@
+"""Tables joined by `dd.concat` keep what is known of them; several chains are one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import plot, tables
+from derivdata.errors import SchemaError
+
+DAYS = [("2026-06-01", "2026-06-02"), ("2026-06-08", "2026-06-09")]
+
+
+def rates(venue: str, day: int, source: str, *, synthetic: bool) -> pd.DataFrame:
+    frame = tables.FUNDING_HISTORY.build(
+        {
+            "symbol": ["BTC"],
+            "exchange": [venue],
+            "timestamp": [f"2026-06-{day:02d}T00:00:00Z"],
+            "y": [1.5],
+            "resolution": ["1h"],
+            "kind": ["sampled"],
+        }
+    )
+    frame.attrs["provenance"] = {
+        "source": source,
+        "synthetic": synthetic,
+        "as_of": f"2026-06-{day + 1:02d}T00:00:00Z",
+        "requests": [{"path": "/funding/historical", "query": {}, "sha256": f"{day}", "as_of": ""}],
+        "notices": ["clamped"],
+        "attribution": f"by {source}",
+    }
+    return frame
+
+
+def test_provenance_of_all_is_kept_and_one_synthetic_table_makes_all_synthetic() -> None:
+    one, two = rates("okx", 2, "mine", synthetic=False), rates("binance", 1, "sample", synthetic=True)
+    joined = dd.concat([one, two])
+    assert joined["exchange"].tolist() == ["binance", "okx"], "in the table's order"
+    assert joined.dtypes.astype(str).equals(one.dtypes.astype(str))
+    assert dd.provenance(joined) == {
+        "source": "mine, sample",
+        "synthetic": True,
+        "as_of": "2026-06-03T00:00:00Z",
+        "requests": [*one.attrs["provenance"]["requests"], *two.attrs["provenance"]["requests"]],
+        "notices": ["clamped"],
+        "attribution": "by mine; by sample",
+    }
+    assert one.attrs["provenance"]["source"] == "mine", "what was given is not changed"
+
+
+def test_a_table_of_unknown_origin_says_so() -> None:
+    plain = rates("okx", 2, "mine", synthetic=False)
+    plain.attrs = {}
+    said = dd.provenance(dd.concat([rates("okx", 3, "sample", synthetic=True), plain]))
+    assert said["source"] == "sample, not stated"
+    assert said["synthetic"] is True
+
+
+def test_rows_that_stand_twice_and_other_tables_are_refused() -> None:
+    one = rates("okx", 2, "mine", synthetic=False)
+    with pytest.raises(SchemaError, match="1 rows repeat a key"):
+        dd.concat([one, one])
+    with pytest.raises(ValueError, match=r"frames\[1\] has other columns than frames\[0\]: resolution"):
+        dd.concat([one, one.drop(columns="resolution")])
+    with pytest.raises(ValueError, match="frames is empty"):
+        dd.concat([])
+
+
+def test_chains_of_lists_are_one_table_that_is_still_called_synthetic() -> None:
+    dd.connect("sample")
+    both = dd.options.snapshot(["BTC", "ETH"], ["deribit", "okx"])
+    each = [dd.options.snapshot(s, e) for s in ("BTC", "ETH") for e in ("deribit", "okx")]
+    assert len(dd.provenance(both)["requests"]) == 4
+    joined = dd.concat(each)
+    pd.testing.assert_frame_equal(both, joined, check_flags=False)
+    assert dd.provenance(joined)["synthetic"] is True
+    axes = plot.venue_difference(joined[joined["symbol"] == "BTC"])
+    assert any("synthetic" in text.get_text() for text in [*axes.texts, *axes.figure.texts])
+
+
+def test_prices_of_an_archive_reach_the_chain(tmp_path: Path) -> None:
+    dd.connect("sample")
+    chain = dd.options.snapshot("BTC", "deribit")
+    ours = ["bid_coin", "ask_coin", "mark_coin", "index_price_usd", "volume"]
+    assert chain[ours].isna().all().all(), "the sample has none"
+    priced = chain.assign(bid_coin=0.01, ask_coin=0.02, mark_coin=0.015, index_price_usd=1e5, volume=3.0)
+    dd.open_archive(tmp_path / "a").append("options_snapshot", priced)
+    dd.connect(str(tmp_path / "a"))
+    kept = dd.options.snapshot("BTC", "deribit")
+    assert kept[ours].drop_duplicates().to_numpy().tolist() == [[0.01, 0.02, 0.015, 1e5, 3.0]]
+    assert kept[["bid_usd", "ask_usd", "mark_usd"]].isna().all().all()
