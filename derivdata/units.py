@@ -10,7 +10,9 @@ What a position pays or earns over some hours is in bps of its notional (`bps_fr
 these figures that may be added over time. The labels `RATE_UNIT`, `NATIVE_UNIT`, `HOUR_UNIT`, `USD_UNIT` are
 the ``units`` of columns and panels.
 
-Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN.
+Every function works on floats, numpy arrays, pandas and xarray objects alike; NaN stays NaN. A DataArray
+comes back with its own attributes, the name and the ``units`` of what it now is; one that says another unit
+than the function converts from is refused, so that nothing is converted twice.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ import numpy as np
 from derivdata.arguments import Numbers, typed
 
 __all__ = [
+    "APR_UNIT",
+    "APY_UNIT",
     "BPS",
     "BPS_UNIT",
     "HOURS_PER_YEAR",
@@ -59,6 +63,33 @@ NATIVE_UNIT = "fraction per interval"
 BPS_UNIT = "bps"
 HOUR_UNIT = "h"
 USD_UNIT = "USD"
+APR_UNIT = "1/year"
+APY_UNIT = "1/year compounded"
+
+
+def _labelled(result: Any, name: str, unit: str, source: Any, argument: str, needed: str) -> Any:
+    """Label what was computed from `source`; numbers and arrays without labels stay as they are.
+
+    xarray keeps attributes through arithmetic since its version 2025.11, and did not before: without this an
+    annual rate would go on calling itself basis points per 8 hours, or have no unit.
+
+    Raises
+    ------
+    ValueError
+        `source` says another unit than `needed`; the message names the argument.
+    """
+    attrs = dict(source.attrs) if hasattr(source, "assign_attrs") else {}
+    if attrs.get("units", needed) != needed:
+        raise ValueError(
+            f"{argument} is in {attrs['units']!r} and this converts from {needed!r}: is it converted already?"
+        )
+    if hasattr(result, "data_vars"):
+        return result
+    if hasattr(result, "assign_attrs"):
+        result = result.rename(name)
+        result.attrs = attrs | {"units": unit}
+        return result
+    return result.rename(name) if hasattr(result, "index") and hasattr(result, "array") else result
 
 
 @typed
@@ -72,13 +103,15 @@ def bps_8h_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
     >>> dd.units.bps_8h_from_native(0.0000125, interval_hours=1)
     1.0
     """
-    return rate * BPS * REFERENCE_HOURS / interval_hours
+    result = rate * BPS * REFERENCE_HOURS / interval_hours
+    return _labelled(result, "rate_bps_8h", RATE_UNIT, rate, "rate", NATIVE_UNIT)
 
 
 @typed
 def native_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
     """Decimal rate per native interval from basis points per 8 hours."""
-    return rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
+    result = rate_bps_8h / BPS * interval_hours / REFERENCE_HOURS
+    return _labelled(result, "rate_native", NATIVE_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
 
 
 @typed
@@ -90,13 +123,15 @@ def apr_from_bps_8h(rate_bps_8h: Numbers) -> Any:
     >>> round(dd.units.apr_from_bps_8h(1.0), 6)
     0.1095
     """
-    return rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
+    result = rate_bps_8h / BPS * (HOURS_PER_YEAR / REFERENCE_HOURS)
+    return _labelled(result, "apr", APR_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
 
 
 @typed
 def bps_8h_from_apr(apr: Numbers) -> Any:
     """Basis points per 8 hours from a simple annual rate (decimal)."""
-    return apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
+    result = apr * BPS / (HOURS_PER_YEAR / REFERENCE_HOURS)
+    return _labelled(result, "rate_bps_8h", RATE_UNIT, apr, "apr", APR_UNIT)
 
 
 @typed
@@ -108,13 +143,15 @@ def apy_from_native(rate: Numbers, interval_hours: Numbers) -> Any:
     >>> round(float(dd.units.apy_from_native(0.0001, interval_hours=8)), 5)
     0.11571
     """
-    return np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
+    result = np.expm1(HOURS_PER_YEAR / interval_hours * np.log1p(rate))
+    return _labelled(result, "apy", APY_UNIT, rate, "rate", NATIVE_UNIT)
 
 
 @typed
 def native_from_apy(apy: Numbers, interval_hours: Numbers) -> Any:
     """Decimal rate per native interval whose compounding gives `apy` (decimal)."""
-    return np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
+    result = np.expm1(np.log1p(apy) * interval_hours / HOURS_PER_YEAR)
+    return _labelled(result, "rate_native", NATIVE_UNIT, apy, "apy", APY_UNIT)
 
 
 @typed
@@ -138,16 +175,19 @@ def bps_from_bps_8h(rate_bps_8h: Numbers, hours: Numbers) -> Any:
     >>> dd.units.bps_from_bps_8h(1.0, hours=30 * 24)
     90.0
     """
-    return rate_bps_8h * (hours / REFERENCE_HOURS)
+    result = rate_bps_8h * (hours / REFERENCE_HOURS)
+    return _labelled(result, "amount_bps", BPS_UNIT, rate_bps_8h, "rate_bps_8h", RATE_UNIT)
 
 
 @typed
 def bps_8h_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
     """Mean rate [bps/8h] of an amount [bps of notional] that accrued over `hours`."""
-    return amount_bps * (REFERENCE_HOURS / hours)
+    result = amount_bps * (REFERENCE_HOURS / hours)
+    return _labelled(result, "rate_bps_8h", RATE_UNIT, amount_bps, "amount_bps", BPS_UNIT)
 
 
 @typed
 def apr_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
     """Simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
-    return amount_bps / BPS * (HOURS_PER_YEAR / hours)
+    result = amount_bps / BPS * (HOURS_PER_YEAR / hours)
+    return _labelled(result, "apr", APR_UNIT, amount_bps, "amount_bps", BPS_UNIT)

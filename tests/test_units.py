@@ -64,3 +64,56 @@ def test_the_labels_are_those_of_the_tables():
     assert COLUMNS["rate_native"].unit == units.NATIVE_UNIT
     assert COLUMNS["interval_hours"].unit == units.HOUR_UNIT
     assert COLUMNS["oi_usd"].unit == units.USD_UNIT
+
+
+def _panel(unit: str, name: str) -> xr.DataArray:
+    return xr.DataArray(
+        [1.0, 2.0], dims="time", name=name, attrs={"units": unit, "kind": "settled", "provenance": "{}"}
+    )
+
+
+NATIVE = "fraction per interval"
+LABELS = [
+    (lambda: units.apr_from_bps_8h(_panel("bps/8h", "rate_bps_8h")), "apr", "1/year"),
+    (lambda: units.apy_from_bps_8h(_panel("bps/8h", "rate_bps_8h"), 8.0), "apy", "1/year compounded"),
+    (lambda: units.native_from_bps_8h(_panel("bps/8h", "x"), 8.0), "rate_native", NATIVE),
+    (
+        lambda: units.bps_8h_from_native(_panel(NATIVE, "rate_native"), 8.0),
+        "rate_bps_8h",
+        "bps/8h",
+    ),
+    (lambda: units.bps_from_bps_8h(_panel("bps/8h", "rate_bps_8h"), 24.0), "amount_bps", "bps"),
+    (lambda: units.apr_from_bps(_panel("bps", "amount_bps"), 24.0), "apr", "1/year"),
+    (lambda: units.bps_8h_from_bps(_panel("bps", "amount_bps"), 24.0), "rate_bps_8h", "bps/8h"),
+    (lambda: units.bps_8h_from_apr(_panel("1/year", "apr")), "rate_bps_8h", "bps/8h"),
+    (lambda: units.bps_8h_from_apy(_panel("1/year compounded", "apy"), 8.0), "rate_bps_8h", "bps/8h"),
+    (
+        lambda: units.native_from_apy(_panel("1/year compounded", "apy"), 8.0),
+        "rate_native",
+        "fraction per interval",
+    ),
+]
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
+@pytest.mark.parametrize(("convert", "name", "unit"), LABELS)
+def test_a_labelled_array_says_what_it_has_become(convert, name, unit, keep):
+    with xr.set_options(keep_attrs=keep):
+        found = convert()
+    assert found.name == name
+    assert found.attrs == {"units": unit, "kind": "settled", "provenance": "{}"}
+
+
+@pytest.mark.parametrize("keep", [True, False], ids=["keep_attrs", "drop_attrs"])
+def test_what_is_converted_already_is_refused(keep):
+    with xr.set_options(keep_attrs=keep):
+        apr = units.apr_from_bps_8h(_panel("bps/8h", "rate_bps_8h"))
+        with pytest.raises(ValueError, match=r"rate_bps_8h is in '1/year'.*converts from 'bps/8h'"):
+            units.apr_from_bps_8h(apr)
+        with pytest.raises(ValueError, match="apr is in 'bps/8h'"):
+            units.bps_8h_from_apr(_panel("bps/8h", "rate_bps_8h"))
+
+
+def test_a_series_is_renamed_and_a_frame_left_as_it_is():
+    assert units.apr_from_bps_8h(pd.Series([1.0], name="rate_bps_8h")).name == "apr"
+    assert units.apr_from_bps_8h(pd.DataFrame({"a": [1.0]})).columns.tolist() == ["a"]

@@ -277,6 +277,8 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
     if dim not in counts.dims:
         raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
     require_numbers(counts, "counts")
+    if counts.attrs.get("units", "1") != "1":
+        raise ValueError(f"counts is in {counts.attrs['units']!r}: this takes numbers of events")
     mean, variance = counts.mean(dim), counts.var(dim, ddof=0)
     return (1.0 - (mean / variance.where(variance > mean)) ** 0.5).rename("branching_ratio")
 

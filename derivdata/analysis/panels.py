@@ -36,6 +36,7 @@ __all__ = [
     "require",
     "require_quantity",
     "require_rate",
+    "require_share",
     "require_venues",
     "row_by_row",
     "unit_of",
@@ -115,6 +116,20 @@ def require_quantity(data: Any, *dims: str, name: str = "oi") -> None:
         raise ValueError(f"{name} must say its unit: {name}.attrs['units'] = 'USD', or 'coin'")
     if unit not in QUANTITY_UNITS:
         raise ValueError(f"{name} is in {unit!r}: open interest is in 'USD' or in 'coin'")
+
+
+def require_share(data: Any, *dims: str, name: str = "share") -> None:
+    """Refuse what is not a DataArray of fractions with these dims; a unit need not be stated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `require`; another unit is stated.
+    """
+    require(data, *dims, name=name)
+    unit = unit_of(data, name)
+    if unit not in (None, "fraction", "1"):
+        raise ValueError(f"{name} is in {unit!r}: shares are fractions, see market_share")
 
 
 def refuse_negative(data: xr.DataArray, name: str = "oi") -> None:

@@ -152,3 +152,16 @@ def test_an_interval_that_changes_still_covers_the_span() -> None:
 def test_sampled_rates_are_not_added_up() -> None:
     with pytest.raises(ValueError, match="kind='sampled'"):
         align.settlement_sums(SAMPLED, 1)
+
+
+def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
+    settled = SAMPLED.assign_attrs(kind="settled")
+    for function in (
+        lambda: align.align(SAMPLED, "1h"),
+        lambda: align.settlement_sums(settled, 1.0, hours=1),
+    ):
+        found = []
+        for keep in (True, False):
+            with xr.set_options(keep_attrs=keep):
+                found.append(function())
+        xr.testing.assert_identical(*found)

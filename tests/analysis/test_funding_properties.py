@@ -249,3 +249,13 @@ def test_open_interest_is_read_by_its_own_label():
     assert funding.oi_weighted(SETTLED, oi.drop_attrs())["rate_bps_8h"].notnull().any()
     with pytest.raises(ValueError, match="oi_usd is not stated"):
         funding.oi_weighted(SETTLED, oi.drop_attrs().rename("oi"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attributes_do_not_depend_on_what_xarray_keeps(name):
+    panel, case = CASES[name]
+    found = []
+    for keep in (True, False):
+        with xr.set_options(keep_attrs=keep):
+            found.append(case(panel))
+    _same(*found)

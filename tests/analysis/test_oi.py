@@ -243,7 +243,7 @@ def test_kinds_come_from_the_dated_table() -> None:
         (lambda: oi.market_share(panel([[1.0]], "a"), venues=["zz"]), "'zz' is not in the panel"),
         (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[40]), "is not an instant"),
         (lambda: oi.migration(panel([[1.0, 2.0]], "a"), HOURS[0], HOURS[1], method="x"), "not one of"),
-        (lambda: oi.share_trend(panel([[1.0, 2.0]], "a"), ci="block"), "ci='block'"),
+        (lambda: oi.share_trend(panel([[1.0, 2.0]], "a").drop_attrs(), ci="block"), "ci='block'"),
         (lambda: oi.hhi(panel([[1.0]], "a"), dim="venue"), "no dim 'venue'"),
     ],
 )
@@ -284,7 +284,7 @@ def test_trends_and_migration_stay_lazy_and_agree() -> None:
     pytest.importorskip("dask")
     values = panel(np.random.default_rng(8).uniform(1, 9, (3, 48)))
     lazy = values.chunk({"exchange": 1, "time": 12})
-    one, other = oi.share_trend(values), oi.share_trend(lazy)
+    one, other = (oi.share_trend(x.drop_attrs()) for x in (values, lazy))
     assert other["slope"].chunks is not None
     xr.testing.assert_identical(one, other.compute())
     one, other = (oi.migration(x, HOURS[3], HOURS[40]) for x in (values, lazy))
@@ -336,7 +336,7 @@ def test_shares_of_rates_are_refused() -> None:
 def test_times_that_do_not_ascend_are_refused() -> None:
     held = panel([[1.0, np.nan, 3.0, 4.0], [1, 1, 1, 1]], "ab")
     for wrong in (held[:, ::-1], held.isel(time=[0, 1, 1, 2])):
-        for refused in (lambda x: oi.market_share(x, cover=0.5), oi.share_trend):
+        for refused in (lambda x: oi.market_share(x, cover=0.5), lambda x: oi.share_trend(x.drop_attrs())):
             with pytest.raises(ValueError, match="must ascend without repeats"):
                 refused(wrong)
 
@@ -354,3 +354,23 @@ def test_the_interval_of_a_trend_by_hand() -> None:
     raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
     assert found["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
     assert 0.0 < found["phi"].item() < 0.99
+
+
+def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
+    held = panel(np.random.default_rng(3).uniform(1, 9, (3, 48)))
+    functions = [
+        oi.market_share,
+        oi.by_kind,
+        lambda x: oi.hhi(oi.market_share(x)),
+        lambda x: oi.share_trend(oi.market_share(x)),
+        lambda x: oi.migration(x, HOURS[0], HOURS[5]),
+        lambda x: oi.oi_to_volume(x, x),
+    ]
+    for function in functions:
+        found = []
+        for keep in (True, False):
+            with xr.set_options(keep_attrs=keep):
+                found.append(function(held))
+        xr.testing.assert_identical(*found)
+    with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
+        oi.hhi(held)

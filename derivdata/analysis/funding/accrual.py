@@ -152,6 +152,7 @@ def cumulative(
         output_core_dims=[["time"]] * 3,
         kwargs={"prepared": prepared._replace(arrays=()), "compound": compound, "strict": gaps == "nan"},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 3,
     )
     result = xr.Dataset()

@@ -109,6 +109,7 @@ def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
         output_core_dims=[[]] * 4,
         kwargs={"names": names},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64, names.dtype, names.dtype, np.int16],
     )
     spread, long, short, venues = (like(figure, panel) for figure in figures)

@@ -89,6 +89,7 @@ def comovement(
         output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
         kwargs={"lags": lags, "least": min_periods, "ranks": method == "spearman"},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64, np.int32, np.float64],
         dask_gufunc_kwargs={"output_sizes": {"first": names.size, "second": names.size, "lag": lags.size}},
     )

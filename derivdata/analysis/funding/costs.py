@@ -76,6 +76,7 @@ def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "dept
         input_core_dims=[[dim], []],
         kwargs={"distance": distance},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64],
     )
     return xr.DataArray(cost).rename("slippage_bps").assign_attrs(units=BPS_UNIT)
@@ -135,6 +136,7 @@ def breakeven_hours(
         _breakeven,
         *(part.to_numpy() if isinstance(part, pd.Series) else part for part in arrays),
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64],
     )
     if isinstance(found, xr.DataArray):

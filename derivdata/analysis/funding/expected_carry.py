@@ -125,6 +125,7 @@ def net_carry(
         output_core_dims=[[]] * 8,
         kwargs={"plan": plan},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 7 + [np.int32],
     )
     names = ("gross", "low", "high", "start", "mean", "half_life", "slope", "periods")

@@ -72,6 +72,7 @@ def infer_interval(
         output_core_dims=[["time"]] * 3,
         kwargs={"since": hours(panel), "candidates": known, "confirm": confirm, "backdate": backdate},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64, np.bool_, np.int32],
     )
     result = xr.Dataset({"interval_hours": interval, "changed": changed, "missing": missing})

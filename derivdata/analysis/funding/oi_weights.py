@@ -60,6 +60,7 @@ def oi_weighted(panel: xr.DataArray, oi_usd: xr.DataArray, *, min_cover: float =
         output_core_dims=[[], []],
         kwargs={"min_cover": min_cover},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 2,
     )
     rate, covered = (like(figure, panel) for figure in figures)
@@ -109,6 +110,7 @@ def universe(oi_usd: xr.DataArray, top: int, *, lag: int = 1) -> xr.DataArray:
         output_core_dims=[["symbol"]],
         kwargs={"top": top, "order": np.argsort(labels_of(oi_usd, "symbol"), kind="stable")},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.bool_],
     )
     members: xr.DataArray = like(member, total)

@@ -164,6 +164,7 @@ def hit_rate(
             "order": np.argsort(labels_of(panel, "exchange"), kind="stable"),
         },
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 3 + [np.int64] * 3,
     )
     names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "partial", "dropped")

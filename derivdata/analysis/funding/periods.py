@@ -37,6 +37,7 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
         output_core_dims=[["span"]] * 3,
         kwargs={"prepared": prepared._replace(arrays=()), "starts": starts, "ends": ends},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 3,
         dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
     )

@@ -133,6 +133,7 @@ def half_life(
         output_core_dims=[[]] * (len(_UNITS) + 1),
         kwargs={"plan": plan},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * len(_UNITS) + [np.int32],
     )
     result = xr.Dataset()

@@ -114,6 +114,7 @@ def dispersion(panel: xr.DataArray) -> xr.Dataset:
         input_core_dims=[["exchange"]],
         output_core_dims=[[]] * 5,
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 4 + [np.int16],
     )
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")

@@ -73,6 +73,7 @@ def zscore(
         output_core_dims=[["time"]],
         kwargs={"window": window, "lag": lag, "least": least, "robust": robust},
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64],
     )
     scores = like(score, panel).variable

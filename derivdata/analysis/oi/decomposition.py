@@ -10,6 +10,7 @@ import xarray as xr
 from derivdata import times
 from derivdata.analysis.panels import refuse_negative, require, require_quantity, unit_of
 from derivdata.arguments import typed
+from derivdata.units import USD_UNIT
 
 
 @typed
@@ -68,13 +69,17 @@ def migration(
     parts: dict[str, xr.DataArray] = {}
     scale: Any = 1.0
     if price is not None:
-        require(price, "time", name="price")
+        require(price, "time", units=USD_UNIT if unit_of(price, "price") else None, name="price")
         p0, p1 = (_at(price, when, name, "price") for when, name in ((start, "start"), (end, "end")))
         first, last, scale = first / p0, last / p1, (p0 + p1) / 2
         parts["price"] = (first + last) / 2 * (p1 - p0)
     t0, t1 = first.sum("exchange"), last.sum("exchange")
     parts |= {n: scale * v for n, v in _METHODS[method](first, last, t0, t1).items()}
-    return xr.Dataset(parts | {"change": change}).assign_attrs(units=unit_of(oi, "oi"), method=method)
+    unit = unit_of(oi, "oi")
+    result = xr.Dataset(parts | {"change": change}).drop_attrs()
+    for name in result:
+        result[name].attrs = {"units": unit}
+    return result.assign_attrs(units=unit, method=method)
 
 
 def _at(data: xr.DataArray, when: Any, name: str, of: str) -> xr.DataArray:

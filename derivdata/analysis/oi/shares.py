@@ -17,6 +17,7 @@ from derivdata.analysis.panels import (
     refuse_negative,
     require,
     require_quantity,
+    require_share,
     row_by_row,
     unit_of,
     whole,
@@ -91,6 +92,7 @@ def market_share(
             "chosen": chosen,
         },
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64, np.bool_],
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
@@ -127,7 +129,7 @@ def hhi(share: xr.DataArray, *, dim: str = "exchange") -> xr.Dataset:
     >>> round(concentration["hhi"].item(), 4), round(concentration["effective_n"].item(), 2)
     (0.38, 2.63)
     """
-    require(share, dim, name="share")
+    require_share(share, dim)
     return by_chunk(partial(_hhi, dim=dim), whole(share, dim))
 
 
@@ -138,6 +140,7 @@ def _hhi(share: xr.DataArray, dim: str) -> xr.Dataset:
         input_core_dims=[[dim]],
         output_core_dims=[[] for _ in _FIGURES],
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64 for _ in _FIGURES],
     )
     return xr.Dataset(dict(zip(_FIGURES, figures, strict=True)))

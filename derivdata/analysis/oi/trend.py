@@ -8,7 +8,7 @@ from scipy.special import ndtri
 
 from derivdata.analysis._typing import Array
 from derivdata.analysis.inputs import require_times
-from derivdata.analysis.panels import hours, require
+from derivdata.analysis.panels import hours, require_share
 from derivdata.arguments import typed
 
 _PAIRS = 1_000_000
@@ -44,7 +44,7 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
     -----
     Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected.
     """
-    require(share, "time", name="share")
+    require_share(share, "time")
     if ci not in ("ar1", "iid"):
         raise ValueError(f"ci={ci!r} is not one of ar1, iid")
     if not 0.0 < confidence < 1.0:
@@ -62,6 +62,7 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
         kwargs={"x": days - days[:1], "inflate": ci == "ar1", "z": float(ndtri(0.5 + confidence / 2))},
         vectorize=True,
         dask="parallelized",
+        keep_attrs=False,
         output_dtypes=[np.float64] * 5,
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
