@@ -60,6 +60,8 @@ class Status(IntFlag):
     """Several quotes were at this place; the one with the largest open interest stayed."""
     OUTLIER = 1 << 20
     """The implied volatility is far from its neighbours'."""
+    OFF_AT_THE_MONEY = 1 << 21
+    """The fit misses the quotes at the money by more than half their spread."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

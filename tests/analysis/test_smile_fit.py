@@ -35,25 +35,25 @@ class TestRecovery:
     def test_published_sets(self, name):
         raw = raw_sets()[name]
         k = np.linspace(-1.5, 1.5, 41)
-        fit = smile.fit(k, np.sqrt(smile.raw_total_variance(k, raw)), 1.0)
+        fit = smile.fit(k, np.sqrt(smile.raw_total_variance(k, raw)), 1.0, weights="equal")
         np.testing.assert_allclose(smile.raw_parameters(fit), raw, rtol=0, atol=1e-8)
 
     @pytest.mark.parametrize(("name", "t"), [("quantlib_svi", 11 / 365), ("crypto30d", 30 / 365)])
     def test_short_sets(self, name, t):
         raw = raw_sets()[name]
         k = np.linspace(-0.3, 0.6, 25)
-        fit = smile.fit(k, np.sqrt(smile.raw_total_variance(k, raw) / t), t)
+        fit = smile.fit(k, np.sqrt(smile.raw_total_variance(k, raw) / t), t, weights="equal")
         np.testing.assert_allclose(smile.raw_parameters(fit), raw, rtol=0, atol=1e-8)
 
     def test_a_thousand_slices(self):
         k, iv, t, raw = crypto_like(1000, 40, seed=1)
-        fit = smile.fit(k, iv, t)
+        fit = smile.fit(k, iv, t, weights="equal")
         for got, truth in zip(smile.raw_parameters(fit), raw, strict=True):
             np.testing.assert_allclose(got, truth, rtol=0, atol=1e-8)
         assert (fit["status"] == 0).all()
         assert float(fit["rmse_vol"].max()) < 1e-12
 
-    @pytest.mark.parametrize("weights", ["vega", "uniform"])
+    @pytest.mark.parametrize("weights", ["equal", "variance"])
     def test_wings_at_their_bounds(self, weights):
         """A put wing without slope, |ρ| = 1, is a solution like any other."""
         raw = smile.Raw(0.02, 0.15, 1.0, 0.05, 0.2)
@@ -65,13 +65,15 @@ class TestRecovery:
         theta, rho, phi = 0.04, -0.3, 4.0
         k = np.linspace(-0.6, 0.6, 21)
         raw = smile.ssvi_to_raw(theta, rho, phi)
-        fit = smile.fit(k, np.sqrt(smile.raw_total_variance(k, raw) / 0.3), 0.3, method="ssvi")
+        fit = smile.fit(
+            k, np.sqrt(smile.raw_total_variance(k, raw) / 0.3), 0.3, method="ssvi", weights="equal"
+        )
         np.testing.assert_allclose(smile.raw_parameters(fit), raw, atol=1e-8)
         natural = smile.svi_raw_to_natural(smile.raw_parameters(fit))
         np.testing.assert_allclose([natural.delta, natural.mu], 0.0, atol=1e-15)
 
     def test_a_flat_smile(self):
-        fit = smile.fit(np.linspace(-0.5, 0.5, 11), np.full(11, 0.6), 0.25)
+        fit = smile.fit(np.linspace(-0.5, 0.5, 11), np.full(11, 0.6), 0.25, weights="equal")
         np.testing.assert_allclose(smile.iv(fit, np.linspace(-0.5, 0.5, 7)), 0.6, rtol=1e-12)
         assert int(fit["status"]) == 0
 
@@ -82,7 +84,7 @@ class TestLadder:
 
     def first(self, count, method="svi"):
         iv = np.where(np.arange(5) < count, self.iv, NAN)
-        return smile.fit(self.k, iv, 0.5, method=method)
+        return smile.fit(self.k, iv, 0.5, method=method, weights="equal")
 
     @pytest.mark.parametrize(
         ("method", "count", "rung"),
@@ -127,7 +129,7 @@ class TestLadder:
 
     def test_two_quotes_at_a_strike_are_one_strike(self):
         k, iv = np.array([-0.1, -0.1, 0.1, 0.1]), np.array([0.5, 0.52, 0.6, 0.62])
-        fit = smile.fit(k, iv, 1.0)
+        fit = smile.fit(k, iv, 1.0, weights="equal")
         assert int(fit["method"]) == smile.Method.PCHIP
         assert int(fit["n"]) == 4
         np.testing.assert_allclose(
@@ -139,7 +141,7 @@ class TestLadder:
         assert np.isnan(self.first(3)["rmse_vol"])
         assert np.isfinite(self.first(4)["rmse_vol"])
         k, iv, t, _ = crypto_like(1, 6, seed=2, noise=0.01)
-        assert float(smile.fit(k, iv, t)["rmse_vol"][0]) > 0
+        assert float(smile.fit(k, iv, t, weights="equal")["rmse_vol"][0]) > 0
 
 
 class TestReasons:
@@ -147,7 +149,7 @@ class TestReasons:
     def test_what_cannot_be_fitted_is_nan_with_its_reason(self, method):
         k, iv, t, _ = crypto_like(5, 12, seed=3)
         iv[0], t[1], t[2], iv[3] = NAN, 0.0, NAN, -0.5
-        fit = smile.fit(k, iv, t, method=method)
+        fit = smile.fit(k, iv, t, method=method, weights="equal")
         assert has(fit, Status.TOO_FEW_STRIKES).tolist() == [True, False, False, True, False]
         assert has(fit, Status.EXPIRED).tolist() == [False, True, False, False, False]
         assert has(fit, Status.BAD_INPUT).tolist() == [False, False, True, False, False]
@@ -159,7 +161,7 @@ class TestReasons:
     def test_the_range_of_the_quotes_is_kept(self):
         k, iv, t, _ = crypto_like(2, 12, seed=3)
         iv[0, :2], iv[0, -1] = NAN, 0.0
-        fit = smile.fit(k, iv, t)
+        fit = smile.fit(k, iv, t, weights="equal")
         assert fit["k_min"].values.tolist() == [k[0, 2], k[1, 0]]
         assert fit["k_max"].values.tolist() == [k[0, -2], k[1, -1]]
         assert fit["n"].values.tolist() == [9, 12]
@@ -169,21 +171,21 @@ class TestReasons:
         k = np.linspace(-1.5, 1.5, 41)
         w = smile.raw_total_variance(k, raw)
         assert (np.diff(w, 2) > 0).all()
-        fit = smile.fit(k, np.sqrt(w), 1.0)
+        fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
         assert bool(has(fit, Status.BUTTERFLY))
         assert float(smile.butterfly_check(fit)["min_g"]) == pytest.approx(-0.032863573453623, abs=1e-8)
 
     @pytest.mark.parametrize("method", METHODS)
     def test_status_says_what_the_check_says(self, method):
         k, iv, t, _ = crypto_like(120, 14, seed=4, noise=0.02, fewest=3)
-        fit = smile.fit(k, iv, t, method=method)
+        fit = smile.fit(k, iv, t, method=method, weights="equal")
         np.testing.assert_array_equal(has(fit, Status.BUTTERFLY), ~smile.butterfly_check(fit)["ok"])
 
     def test_no_slice_dips_below_zero(self):
         """Quotes that pull the free fit's minimum below 0."""
         k = np.array([-1.0, -0.8, -0.6, -0.4, -0.2, 0.6, 0.8, 1.0])
         w = np.array([0.8, 0.6, 0.4, 0.2, 0.02, 0.1, 0.3, 0.5])
-        fit = smile.fit(k, np.sqrt(w), 1.0)
+        fit = smile.fit(k, np.sqrt(w), 1.0, weights="equal")
         raw = [float(x) for x in smile.raw_parameters(fit)]
         assert raw[0] + raw[1] * raw[4] * np.sqrt(1 - raw[2] ** 2) >= -1e-15
         assert (smile.total_variance(fit, np.linspace(-1, 1, 999)) >= -1e-15).all()
@@ -195,8 +197,8 @@ class TestArrays:
         quotes = labelled(*crypto_like(20, 12, seed=5, noise=0.02, fewest=1)[:3])
         chunks = [x.chunk(dict.fromkeys(x.dims, 7)) for x in quotes]
         repair = "ssvi" if method in ("sabr", "pchip") else "penalty"
-        whole = smile.fit(*quotes, method=method, arbitrage=repair)
-        lazy = smile.fit(*chunks, method=method, arbitrage=repair)
+        whole = smile.fit(*quotes, method=method, arbitrage=repair, weights="equal")
+        lazy = smile.fit(*chunks, method=method, arbitrage=repair, weights="equal")
         assert all(isinstance(x.data, da.Array) for x in lazy.data_vars.values())
         xr.testing.assert_identical(lazy.compute(), whole)
         for call in (smile.iv, smile.total_variance):
@@ -205,12 +207,12 @@ class TestArrays:
 
     def test_bare_arrays_of_any_rank(self):
         k, iv, t, _ = crypto_like(6, 12, seed=6, noise=0.01)
-        flat = smile.fit(k, iv, t)
-        cube = smile.fit(k.reshape(2, 3, 12), iv.reshape(2, 3, 12), t.reshape(2, 3))
+        flat = smile.fit(k, iv, t, weights="equal")
+        cube = smile.fit(k.reshape(2, 3, 12), iv.reshape(2, 3, 12), t.reshape(2, 3), weights="equal")
         assert flat["a"].dims == ("slice",)
         assert cube["a"].dims == ("slice_0", "slice_1")
         np.testing.assert_array_equal(cube["a"].values.ravel(), flat["a"])
-        np.testing.assert_array_equal(smile.fit(k[1], iv[1], t[1])["a"], flat["a"][1])
+        np.testing.assert_array_equal(smile.fit(k[1], iv[1], t[1], weights="equal")["a"], flat["a"][1])
 
     def test_strikes_may_be_shared_and_dims_in_any_order(self):
         iv = xr.DataArray(
@@ -218,8 +220,8 @@ class TestArrays:
         )
         k = xr.DataArray(np.linspace(-0.4, 0.4, 9), dims="strike")
         t = xr.DataArray([0.1, 0.2, 0.3], dims="expiry")
-        fit = smile.fit(k, iv, t)
-        turned = smile.fit(k, iv.transpose("strike", "expiry", "time"), t)
+        fit = smile.fit(k, iv, t, weights="equal")
+        turned = smile.fit(k, iv.transpose("strike", "expiry", "time"), t, weights="equal")
         assert fit["a"].dims == ("time", "expiry")
         assert fit["year_fraction"].dims == ("expiry",)
         xr.testing.assert_equal(turned.transpose("time", "expiry"), fit)
@@ -227,30 +229,30 @@ class TestArrays:
     def test_inputs_are_not_changed(self):
         k, iv, t, _ = crypto_like(8, 12, seed=7, noise=0.03, fewest=2)
         before = k.copy(), iv.copy(), t.copy()
-        smile.fit(k, iv, t, arbitrage="penalty")
+        smile.fit(k, iv, t, arbitrage="penalty", weights="equal")
         for now, then in zip((k, iv, t), before, strict=True):
             np.testing.assert_array_equal(now, then)
 
     def test_no_slices_no_strikes(self):
-        empty = smile.fit(np.empty((0, 4)), np.empty((0, 4)), np.empty(0))
+        empty = smile.fit(np.empty((0, 4)), np.empty((0, 4)), np.empty(0), weights="equal")
         assert empty["a"].shape == (0,)
-        none = smile.fit(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5))
+        none = smile.fit(np.empty((2, 0)), np.empty((2, 0)), np.full(2, 0.5), weights="equal")
         assert has(none, Status.TOO_FEW_STRIKES).all()
         assert none["n"].values.tolist() == [0, 0]
 
     def test_forward_is_kept_as_a_coordinate(self):
         k, iv, t = labelled(*crypto_like(3, 8, seed=8)[:3])
         forward = xr.DataArray([90.0, 91.0, 92.0], dims="expiry")
-        fit = smile.fit(k, iv, t, forward=forward)
+        fit = smile.fit(k, iv, t, forward=forward, weights="equal")
         np.testing.assert_array_equal(fit.coords["forward"], forward)
-        assert "forward" not in smile.fit(k, iv, t).coords
+        assert "forward" not in smile.fit(k, iv, t, weights="equal").coords
 
 
 class TestWeights:
     k, iv, t, _ = crypto_like(3, 15, seed=9, noise=0.03)
 
     def test_a_common_factor_changes_nothing(self):
-        plain = smile.fit(self.k, self.iv, self.t)
+        plain = smile.fit(self.k, self.iv, self.t, weights="equal")
         for weights in (np.ones_like(self.iv), np.full_like(self.iv, 250.0)):
             fit = smile.fit(self.k, self.iv, self.t, weights=weights)
             at = smile.iv(fit, 0.0), smile.iv(plain, 0.0)
@@ -262,7 +264,8 @@ class TestWeights:
         dropped = self.iv.copy()
         dropped[:, [3, 8]] = NAN
         xr.testing.assert_equal(
-            smile.fit(self.k, self.iv, self.t, weights=weights), smile.fit(self.k, dropped, self.t)
+            smile.fit(self.k, self.iv, self.t, weights=weights),
+            smile.fit(self.k, dropped, self.t, weights="equal"),
         )
 
     def test_a_heavy_quote_is_met(self):
@@ -289,9 +292,12 @@ class TestWeights:
 class TestWarmStart:
     def test_it_leads_to_the_same_slices_with_less_work(self):
         k, iv, t = labelled(*crypto_like(200, 20, seed=10, noise=0.003)[:3])
-        cold = smile.fit(k, iv, t)
+        cold = smile.fit(k, iv, t, weights="equal")
         moved = iv * (1 + 0.001 * np.random.default_rng(0).standard_normal(iv.shape))
-        again, warm = smile.fit(k, moved, t), smile.fit(k, moved, t, start=cold)
+        again, warm = (
+            smile.fit(k, moved, t, weights="equal"),
+            smile.fit(k, moved, t, start=cold, weights="equal"),
+        )
         np.testing.assert_allclose(warm["rmse_vol"], again["rmse_vol"], rtol=1e-4)
         assert float(warm["nfev"].mean()) < float(again["nfev"].mean())
 
@@ -299,13 +305,15 @@ class TestWarmStart:
         k, iv, t = labelled(*crypto_like(6, 12, seed=11)[:3])
         earlier = iv.copy()
         earlier[0] = NAN
-        start = smile.fit(k, earlier, t).isel(expiry=slice(0, 4))
-        xr.testing.assert_allclose(smile.fit(k, iv, t, start=start)["a"], smile.fit(k, iv, t)["a"])
+        start = smile.fit(k, earlier, t, weights="equal").isel(expiry=slice(0, 4))
+        xr.testing.assert_allclose(
+            smile.fit(k, iv, t, start=start, weights="equal")["a"], smile.fit(k, iv, t, weights="equal")["a"]
+        )
 
     def test_it_broadcasts_over_time(self):
         k, iv, t = labelled(*crypto_like(4, 12, seed=12)[:3])
         history = xr.concat([iv, 1.01 * iv], "time")
-        fit = smile.fit(k, history, t, start=smile.fit(k, iv, t))
+        fit = smile.fit(k, history, t, start=smile.fit(k, iv, t, weights="equal"), weights="equal")
         assert fit["a"].sizes == {"time": 2, "expiry": 4}
         assert float(fit["rmse_vol"].max()) < 1e-9
 
@@ -320,7 +328,9 @@ class TestProperties:
         k, iv, t = given_quotes
         order = list(range(k.shape[1]))
         random.shuffle(order)
-        fit, shuffled = (smile.fit(k[:, o], iv[:, o], t, method=method) for o in (slice(None), order))
+        fit, shuffled = (
+            smile.fit(k[:, o], iv[:, o], t, method=method, weights="equal") for o in (slice(None), order)
+        )
         np.testing.assert_allclose(smile.iv(shuffled, 0.0), smile.iv(fit, 0.0), rtol=1e-6)
         np.testing.assert_array_equal(shuffled["method"], fit["method"])
 
@@ -328,10 +338,10 @@ class TestProperties:
     @given(quotes, st.sampled_from(METHODS))
     def test_masking_a_quote_is_dropping_it(self, given_quotes, method):
         k, iv, t = given_quotes
-        fit = smile.fit(k, iv, t, method=method)
+        fit = smile.fit(k, iv, t, method=method, weights="equal")
         for i in range(len(t)):
             kept = np.isfinite(iv[i])
-            alone = smile.fit(k[i, kept], iv[i, kept], t[i], method=method)
+            alone = smile.fit(k[i, kept], iv[i, kept], t[i], method=method, weights="equal")
             np.testing.assert_allclose(smile.iv(alone, 0.0), smile.iv(fit, 0.0)[i], rtol=1e-6)
             assert int(alone["n"]) == int(fit["n"][i])
 
@@ -340,8 +350,8 @@ class TestProperties:
     def test_only_total_variance_counts(self, given_quotes, method, factor):
         """The same total variances over another time to expiry are the same slice."""
         k, iv, t = given_quotes
-        fit = smile.fit(k, iv, t, method=method)
-        other = smile.fit(k, iv / np.sqrt(factor), t * factor, method=method)
+        fit = smile.fit(k, iv, t, method=method, weights="equal")
+        other = smile.fit(k, iv / np.sqrt(factor), t * factor, method=method, weights="equal")
         np.testing.assert_allclose(
             smile.total_variance(other, 0.0), smile.total_variance(fit, 0.0), rtol=1e-6
         )
@@ -350,7 +360,7 @@ class TestProperties:
     @given(quotes)
     def test_a_mirrored_smile_is_the_mirror_image(self, given_quotes):
         k, iv, t = given_quotes
-        fit, mirrored = smile.fit(k, iv, t), smile.fit(-k, iv, t)
+        fit, mirrored = smile.fit(k, iv, t, weights="equal"), smile.fit(-k, iv, t, weights="equal")
         np.testing.assert_allclose(mirrored["rmse_vol"], fit["rmse_vol"], rtol=1e-4)
 
 
@@ -376,14 +386,19 @@ class TestMisuse:
 
     def test_percent(self):
         with pytest.raises(ValueError, match="looks like percent"):
-            smile.fit(self.k, 100 * self.iv, 0.5)
+            smile.fit(self.k, 100 * self.iv, 0.5, weights="equal")
 
     def test_a_missing_dim(self):
         iv = xr.DataArray(self.iv, dims="k")
         with pytest.raises(ValueError, match="no 'strike'"):
-            smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5)
-        assert int(smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k")["n"]) == 6
+            smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, weights="equal")
+        assert int(smile.fit(xr.DataArray(self.k, dims="k"), iv, 0.5, dim="k", weights="equal")["n"]) == 6
 
     def test_unlabelled_tables_beside_labelled_ones(self):
         with pytest.raises(TypeError, match="names them"):
-            smile.fit(np.zeros((2, 6)), xr.DataArray(np.ones((2, 6)), dims=("expiry", "strike")), 0.5)
+            smile.fit(
+                np.zeros((2, 6)),
+                xr.DataArray(np.ones((2, 6)), dims=("expiry", "strike")),
+                0.5,
+                weights="equal",
+            )

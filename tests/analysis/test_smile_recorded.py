@@ -48,7 +48,7 @@ def flags(fit):
 @pytest.mark.parametrize("method", ["svi", "ssvi", "sabr", "pchip"])
 def test_every_expiry_is_fitted_or_refused_with_a_reason(stamp, method):
     k, iv, t = quotes(stamp)
-    fit = smile.fit(k, iv, t, method=method)
+    fit = smile.fit(k, iv, t, method=method, weights="equal")
     assert fit.sizes["slice"] >= 10
     fitted = fit["method"] > 0
     assert (fit["status"].where(~fitted, 1) > 0).all()
@@ -62,7 +62,8 @@ def test_every_expiry_is_fitted_or_refused_with_a_reason(stamp, method):
 def test_median_errors_in_volatility_points():
     """Three quarters of the expiries within a volatility point; the rest expire within days."""
     errors = xr.concat(
-        [smile.fit(*quotes(stamp))["rmse_vol"].drop_vars("slice") for stamp in CHAINS], "slice"
+        [smile.fit(*quotes(stamp), weights="equal")["rmse_vol"].drop_vars("slice") for stamp in CHAINS],
+        "slice",
     )
     assert float(errors.median()) < 0.005
     assert float(errors.quantile(0.75)) < 0.01
@@ -70,14 +71,17 @@ def test_median_errors_in_volatility_points():
 
 @pytest.mark.parametrize("stamp", CHAINS)
 def test_penalties_free_every_expiry(stamp):
-    fit = smile.fit(*quotes(stamp), arbitrage="penalty")
+    fit = smile.fit(*quotes(stamp), arbitrage="penalty", weights="equal")
     assert smile.butterfly_check(fit)["ok"].all()
 
 
 def test_the_next_chain_from_the_last_one():
     """Warm starts across two days; the symbols' lists of expiries differ."""
-    start = smile.fit(*quotes(STAMPS_2026[0]))
-    cold, warm = smile.fit(*quotes(STAMPS_2026[1])), smile.fit(*quotes(STAMPS_2026[1]), start=start)
+    start = smile.fit(*quotes(STAMPS_2026[0]), weights="equal")
+    cold, warm = (
+        smile.fit(*quotes(STAMPS_2026[1]), weights="equal"),
+        smile.fit(*quotes(STAMPS_2026[1]), start=start, weights="equal"),
+    )
     np.testing.assert_allclose(warm["rmse_vol"], cold["rmse_vol"], rtol=0.01)
 
 
@@ -85,7 +89,7 @@ def test_the_next_chain_from_the_last_one():
 @pytest.mark.parametrize("stamp", ["2025", "20260113T092145Z"])
 def test_recorded_slices_are_as_good_as_the_best_of_twelve_starts(stamp):
     k, iv, t = quotes(stamp)
-    fit = smile.fit(k, iv, t)
+    fit = smile.fit(k, iv, t, weights="equal")
     raw = np.stack(list(smile.raw_parameters(fit)), axis=1)
     for i in range(0, fit.sizes["slice"], 3):
         used = iv[i].notnull().values

@@ -23,7 +23,7 @@ def has(fit, bit):
 
 @pytest.mark.parametrize("repair", ["penalty", "gj", "ssvi"])
 def test_every_repair_frees_vogts_slice(repair):
-    fit = smile.fit(*quotes_of("vogt"), arbitrage=repair)
+    fit = smile.fit(*quotes_of("vogt"), arbitrage=repair, weights="equal")
     assert smile.butterfly_check(fit)["ok"]
     assert fit["repaired"]
     assert not has(fit, Status.BUTTERFLY)
@@ -33,7 +33,7 @@ def test_the_penalty_moves_the_smiles_little():
     """Largest move in volatility points: 1.5 and 0.6, where Gatheral and Jacquier's optimum moves 6.9."""
     for name, most in (("vogt", 0.015), ("market_like", 0.006)):
         k, iv, t = quotes_of(name)
-        fit = smile.fit(k, iv, t, arbitrage="penalty")
+        fit = smile.fit(k, iv, t, arbitrage="penalty", weights="equal")
         assert smile.butterfly_check(fit)["ok"]
         assert float(np.abs(smile.iv(fit, k) - iv).max()) < most
 
@@ -64,7 +64,7 @@ def test_the_closed_form_is_refused_where_its_conditions_fail():
     repaired = smile.gj_repair(raw_sets()["market_like"], 1.0)
     assert not repaired.guaranteed
     np.testing.assert_allclose(repaired.raw, raw_sets()["market_like_gj_repair"], rtol=0, atol=1e-13)
-    fit = smile.fit(*quotes_of("market_like"), arbitrage="gj")
+    fit = smile.fit(*quotes_of("market_like"), arbitrage="gj", weights="equal")
     assert has(fit, Status.BUTTERFLY)
     assert not fit["repaired"]
     np.testing.assert_allclose(smile.raw_parameters(fit), raw_sets()["market_like"], atol=1e-8)
@@ -87,7 +87,10 @@ def test_the_guarantee_holds_on_random_slices():
 @pytest.mark.parametrize(("repair", "least"), [("penalty", 0.9), ("ssvi", 1.0)])
 def test_noisy_batches(repair, least):
     k, iv, t, _ = crypto_like(150, 14, seed=30, noise=0.02, fewest=6)
-    flagged, fit = smile.fit(k, iv, t), smile.fit(k, iv, t, arbitrage=repair)
+    flagged, fit = (
+        smile.fit(k, iv, t, weights="equal"),
+        smile.fit(k, iv, t, arbitrage=repair, weights="equal"),
+    )
     bad = has(flagged, Status.BUTTERFLY)
     assert bad.sum() > 10
     np.testing.assert_array_equal(fit["repaired"] | has(fit, Status.BUTTERFLY), bad)
@@ -98,7 +101,7 @@ def test_noisy_batches(repair, least):
 
 
 def test_ssvi_says_what_it_took_the_place_of():
-    fit = smile.fit(*quotes_of("market_like"), arbitrage="ssvi")
+    fit = smile.fit(*quotes_of("market_like"), arbitrage="ssvi", weights="equal")
     assert int(fit["method"]) == smile.Method.SSVI
     assert has(fit, Status.FALLBACK_USED)
     natural = smile.svi_raw_to_natural(smile.raw_parameters(fit))
@@ -107,8 +110,8 @@ def test_ssvi_says_what_it_took_the_place_of():
 
 def test_ssvi_takes_the_place_of_an_interpolated_slice():
     k, iv, t, _ = crypto_like(40, 10, seed=31, noise=0.06)
-    bad = has(smile.fit(k, iv, t, method="pchip"), Status.BUTTERFLY)
-    fit = smile.fit(k, iv, t, method="pchip", arbitrage="ssvi")
+    bad = has(smile.fit(k, iv, t, method="pchip", weights="equal"), Status.BUTTERFLY)
+    fit = smile.fit(k, iv, t, method="pchip", arbitrage="ssvi", weights="equal")
     assert bad.any()
     np.testing.assert_array_equal(fit["method"] == smile.Method.SSVI, bad)
     assert smile.butterfly_check(fit)["ok"].all()
@@ -117,7 +120,7 @@ def test_ssvi_takes_the_place_of_an_interpolated_slice():
 def test_ssvi_takes_the_place_of_a_sabr_slice():
     k = np.linspace(-3.0, 0.6, 25)
     iv = smile.sabr_iv(k, smile.Sabr(0.35, 0.5, -0.3, 1.2), 4.0)
-    fit = smile.fit(k, iv, 4.0, method="sabr", beta=0.5, arbitrage="ssvi")
+    fit = smile.fit(k, iv, 4.0, method="sabr", beta=0.5, arbitrage="ssvi", weights="equal")
     assert int(fit["method"]) == smile.Method.SSVI
     assert fit["repaired"]
     assert smile.butterfly_check(fit)["ok"]

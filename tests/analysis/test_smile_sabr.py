@@ -44,7 +44,7 @@ def test_derivatives_are_those_of_the_curve(sabr):
     """Across the switch between series and closed form."""
     k = np.concatenate([np.linspace(-0.6, 0.6, 13), [-1e-2, -1e-4, -1e-9, 1e-9, 1e-4, 1e-2]])
     iv = smile.sabr_iv(np.linspace(-0.7, 0.7, 15), sabr, 0.3)
-    fit = smile.fit(np.linspace(-0.7, 0.7, 15), iv, 0.3, method="sabr", beta=sabr.beta)
+    fit = smile.fit(np.linspace(-0.7, 0.7, 15), iv, 0.3, method="sabr", beta=sabr.beta, weights="equal")
     step = 1e-4
 
     def w(x, derivative=0):
@@ -66,7 +66,7 @@ def test_parameters_are_recovered(beta):
     sabr = smile.Sabr(alpha * forward ** (1 - beta), np.full(size, beta), rho, nu)
     k = np.linspace(-2, 2, 15) * (alpha * np.sqrt(t))[:, None]
     iv = smile.sabr_iv(k, smile.Sabr(*(x[:, None] for x in sabr)), t[:, None], forward=forward[:, None])
-    fit = smile.fit(k, iv, t, method="sabr", beta=beta, forward=forward)
+    fit = smile.fit(k, iv, t, method="sabr", beta=beta, forward=forward, weights="equal")
     for name, truth in zip(("sabr_alpha", "sabr_beta", "sabr_rho", "sabr_nu"), sabr, strict=True):
         np.testing.assert_allclose(fit[name], truth, rtol=1e-8, atol=1e-8)
     assert (fit["status"] & int(Status.NOT_CONVERGED) == 0).all()
@@ -75,16 +75,16 @@ def test_parameters_are_recovered(beta):
 def test_without_a_forward_it_is_one():
     k = np.linspace(-0.5, 0.5, 9)
     iv = smile.sabr_iv(k, SETS[1], 0.3)
-    fit = smile.fit(k, iv, 0.3, method="sabr", beta=0.5)
+    fit = smile.fit(k, iv, 0.3, method="sabr", beta=0.5, weights="equal")
     assert float(fit["sabr_alpha"]) == pytest.approx(0.6, rel=1e-8)
-    given = smile.fit(k, iv, 0.3, method="sabr", beta=0.5, forward=100.0)
+    given = smile.fit(k, iv, 0.3, method="sabr", beta=0.5, forward=100.0, weights="equal")
     assert float(given["sabr_alpha"]) == pytest.approx(6.0, rel=1e-8)
     np.testing.assert_allclose(smile.iv(given, k), iv, rtol=1e-8)
 
 
 def test_far_from_the_quotes_there_is_no_answer():
     k = np.linspace(-0.3, 0.3, 9)
-    fit = smile.fit(k, smile.sabr_iv(k, SETS[0], 0.25), 0.25, method="sabr")
+    fit = smile.fit(k, smile.sabr_iv(k, SETS[0], 0.25), 0.25, method="sabr", weights="equal")
     reach = 0.3 + np.sqrt(float(smile.total_variance(fit, 0.0)))
     got = smile.iv(fit, np.array([-0.31, reach - 1e-9, reach + 1e-9]), extrapolate=True)
     assert got.isnull().values.tolist() == [False, False, True]
@@ -94,7 +94,7 @@ def test_an_arbitrageable_expansion_is_flagged():
     """Low strikes and a large ν²T: the density that the formula implies is negative."""
     sabr = smile.Sabr(0.35, 0.5, -0.3, 1.2)
     k = np.linspace(-3.0, 0.6, 25)
-    fit = smile.fit(k, smile.sabr_iv(k, sabr, 4.0), 4.0, method="sabr", beta=0.5)
+    fit = smile.fit(k, smile.sabr_iv(k, sabr, 4.0), 4.0, method="sabr", beta=0.5, weights="equal")
     assert float(fit["rmse_vol"]) < 1e-8
     found = smile.butterfly_check(fit)
     assert float(found["min_g"]) < -1e-3

@@ -47,7 +47,7 @@ def assert_free(found):
 
 def test_surfaces_of_mingones_map_come_back_whatever_their_size(rng):
     truths = [mingone.draw(rng, count) for count in (1, 2, 3, 5, 8) for _ in range(8)]
-    found = surface.fit(*mingone.ragged(truths))
+    found = surface.fit(*mingone.ragged(truths), method="essvi", weights="equal")
     assert (found["status"].where(found["n"] > 0, 0) == 0).all()
     for i, truth in enumerate(truths):
         for name, value in zip(("theta", "rho", "psi"), truth, strict=True):
@@ -73,7 +73,7 @@ def test_a_noisy_surface_fits_no_worse_than_scipy_over_mingones_map(rng):
         slices, years = mingone.draw(rng, 4), mingone.YEARS[:4]
         k, iv = mingone.quotes(*slices, years, strikes=9)
         iv *= np.exp(0.02 * rng.normal(size=iv.shape))
-        found = surface.fit(k, iv, years)
+        found = surface.fit(k, iv, years, method="essvi", weights="equal")
         w = iv**2 * years[:, None]
         model = smile.total_variance(found, xr.DataArray(k, dims=("expiry", "strike")), extrapolate=True)
         cost = float((((model - w) / (2 * np.sqrt(w * years[:, None]))) ** 2).sum())
@@ -85,14 +85,16 @@ def test_a_noisy_surface_fits_no_worse_than_scipy_over_mingones_map(rng):
 @pytest.mark.parametrize(("most", "years"), [(1.0, 1.0), (4.0, 10.0), (0.02, 1e-4)])
 def test_no_quotes_can_make_an_arbitrageable_surface(rng, method, most, years):
     """Also where total variance is so large that the wings reach Lee's bound, or next to nothing."""
-    assert_free(surface.fit(*garbage(rng, 20, most, years), method=method))
+    assert_free(surface.fit(*garbage(rng, 20, most, years), method=method, weights="equal"))
 
 
 def test_smiles_fitted_alone_are_flagged_where_they_cross():
     k = np.linspace(-0.3, 0.3, 9)
     total = np.array([[0.05], [0.03]]) * (1 + k**2)
     years = np.array([0.1, 0.2])
-    found = surface.fit(np.tile(k, (2, 1)), np.sqrt(total / years[:, None]), years, method="slices")
+    found = surface.fit(
+        np.tile(k, (2, 1)), np.sqrt(total / years[:, None]), years, method="slices", weights="equal"
+    )
     assert (found["status"].to_numpy() & Status.CALENDAR).astype(bool).tolist() == [False, True]
     assert found.attrs["surface"] == "slices"
 
@@ -100,7 +102,7 @@ def test_smiles_fitted_alone_are_flagged_where_they_cross():
 def test_sequential_slices_go_through_the_quote_nearest_the_money(noisy):
     """The exact relation θ = w* − ρψk* − ψ²k*²(1 − ρ²)/(4w*) of an SSVI slice through (k*, w*)."""
     k, iv, years = noisy
-    found = surface.fit(k + 0.01, iv, years, method="essvi_seq")
+    found = surface.fit(k + 0.01, iv, years, method="essvi_seq", weights="equal")
     at = np.abs(k + 0.01).argmin("strike")
     k0, w0 = (k + 0.01).isel(strike=at), (iv**2 * years).isel(strike=at)
     rho, psi = found["rho"], found["psi"]
@@ -114,7 +116,9 @@ def test_a_sequential_surface_is_not_moved_by_later_expiries(noisy, rng):
     k, iv, years = noisy
     broken = iv.copy()
     broken[3:] = rng.uniform(0.1, 2, broken[3:].shape)
-    kept = [surface.fit(k, each, years, method="essvi_seq")["psi"][:3] for each in (iv, broken)]
+    kept = [
+        surface.fit(k, each, years, method="essvi_seq", weights="equal")["psi"][:3] for each in (iv, broken)
+    ]
     np.testing.assert_allclose(kept[0], kept[1], rtol=1e-9)
 
 
@@ -127,7 +131,9 @@ def test_ssvi_families_recover_their_parameters():
         ("ssvi_heston", surface.heston_phi(theta, 0.9), {"lam": 0.9}),
     ):
         w = mingone.ssvi(k, theta[:, None], rho, (theta * phi)[:, None])
-        found = surface.fit(np.tile(k, (4, 1)), np.sqrt(w / years[:, None]), years, method=name)
+        found = surface.fit(
+            np.tile(k, (4, 1)), np.sqrt(w / years[:, None]), years, method=name, weights="equal"
+        )
         np.testing.assert_allclose(found["theta"], theta, rtol=1e-12)
         np.testing.assert_allclose(found["rho"], rho, atol=1e-7)
         for parameter, value in truth.items():
@@ -136,11 +142,11 @@ def test_ssvi_families_recover_their_parameters():
 
 def test_missing_quotes_strike_order_and_expiry_order_change_nothing(noisy, rng):
     k, iv, years = noisy
-    found = surface.fit(k, iv, years)
+    found = surface.fit(k, iv, years, method="essvi", weights="equal")
     holes = rng.random(iv.shape) < 0.3
-    masked = surface.fit(k, iv.where(~holes), years)
-    dropped = surface.fit(k.where(~holes), iv, years, weights=np.where(holes, 0.0, 1.0))
-    mixed = surface.fit(k[::-1, ::-1], iv[::-1, ::-1], years[::-1])
+    masked = surface.fit(k, iv.where(~holes), years, method="essvi", weights="equal")
+    dropped = surface.fit(k.where(~holes), iv, years, weights=np.where(holes, 0.0, 1.0), method="essvi")
+    mixed = surface.fit(k[::-1, ::-1], iv[::-1, ::-1], years[::-1], method="essvi", weights="equal")
     for name in ("theta", "rho", "psi"):
         np.testing.assert_allclose(masked[name], dropped[name], rtol=1e-9)
         np.testing.assert_allclose(mixed[name][::-1], found[name], rtol=1e-6)
@@ -149,19 +155,19 @@ def test_missing_quotes_strike_order_and_expiry_order_change_nothing(noisy, rng)
 
 def test_an_expiry_that_cannot_be_fitted_is_skipped_with_its_reason(noisy):
     k, iv, years = noisy
-    whole = surface.fit(k[1:4], iv[1:4], years[1:4])
+    whole = surface.fit(k[1:4], iv[1:4], years[1:4], method="essvi", weights="equal")
     years = years.copy()
     years[0], years[4] = -0.01, np.nan
     few = iv.copy()
-    found = surface.fit(k, few, years)
+    found = surface.fit(k, few, years, method="essvi", weights="equal")
     assert found["status"].to_numpy()[[0, 4]].tolist() == [Status.EXPIRED, Status.BAD_INPUT]
     np.testing.assert_allclose(found["theta"][1:4], whole["theta"], rtol=1e-9)
     few[2, 2:] = np.nan
-    found = surface.fit(k, few, years)
+    found = surface.fit(k, few, years, method="essvi", weights="equal")
     assert found["status"].to_numpy()[2] == Status.TOO_FEW_STRIKES
     assert np.isnan(found["theta"][2])
     assert found["method"].to_numpy().tolist() == [0, 3, 0, 3, 0]
-    empty = surface.fit(k, iv * np.nan, years)
+    empty = surface.fit(k, iv * np.nan, years, method="essvi", weights="equal")
     assert np.isnan(empty["a"]).all()
     assert (empty["status"] != 0).all()
 
@@ -170,15 +176,18 @@ def test_repeated_strikes_do_not_count_twice(noisy):
     k, iv, years = noisy
     same = k.copy()
     same[1] = 0.1
-    assert surface.fit(same, iv, years)["status"].to_numpy()[1] == Status.TOO_FEW_STRIKES
+    assert (
+        surface.fit(same, iv, years, method="essvi", weights="equal")["status"].to_numpy()[1]
+        == Status.TOO_FEW_STRIKES
+    )
 
 
 def test_many_surfaces_in_one_call_are_those_of_many_calls(rng):
     k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 5, 5, 8)])
     iv = iv * np.exp(0.02 * rng.normal(size=iv.shape))
-    together = surface.fit(k, iv, t)
+    together = surface.fit(k, iv, t, method="essvi", weights="equal")
     for i in range(4):
-        alone = surface.fit(k[i], iv[i], t[i])
+        alone = surface.fit(k[i], iv[i], t[i], method="essvi", weights="equal")
         for name in ("theta", "rho", "psi", "rmse_vol"):
             np.testing.assert_allclose(together[name][i], alone[name], rtol=1e-7)
 
@@ -186,9 +195,12 @@ def test_many_surfaces_in_one_call_are_those_of_many_calls(rng):
 def test_venues_and_a_history_are_leading_dims(noisy):
     k, iv, years = noisy
     history = xr.concat([iv, 1.1 * iv], "time").expand_dims(exchange=["deribit", "okx"])
-    found = surface.fit(k, history, years)
+    found = surface.fit(k, history, years, method="essvi", weights="equal")
     assert found["theta"].dims == ("exchange", "time", "expiry")
-    np.testing.assert_allclose(found["theta"].sel(exchange="okx")[0], surface.fit(k, iv, years)["theta"])
+    np.testing.assert_allclose(
+        found["theta"].sel(exchange="okx")[0],
+        surface.fit(k, iv, years, method="essvi", weights="equal")["theta"],
+    )
 
 
 def test_the_past_does_not_see_the_future(rng):
@@ -196,15 +208,20 @@ def test_the_past_does_not_see_the_future(rng):
     later = iv.copy()
     later[3:] = rng.uniform(0.1, 1.0, later[3:].shape)
     for method in ("essvi", "ssvi_power", "slices"):
-        before, after = (surface.fit(k, each, t, method=method).isel(time=slice(3)) for each in (iv, later))
+        before, after = (
+            surface.fit(k, each, t, method=method, weights="equal").isel(time=slice(3))
+            for each in (iv, later)
+        )
         np.testing.assert_allclose(before["a"], after["a"], rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", [*FREE, "slices"])
 def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
     k, iv, t = mingone.ragged([mingone.draw(rng, count) for count in (3, 4, 5)])
-    eager = surface.fit(k, iv, t, method=method)
-    lazy = surface.fit(k.chunk(time=1, strike=4), iv.chunk(time=1, expiry=2), t.chunk(time=2), method=method)
+    eager = surface.fit(k, iv, t, method=method, weights="equal")
+    lazy = surface.fit(
+        k.chunk(time=1, strike=4), iv.chunk(time=1, expiry=2), t.chunk(time=2), method=method, weights="equal"
+    )
     assert dask.is_dask_collection(lazy["theta" if method != "slices" else "a"].data)
     xr.testing.assert_allclose(lazy.compute(), eager, rtol=1e-9)
 
@@ -212,11 +229,11 @@ def test_lazy_quotes_give_a_lazy_surface_of_equal_value(rng, method):
 def test_the_end_does_not_depend_on_where_the_search_began(noisy):
     k, iv, years = noisy
     iv = iv.assign_coords(expiry=list("abcde"))
-    cold = surface.fit(k, iv, years)
-    warm = surface.fit(k, iv, years, start=cold.isel(expiry=slice(1, None)))
+    cold = surface.fit(k, iv, years, method="essvi", weights="equal")
+    warm = surface.fit(k, iv, years, start=cold.isel(expiry=slice(1, None)), method="essvi", weights="equal")
     for name in ("theta", "rho", "psi"):
         np.testing.assert_allclose(warm[name], cold[name], rtol=1e-5)
-    again = surface.fit(k, iv, years, start=cold)
+    again = surface.fit(k, iv, years, start=cold, method="essvi", weights="equal")
     xr.testing.assert_allclose(again["theta"], cold["theta"], rtol=1e-6)
     np.testing.assert_allclose(again["rmse_vol"], cold["rmse_vol"], rtol=1e-8)
 
@@ -226,7 +243,7 @@ def test_the_end_does_not_depend_on_where_the_search_began(noisy):
 def test_a_flat_surface_is_fitted_and_the_search_ends(method, level):
     k = np.tile(np.linspace(-0.3, 0.3, 15), (4, 1))
     years = np.array([7, 30, 60, 90]) / 365
-    found = surface.fit(k, np.full((4, 15), level), years, method=method)
+    found = surface.fit(k, np.full((4, 15), level), years, method=method, weights="equal")
     np.testing.assert_array_equal(found["status"], 0)
     np.testing.assert_allclose(smile.iv(found, 0.1), level, rtol=1e-7)
 
@@ -237,15 +254,15 @@ def test_weights_by_price_let_the_money_decide():
     years = np.array([0.25])
     iv = 0.5 + 0.3 * np.abs(k) + 0.05 * np.cos(8 * k)
     errors = {}
-    for weights in ("vega", "price"):
-        found = surface.fit(k[None], iv[None], years, weights=weights)
+    for weights in ("equal", "price"):
+        found = surface.fit(k[None], iv[None], years, weights=weights, method="essvi")
         errors[weights] = abs(float(smile.iv(found, 0.0)[0]) - 0.55)
-    assert errors["price"] < errors["vega"] / 2
+    assert errors["price"] < errors["equal"] / 2
 
 
 def test_the_fit_says_what_was_quoted(noisy):
     k, iv, years = noisy
-    found = surface.fit(k, iv, years, forward=years * 0 + 100.0)
+    found = surface.fit(k, iv, years, forward=years * 0 + 100.0, method="essvi", weights="equal")
     np.testing.assert_allclose(found["k_min"], k.min("strike"))
     np.testing.assert_allclose(found["k_max"], k.max("strike"))
     model = smile.iv(found, k)
@@ -257,16 +274,20 @@ def test_the_fit_says_what_was_quoted(noisy):
 def test_misuse_is_refused(noisy):
     k, iv, years = noisy
     with pytest.raises(ValueError, match="percent"):
-        surface.fit(k, 100 * iv, years)
+        surface.fit(k, 100 * iv, years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="'svi' is not one of essvi"):
-        surface.fit(k, iv, years, method="svi")
+        surface.fit(k, iv, years, method="svi", weights="equal")
     with pytest.raises(ValueError, match="expiry is missing"):
-        surface.fit(k[0], iv[0], years)
+        surface.fit(k[0], iv[0], years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="strike is missing"):
-        surface.fit(k.rename(strike="quote"), iv.rename(strike="quote"), years)
+        surface.fit(
+            k.rename(strike="quote"), iv.rename(strike="quote"), years, method="essvi", weights="equal"
+        )
     with pytest.raises(ValueError, match="it needs expiry"):
-        surface.fit(k, iv, 0.1)
-    with pytest.raises(ValueError, match="'delta' is not one of vega"):
-        surface.fit(k, iv, years, weights="delta")
+        surface.fit(k, iv, 0.1, method="essvi", weights="equal")
+    with pytest.raises(ValueError, match="'delta' is not one of equal"):
+        surface.fit(k, iv, years, weights="delta", method="essvi")
     with pytest.raises(ValueError, match="no theta"):
-        surface.fit(k, iv, years, start=surface.fit(k, iv, years, method="slices"))
+        surface.fit(
+            k, iv, years, start=surface.fit(k, iv, years, method="slices", weights="equal"), weights="equal"
+        )

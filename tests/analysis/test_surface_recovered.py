@@ -32,7 +32,7 @@ def truth(symbol: str, venue: str) -> xr.Dataset:
 @pytest.mark.parametrize(("symbol", "venue"), PAIRS)
 def test_essvi_finds_the_true_parameters(symbol: str, venue: str) -> None:
     dd.connect("sample")
-    fit = surface.from_chain(dd.options.surface(symbol, venue))
+    fit = surface.from_chain(dd.options.surface(symbol, venue), method="essvi", weights="equal")
     known = truth(symbol, venue).sel(expiry=fit["expiry"])
     for name, tolerance in (("theta", 2e-5), ("rho", 2e-3), ("psi", 2e-3)):
         np.testing.assert_allclose(fit[name], known[name], rtol=tolerance, atol=tolerance * 0.1)
@@ -43,7 +43,7 @@ def test_essvi_finds_the_true_parameters(symbol: str, venue: str) -> None:
 
 def test_model_free_variance_is_that_of_the_true_surface() -> None:
     dd.connect("sample")
-    fit = surface.from_chain(dd.options.surface("BTC", "deribit"))
+    fit = surface.from_chain(dd.options.surface("BTC", "deribit"), method="essvi", weights="equal")
     known = truth("BTC", "deribit").sel(expiry=fit["expiry"])
     exact = surface.from_essvi(
         known["theta"],
@@ -60,9 +60,9 @@ def test_model_free_variance_is_that_of_the_true_surface() -> None:
 def test_surfaces_of_venues_and_hours_fit_in_one_call() -> None:
     dd.connect("sample")
     history = dd.options.surface_history("BTC", "deribit", "3h")
-    many = surface.from_chain(history)
+    many = surface.from_chain(history, method="essvi", weights="equal")
     assert set(many["theta"].dims) == {"time", "expiry"}
-    last = surface.from_chain(history.isel(time=-1))
+    last = surface.from_chain(history.isel(time=-1), method="essvi", weights="equal")
     there = last["theta"].dropna("expiry")["expiry"]
     np.testing.assert_allclose(
         many["theta"].isel(time=-1).sel(expiry=there), last["theta"].sel(expiry=there), rtol=1e-6

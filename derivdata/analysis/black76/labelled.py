@@ -32,7 +32,9 @@ def sign(side: Any) -> Any:
     if isinstance(getattr(side, "dtype", None), pd.CategoricalDtype):
         categories = pd.Categorical(side)
         return np.append(_signs(categories.categories.to_numpy()), np.nan)[categories.codes]
-    if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index):
+    # Columns of pandas come as Series, Index, or as the arrays behind them (``df["side"].values``).
+    extension = pd.api.extensions.ExtensionArray
+    if not isinstance(side, str | list | tuple | np.ndarray | pd.Series | pd.Index | extension):
         raise TypeError(f"side must be 'call' or 'put' or an array of them, not {type(side).__name__}")
     return _signs(np.asarray(side, dtype=None if isinstance(side, np.ndarray) else object))
 

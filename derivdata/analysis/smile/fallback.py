@@ -43,7 +43,6 @@ class Options(NamedTuple):
 
     method: Method
     arbitrage: str
-    uniform: bool
     beta: float
     by_delta: bool
 
@@ -118,7 +117,7 @@ def _fit_rung(
     elif rung == Method.SSVI:
         _put(found, rows, *fit_ssvi(part))
     elif rung == Method.SABR and curves.sabr is not None:
-        sabr, ended = fit_sabr(part, beta=options.beta, forward=curves.forward[rows], uniform=options.uniform)
+        sabr, ended = fit_sabr(part, beta=options.beta, forward=curves.forward[rows])
         _store(curves.sabr, rows, sabr)
         _count(found, rows, ended)
     elif rung == Method.PCHIP and curves.node_k is not None and curves.node_w is not None:

@@ -13,6 +13,7 @@ from derivdata.analysis.smile.fallback import Options, fit_slices
 from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import prepare
+from derivdata.analysis.smile.weighting import WEIGHTS, quote_weights
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["fit"]
@@ -41,7 +42,7 @@ def fit(
     *,
     dim: str = "strike",
     method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
-    weights: Any = "vega",
+    weights: Any = "price",
     arbitrage: Literal["flag", "penalty", "gj", "ssvi"] = "flag",
     beta: float = 1.0,
     axis: Literal["k", "delta"] = "k",
@@ -66,9 +67,10 @@ def fit(
         `beta`, 3) or ``pchip`` (interpolation, 2). A slice with too few strikes takes the next rung: svi,
         ssvi, a line through two quotes, flat; its status says so and ``method`` names the rung.
     weights
-        ``"vega"``: residuals of volatility, which are price residuals over vega. ``"uniform"``: residuals
-        of total variance. An array: multiplies squared residuals of volatility, for instance
-        ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+        What multiplies squared residuals of volatility. ``"price"``: vega squared, which makes them
+        residuals of price; ``"vega"``: vega, between the two; ``"equal"``: 1, so that the many far strikes
+        of a chain count like those at the money; ``"variance"``: makes them residuals of total variance. Or
+        an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     arbitrage
         What to do with a slice that has a butterfly. ``"flag"``: note it in the status. ``"penalty"``:
         refit with a penalty on negative density. ``"gj"``: Gatheral and Jacquier's closed form, where its
@@ -135,8 +137,8 @@ def fit(
 def _options(method: str, weights: Any, arbitrage: str, beta: float, axis: str, start: Any) -> Options:
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; take one of {', '.join(METHODS)}")
-    if isinstance(weights, str) and weights not in ("vega", "uniform"):
-        raise ValueError(f"weights is {weights!r}; take 'vega', 'uniform', or an array over the quotes")
+    if isinstance(weights, str) and weights not in WEIGHTS:
+        raise ValueError(f"weights is {weights!r}; take {', '.join(WEIGHTS)}, or an array over the quotes")
     if arbitrage not in ARBITRAGE:
         raise ValueError(f"arbitrage is {arbitrage!r}; take one of {', '.join(ARBITRAGE)}")
     if arbitrage in ("penalty", "gj") and method in ("sabr", "pchip"):
@@ -147,8 +149,7 @@ def _options(method: str, weights: Any, arbitrage: str, beta: float, axis: str, 
         raise ValueError(f"axis='delta' is for method='pchip', not {method!r}")
     if start is not None and method != "svi":
         raise ValueError(f"start is for method='svi', not {method!r}")
-    uniform = isinstance(weights, str) and weights == "uniform"
-    return Options(METHODS[method], arbitrage, uniform, float(beta), axis == "delta")
+    return Options(METHODS[method], arbitrage, float(beta), axis == "delta")
 
 
 def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> tuple[xr.DataArray, ...]:
@@ -171,7 +172,10 @@ def _labelled(k: Any, iv: Any, t: Any, weights: Any, forward: Any, dim: str) -> 
                 f"{name} has dims {part.dims} and no {dim!r}; name the dim of the quotes with dim="
             )
     one = 1.0 if forward is None else forward
-    return k, iv, given, _wrap(t, slices, "year_fraction"), _wrap(one, slices, "forward")
+    t = _wrap(t, slices, "year_fraction")
+    if isinstance(weights, str):
+        given = given * quote_weights(weights, k, iv, t)
+    return k, iv, given, t, _wrap(one, slices, "forward")
 
 
 def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
@@ -235,7 +239,7 @@ def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
 def _fit_rows(
     k: Floats, iv: Floats, weight: Floats, t: Floats, forward: Floats, *start: Floats, options: Options
 ) -> tuple[Any, ...]:
-    quotes = prepare(k, iv, t, weight, uniform=options.uniform)
+    quotes = prepare(k, iv, t, weight)
     found = fit_slices(quotes, forward, Raw(*start), options)
     curves = found.curves
     n = quotes.used.sum(axis=1).astype(np.int32)

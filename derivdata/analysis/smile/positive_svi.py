@@ -10,7 +10,7 @@ import numpy as np
 
 from derivdata.analysis.smile.parameters import Floats, Raw
 
-__all__ = ["floor_curve", "floor_from_raw", "floor_to_raw", "jet"]
+__all__ = ["density_jet", "floor_curve", "floor_from_raw", "floor_to_raw", "jet"]
 
 
 def floor_from_raw(raw: Raw) -> Floats:
@@ -58,3 +58,13 @@ def jet(x: Floats, k: Floats) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     bent = (3.0 * bend * curve * lean * inverse, bend * curve * (2.0 - 3.0 * narrow))
     by_d2w = (zero, p * curve, q * curve, *bent)
     return (w, rise, bend * curve), (np.stack(by_w), np.stack(by_dw), np.stack(by_d2w))
+
+
+def density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
+    """Durrleman's g and its derivatives in the variables."""
+    (w, dw, d2w), (by_w, by_dw, by_d2w) = jet(x, k)
+    tangent = 1.0 - k * dw / (2.0 * w)
+    g = tangent**2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
+    g_w = tangent * k * dw / w**2 + (dw / (2.0 * w)) ** 2
+    g_dw = -tangent * k / w - dw / 2.0 * (1.0 / w + 0.25)
+    return g, g_w * by_w + g_dw * by_dw + 0.5 * by_d2w

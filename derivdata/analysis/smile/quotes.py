@@ -42,17 +42,15 @@ class Scaling(NamedTuple):
     height: Floats
 
 
-def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) -> SmileQuotes:
+def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
     """Quotes from bare arrays; NaN, non-positive volatility, weight or time drop a quote.
 
     Parameters
     ----------
     k, iv, weight
-        ``(slices, strikes)``.
+        ``(slices, strikes)``; the weight multiplies squared residuals of volatility.
     t
         ``(slices,)`` [years].
-    uniform
-        Whether `weight` counts for residuals of total variance; if not, for those of volatility.
     """
     live = np.isfinite(t) & (t > 0.0)
     with np.errstate(invalid="ignore"):
@@ -60,7 +58,7 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats, *, uniform: bool) 
     used &= live[:, None]
     k, iv = np.where(used, k, 0.0), np.where(used, iv, 1.0)
     w = iv * iv * np.where(live, t, 1.0)[:, None]
-    weight = np.where(used, weight if uniform else weight / w, 0.0)
+    weight = np.where(used, weight / w, 0.0)
     low = np.where(used, k, np.inf).min(axis=1, initial=np.inf)
     high = np.where(used, k, -np.inf).max(axis=1, initial=-np.inf)
     empty = ~used.any(axis=1)

@@ -24,7 +24,7 @@ from derivdata.analysis.smile.parameters import (
     jump_wings_to_raw,
     svi_raw_to_jump_wings,
 )
-from derivdata.analysis.smile.positive_svi import floor_curve, floor_from_raw, floor_to_raw, jet
+from derivdata.analysis.smile.positive_svi import density_jet, floor_curve, floor_from_raw, floor_to_raw
 from derivdata.analysis.smile.quotes import SmileQuotes
 from derivdata.analysis.smile.ssvi_slice import fit_ssvi
 from derivdata.arguments import Numbers, typed
@@ -131,7 +131,7 @@ class _Penalised(NamedTuple):
 
     def evaluate(self, x: Floats) -> Linearised:
         fit = self.quotes.evaluate(x)
-        g, slope = _density_jet(x[..., None], self.grid)
+        g, slope = density_jet(x[..., None], self.grid)
         lack = np.sqrt(self.heaviness) * np.maximum(_MARGIN - g, 0.0)
         slope = np.sqrt(self.heaviness) * np.where(lack > 0.0, slope, 0.0)
         gram = fit.gram + np.vecdot(slope[:, None], slope)
@@ -160,16 +160,6 @@ def _problem(quotes: SmileQuotes, raw: Raw) -> _Penalised:
     share = np.linspace(0.0, 1.0, _GRID)
     grid = raw.m[:, None] + unit * np.sinh(ends[0] + (ends[1] - ends[0]) * share)
     return _Penalised(fit, grid, _FIRST_WEIGHT)
-
-
-def _density_jet(x: Floats, k: Floats) -> tuple[Floats, Floats]:
-    """Durrleman's g and its derivatives in the variables."""
-    (w, dw, d2w), (by_w, by_dw, by_d2w) = jet(x, k)
-    tangent = 1.0 - k * dw / (2.0 * w)
-    g = tangent**2 - dw**2 / 4.0 * (1.0 / w + 0.25) + d2w / 2.0
-    g_w = tangent * k * dw / w**2 + (dw / (2.0 * w)) ** 2
-    g_dw = -tangent * k / w - dw / 2.0 * (1.0 / w + 0.25)
-    return g, g_w * by_w + g_dw * by_dw + 0.5 * by_d2w
 
 
 def _larger(a: Any, b: Any) -> Any:

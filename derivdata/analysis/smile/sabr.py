@@ -65,9 +65,9 @@ def sabr_jet(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats,
     return w, 2.0 * w * first, 2.0 * w * (second + 2.0 * first * first)
 
 
-def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats, uniform: bool) -> tuple[Sabr, Minimum]:
+def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats) -> tuple[Sabr, Minimum]:
     """The best SABR smiles with this `beta`, of two starts each."""
-    found = [_from(quotes, beta, forward, uniform, *start) for start in _STARTS]
+    found = [_from(quotes, beta, forward, *start) for start in _STARTS]
     best = found[0]
     for other in found[1:]:
         better = other.loss < best.loss
@@ -79,7 +79,7 @@ def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats, uniform: bool
     return Sabr(np.exp(log_alpha), np.full_like(rho, beta), rho, np.exp(log_nu)), best
 
 
-def _from(quotes: SmileQuotes, beta: float, forward: Floats, uniform: bool, rho: float, nu: float) -> Minimum:
+def _from(quotes: SmileQuotes, beta: float, forward: Floats, rho: float, nu: float) -> Minimum:
     count = len(quotes.k)
     order = np.where(quotes.used, np.abs(quotes.k), np.inf).argmin(axis=1)
     level = np.log(quotes.iv[np.arange(count), order]) + (1.0 - beta) * np.log(forward)
@@ -87,7 +87,7 @@ def _from(quotes: SmileQuotes, beta: float, forward: Floats, uniform: bool, rho:
     one = np.ones(count)
     low = np.stack([level - 5.0, -_MOST_RHO * one, scale - 9.0])
     high = np.stack([level + 5.0, _MOST_RHO * one, scale + np.log(4.0)])
-    weight = quotes.weight * (np.square(quotes.iv * quotes.t[:, None]) if uniform else quotes.w)
+    weight = quotes.weight * quotes.w
     weight = weight / weight.sum(axis=1, keepdims=True)
     constants = np.stack([beta * one, quotes.t, forward])
     reach = np.array([[1.0], [0.5], [1.5]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,48 +10,64 @@ import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import smile
-from derivdata.analysis.surface.fitting import SurfaceMethod, fit
+from derivdata.analysis.chain.normalise import option_rows
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
+from derivdata.analysis.surface.labelling import where
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["from_chain"]
+
+_KEYS = ("symbol", "exchange", "time")
+_INSTANTS = 4  # of one pass: strikes of different days have little in common, and the grid holds them all
 
 
 @typed
 def from_chain(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    method: SurfaceMethod = "essvi",
-    weights: Any = "vega",
+    method: SurfaceMethod = "svi",
+    weights: Any = "price",
+    loss: Literal["quote", "bid_ask"] = "quote",
     as_of: Any = None,
     given: Any = None,
     spot: Numbers | None = None,
 ) -> xr.Dataset:
-    """Surface of the options out of the money of one chain or of many.
+    """Fit the surface of the options out of the money of one chain or of many.
 
     Parameters
     ----------
     chain
         The table ``options_snapshot``, a surface of `derivdata.options`, or what
-        `derivdata.analysis.chain.clean` made of one; symbols, venues and instants that differ become dims.
+        `derivdata.analysis.chain.clean` made of one, which is then taken as it is; symbols, venues and
+        instants that differ become dims.
     method
         As in `fit`.
     weights
         As in `fit`, or ``"spread"``: one over the squared bid-ask spread in volatility, which needs a chain
-        with quotes.
+        with bid and ask prices.
+    loss
+        ``"quote"``: the distance to the quoted volatility; ``"bid_ask"``: that outside bid and ask, as with
+        ``iv_bid`` and ``iv_ask`` of `fit`, which needs a chain with bid and ask prices.
     as_of, given, spot
         Instant of the quotes, forwards and spot, as in `derivdata.analysis.chain`.
 
     Returns
     -------
     Dataset
-        What `fit` gives, with coordinate ``forward`` [USD]; ``status`` also holds what the forward's says.
-        Where the chain has quotes, ``breach_vol`` [per √year]: how far at most the surface lies outside
-        bid and ask, 0 if nowhere.
+        What `fit` gives, with coordinate ``forward`` [USD]; ``status`` also holds what the forward's and
+        the options' say. Every expiry that the chain lists is there: of one without a fit the parameters
+        are NaN and ``status`` says why (``EXPIRED``, ``NEAR_EXPIRY``, ``TOO_FEW_STRIKES``; ``BAD_INPUT``:
+        no option or no forward could be used). Where the chain has bid and ask prices: ``breach_vol``
+        [per √year], how far at most the surface lies outside bid and ask, 0 if nowhere;
+        ``atm_half_spread_vol``, half the spread at the money; and ``OFF_AT_THE_MONEY`` in ``status`` where
+        ``atm_error_vol`` exceeds it.
 
     Raises
     ------
     ValueError
-        What `derivdata.analysis.chain` and `fit` raise; ``"spread"`` without quotes.
+        What `derivdata.analysis.chain` and `fit` raise; ``"spread"`` or ``"bid_ask"`` without prices;
+        `as_of` of a cleaned chain, which has its instant.
 
     Examples
     --------
@@ -59,19 +75,139 @@ def from_chain(
     >>> surface.sizes["expiry"], bool(dd.analysis.surface.calendar_check(surface)["ok"].all())
     (11, True)
     """
-    quotes = chains.smiles(chains.clean(chain, as_of=as_of), given=given, spot=spot)
+    cleaned = isinstance(chain, pd.DataFrame) and {"year_fraction", "status"}.issubset(chain.columns)
+    if cleaned and as_of is not None:
+        raise ValueError("as_of is for a chain that was not cleaned; clean(chain, as_of=...) has used it")
+    options = chain if isinstance(chain, pd.DataFrame) and cleaned else chains.clean(chain, as_of=as_of)
+    parts = [
+        _fitted(part, method=method, weights=weights, loss=loss, given=given, spot=spot)
+        for part in _passes(options)
+    ]
+    if len(parts) == 1:
+        surface = parts[0]
+    else:
+        alike = [_with_dims(part, parts) for part in parts]
+        surface = xr.concat(alike, "time", data_vars="all", join="outer", combine_attrs="override")
+        surface = _filled(surface.sortby("time"))
+    return _with_lost_expiries(surface, options if cleaned else _listed(chain, options, as_of))
+
+
+def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, as_of: Any) -> pd.DataFrame:
+    """Every row of the chain with its time to expiry, flagged as the options that are left."""
+    rows = option_rows(chain, as_of=as_of)
+    place = [name for name in (*_KEYS, "expiry") if name in rows]
+    near = options[(options["status"] & np.int32(Status.NEAR_EXPIRY)) != 0]
+    flagged = pd.MultiIndex.from_frame(rows[place]).isin(pd.MultiIndex.from_frame(near[place]))
+    return rows.assign(status=rows["status"] | np.where(flagged, np.int32(Status.NEAR_EXPIRY), np.int32(0)))
+
+
+def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
+    """The chains of a few instants at a time."""
+    if "time" not in options or options["time"].nunique() <= _INSTANTS + 1:
+        return [options]
+    instants = np.sort(options["time"].dropna().unique())
+    # A pass of one instant would have no dim time: the last one takes up to twice as many.
+    starts = range(0, max(len(instants) - 1, 1), _INSTANTS)
+    cuts = [instants[start] for start in starts][1:]
+    number = np.searchsorted(np.asarray(cuts), options["time"].to_numpy(), side="right")
+    attrs = options.attrs
+    parts = [options[number == i] for i in range(len(cuts) + 1)]
+    for part in parts:
+        part.attrs = attrs
+    return parts
+
+
+def _fitted(
+    options: pd.DataFrame, *, method: SurfaceMethod, weights: Any, loss: str, given: Any, spot: Any
+) -> xr.Dataset:
+    quotes = chains.smiles(options, given=given, spot=spot)
     k, iv, t = quotes["log_moneyness"], quotes["iv"], quotes["year_fraction"]
-    quoted = "iv_bid" in quotes and bool((quotes["iv_ask"] - quotes["iv_bid"]).notnull().any())
+    sides = (quotes.get("iv_bid"), quotes.get("iv_ask"))
+    spread = None if sides[0] is None or sides[1] is None else sides[1] - sides[0]
+    quoted = spread is not None and bool(spread.notnull().any())
     if isinstance(weights, str) and weights == "spread":
-        if not quoted:
+        if spread is None or not quoted:
             raise ValueError("weights='spread' needs a chain with bid and ask prices")
-        spread = quotes["iv_ask"] - quotes["iv_bid"]
         weights = 1.0 / spread.where(spread > 0.0) ** 2
-    surface = fit(k, iv, t, method=method, weights=weights, forward=quotes["forward"])
-    status = (surface["status"] | quotes["forward_status"]).astype(np.int32)
-    surface["status"] = status.assign_attrs(surface["status"].attrs)
-    if quoted:
+    if loss == "bid_ask" and not quoted:
+        raise ValueError("loss='bid_ask' needs a chain with bid and ask prices")
+    bid, ask = sides if loss == "bid_ask" else (None, None)
+    surface = fit(k, iv, t, method=method, weights=weights, iv_bid=bid, iv_ask=ask, forward=quotes["forward"])
+    own = surface["status"]
+    status = own | quotes["forward_status"] | _any_bit(quotes["status"])
+    if spread is not None and quoted:
         model = smile.iv(surface, k, extrapolate=True)
         outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge")
         surface["breach_vol"] = outside.max(["edge", "strike"]).clip(0.0).assign_attrs(units="1/sqrt(year)")
+        half = at_the_money_of(k, spread.where(spread >= 0.0) / 2.0, "strike")
+        surface["atm_half_spread_vol"] = half.assign_attrs(units="1/sqrt(year)")
+        far = abs(surface["atm_error_vol"]) > half
+        status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
+    surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
     return surface.assign_attrs({name: said for name, said in quotes.attrs.items() if name == "provenance"})
+
+
+def _any_bit(status: xr.DataArray) -> xr.DataArray:
+    """Every bit that some strike of an expiry has."""
+    return status.reduce(np.bitwise_or.reduce, "strike")
+
+
+def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
+    """With every dim that one of the parts has; in a part with one label it is a scalar."""
+    scalars = {"symbol": "symbol", "exchange": "exchange", "time": "as_of"}
+    for dim, scalar in scalars.items():
+        if dim in part.dims or not any(dim in other.dims for other in parts):
+            continue
+        label = part[scalar].to_numpy()
+        part = part.drop_vars(scalar)
+        grown = part.expand_dims({dim: [label[()]]})
+        part = grown
+    return part
+
+
+def _filled(surface: xr.Dataset) -> xr.Dataset:
+    """Labels that an outer join made: no fit, no bits but that nothing was there."""
+    empty = surface["method"].isnull()
+    blank = {"status": np.int32(Status.BAD_INPUT), "method": np.int8(0), "repaired": False, "n": 0, "nfev": 0}
+    kinds = {"status": np.int32, "method": np.int8, "repaired": np.bool_, "n": np.int32, "nfev": np.int32}
+    for name, value in blank.items():
+        attrs = surface[name].attrs
+        surface[name] = surface[name].where(~empty, value).astype(kinds[name]).assign_attrs(attrs)
+    return surface
+
+
+def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset:
+    """The surface with every expiry that the chain lists, those without a fit with their reason."""
+    dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
+    listed = listed.dropna(subset=["expiry"])
+    if listed.empty:
+        return surface
+    near = (listed["status"].to_numpy() & np.int32(Status.NEAR_EXPIRY)) != 0
+    plain = {name: _plain_labels(listed[name]) for name in (*dims, "expiry")}
+    rows = pd.DataFrame(plain | {"t": listed["year_fraction"].to_numpy(), "near": near})
+    table = rows.groupby([*dims, "expiry"], sort=True).agg({"t": "min", "near": "all"}).to_xarray()
+    table = table.reindex({dim: surface[dim] for dim in dims})
+    expiries = np.union1d(table["expiry"], surface["expiry"])
+    there = xr.ones_like(surface["method"], dtype=bool).reindex(expiry=expiries, fill_value=False)
+    surface, table = _filled(surface.reindex(expiry=expiries)), table.reindex(expiry=expiries)
+    reason = where(table["t"] <= 0.0, Status.EXPIRED, Status.BAD_INPUT)
+    reason = where(table["near"].astype(bool) & (table["t"] > 0.0), Status.NEAR_EXPIRY, reason)
+    # A place that was in the fit keeps its status, unless all it says is that no quote came in.
+    unused = (surface["method"] == 0) & (~there | (surface["status"] == np.int32(Status.BAD_INPUT)))
+    lost = (unused & table["t"].notnull()).transpose(*surface["status"].dims)
+    status = surface["status"].where(~lost, reason.transpose(*surface["status"].dims)).astype(np.int32)
+    t = surface["year_fraction"]
+    t = t.fillna(table["t"]).transpose(*surface["status"].dims) if t.ndim > 1 else t.fillna(_once(table["t"]))
+    surface["status"] = status.assign_attrs(surface["status"].attrs)
+    return surface.assign_coords(year_fraction=t.assign_attrs(surface["year_fraction"].attrs))
+
+
+def _once(t: xr.DataArray) -> xr.DataArray:
+    """Times to expiry that are those of every label."""
+    return t.max([dim for dim in t.dims if dim != "expiry"])
+
+
+def _plain_labels(column: pd.Series) -> Any:
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        return column.dt.tz_convert("UTC").dt.tz_localize(None)
+    return column.astype(str)

@@ -6,28 +6,32 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis import smile
 from derivdata.analysis.least_squares import Minimum
 from derivdata.analysis.smile import Method
-from derivdata.analysis.smile.fit_dataset import assemble
+from derivdata.analysis.smile.fit_dataset import RAW, assemble
+from derivdata.analysis.smile.parameters import Raw
+from derivdata.analysis.smile.svi_curve import raw_total_variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface import essvi
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check
 from derivdata.analysis.surface.essvi_parameters import NATURAL, natural_parameters, raw_parameters_of
+from derivdata.analysis.surface.joint_svi import fit_joint
 from derivdata.analysis.surface.labelling import labelled, where
-from derivdata.analysis.surface.quote_grid import MINIMUM, QuoteGrid, arrange, batches
+from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, quotes_of
 from derivdata.analysis.surface.ssvi_families import FAMILIES, at_the_money, fit_family, isotonic
 from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes
 from derivdata.arguments import Numbers, typed
 
-__all__ = ["SurfaceMethod", "fit"]
+__all__ = ["SurfaceMethod", "at_the_money_of", "fit"]
 
-SurfaceMethod = Literal["essvi", "essvi_seq", "ssvi_power", "ssvi_heston", "slices"]
+SurfaceMethod = Literal["svi", "essvi", "essvi_seq", "ssvi_power", "ssvi_heston", "slices"]
 
-_OUT = (*NATURAL, "rmse_vol", "n", "nfev", "k_min", "k_max", "status")
-_SURFACES = 512
-_TYPES = (np.float64,) * 4 + (np.int32,) * 2 + (np.float64,) * 2 + (np.int32,)
+_FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")
+_TYPES = (np.float64, np.int32, np.int32, np.float64, np.float64, np.int32)
+_SURFACES, _JOINT_SURFACES = 512, 64
 
 
 class _Found(NamedTuple):
@@ -44,13 +48,15 @@ def fit(
     iv: Numbers,
     year_fraction: Numbers,
     *,
-    method: SurfaceMethod = "essvi",
-    weights: Any = "vega",
+    method: SurfaceMethod = "svi",
+    weights: Any = "price",
+    iv_bid: Numbers | None = None,
+    iv_ask: Numbers | None = None,
     start: xr.Dataset | None = None,
     forward: xr.DataArray | None = None,
     dim: str = "strike",
 ) -> xr.Dataset:
-    """One volatility surface for every set of leading labels: venues, symbols, a history.
+    """Fit one volatility surface for every set of leading labels: venues, symbols, a history.
 
     Parameters
     ----------
@@ -61,18 +67,25 @@ def fit(
     year_fraction
         Time to expiry [years], with dim ``expiry``, in any order.
     method
-        ``"essvi"``: all expiries at once, no butterfly and no calendar arbitrage by construction;
-        ``"essvi_seq"``: the same, expiry after expiry, each through its quote nearest the money;
-        ``"ssvi_power"``, ``"ssvi_heston"``: one correlation and one φ(θ) for all expiries, also free of
-        both; ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
+        ``"svi"``: SVI slices of five parameters, all expiries together, without butterfly or calendar
+        arbitrage (proved for what is returned); ``"essvi"``: three parameters a slice, all expiries
+        together, free of both by construction, some twenty times faster; ``"essvi_seq"``: the same,
+        expiry after expiry, each through its quote nearest the money; ``"ssvi_power"``,
+        ``"ssvi_heston"``: one correlation and one φ(θ) for all expiries, also free of both;
+        ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
     weights
-        ``"vega"``: residuals of volatility, which are price residuals over vega. ``"uniform"``: residuals
-        of total variance. ``"price"``: residuals of price per forward and √T, which let the money decide
-        and the wings follow. An array: multiplies squared residuals of volatility, for instance
+        What multiplies squared residuals of volatility. ``"price"``: vega squared, which makes them
+        residuals of price: at the money decides and the wings follow; ``"vega"``: vega, between the two;
+        ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
+        ``"variance"``: makes them residuals of total variance. Or an array, for instance
         ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
+    iv_bid, iv_ask
+        Volatilities of bid and ask like `iv`, NaN where there is none. With them residuals are distances
+        to the nearer of the two outside, and a tenth of the distance to `iv` between them (a hundredth of
+        its square), which only keeps the minimum unique. Not with ``"slices"``.
     start
-        An earlier result to start from, matched by expiry; it saves a step or two, and the result does not
-        depend on it beyond the search's tolerance. Unused by ``ssvi`` methods and ``slices``.
+        An earlier result to start from, matched by expiry; the result does not depend on it beyond the
+        search's tolerance. Only for ``"essvi"`` and ``"essvi_seq"``, unused by others.
     forward
         Forward of each expiry, kept as a coordinate.
     dim
@@ -82,42 +95,100 @@ def fit(
     -------
     Dataset over the dims of `iv` without `dim`
         What `derivdata.analysis.smile.fit_dataset` says of a fit, and ``theta``, ``rho``, ``psi`` of each
-        slice (not of ``"slices"``); ``eta`` and ``gamma``, or ``lam``, of an SSVI family. NaN with its
+        slice (eSSVI and SSVI only); ``eta`` and ``gamma``, or ``lam``, of an SSVI family;
+        ``atm_error_vol`` [per √year], volatility of the fit less that of the quotes at the money (linear
+        in variance between the two nearest quotes, NaN without one on either side). NaN with its
         reason in ``status`` for an expiry that is past, has fewer than 3 strikes, or is padding; the other
-        expiries are fitted without it. ``nfev`` is the whole surface's. Lazy if the quotes are.
+        expiries are fitted without it. ``FALLBACK_USED`` where the search of ``"svi"`` found nothing free
+        of arbitrage and eSSVI stands in. ``nfev`` is the whole surface's. Lazy if the quotes are.
 
     Raises
     ------
     ValueError
-        Unknown method or weighting; a dimension is missing; the volatilities look like percent (on lazy
-        input when the result is computed).
+        Unknown method or weighting; a dimension is missing; bid and ask with ``"slices"``; the
+        volatilities look like percent (on lazy input when the result is computed).
 
     Notes
     -----
-    The residual is ``(w_model − w)/(2 √(w T))``, an error in volatility. The search is a projected
-    Levenberg-Marquardt over all surfaces of the call with the exact Jacobian; it starts from one linear
-    least squares per slice. Expiries and strikes are put into one chunk.
+    The residual is ``(w_model − w)/(2 √(w T))``, an error in volatility. All surfaces of a call are
+    searched at once by Levenberg-Marquardt with exact derivatives, from one linear least squares per
+    slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
+    recorded chains is in docs/options.md, and why the defaults are what they are.
     """
     if method not in get_args(SurfaceMethod):
         raise ValueError(f"method={method!r} is not one of {', '.join(get_args(SurfaceMethod))}")
-    k, volatility, t, weight = labelled(log_moneyness, iv, year_fraction, weights, dim=dim)
+    quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, dim=dim)
+    k, volatility, t, weight = quotes[:4]
     if method == "slices":
-        return _alone(k, volatility, t, weight, forward, dim)
+        if iv_bid is not None or iv_ask is not None:
+            raise ValueError("iv_bid and iv_ask do not go with method='slices'; weights of spreads do")
+        found = _alone(k, volatility, t, weight, forward, dim)
+    else:
+        found = _together(*quotes, start=start, forward=forward, method=method, dim=dim)
+    return found.assign(atm_error_vol=_error_at_the_money(found, k, volatility, dim))
+
+
+def _together(
+    k: xr.DataArray,
+    iv: xr.DataArray,
+    t: xr.DataArray,
+    weight: xr.DataArray,
+    bid: xr.DataArray,
+    ask: xr.DataArray,
+    *,
+    start: xr.Dataset | None,
+    forward: xr.DataArray | None,
+    method: SurfaceMethod,
+    dim: str,
+) -> xr.Dataset:
+    """All expiries of every surface in one search."""
+    parameters = RAW if method == "svi" else NATURAL
+    names, shared = (*parameters, *_FACTS), _shared_names(method)
     found = xr.apply_ufunc(
         _fit,
-        *(k, volatility, t, weight, *_guess(start, volatility)),
+        *(k, iv, weight, bid, ask, t, *_guess(start, iv)),
         kwargs={"method": method},
-        input_core_dims=[["expiry", dim]] * 2 + [["expiry"]] + [["expiry", dim]] + [["expiry"]] * 3,
-        output_core_dims=[["expiry"]] * len(_OUT) + [[]] * len(_shared_names(method)),
+        input_core_dims=[["expiry", dim]] * 5 + [["expiry"]] * 4,
+        output_core_dims=[["expiry"]] * len(names) + [[]] * len(shared),
         dask="parallelized",
-        output_dtypes=[*_TYPES, *[np.float64] * len(_shared_names(method))],
+        output_dtypes=[*[np.float64] * len(parameters), *_TYPES, *[np.float64] * len(shared)],
     )
-    variables = dict(zip((*_OUT, *_shared_names(method)), found, strict=True))
-    natural = [variables[name] for name in NATURAL]
-    rung = where(np.isfinite(natural[0]), Method.SSVI, Method.NONE).astype(np.int8)
-    variables |= raw_parameters_of(*natural)._asdict()
-    variables |= {"method": rung, "repaired": xr.zeros_like(rung, dtype=bool)}
+    variables = dict(zip((*names, *shared), found, strict=True))
+    done = np.isfinite(variables[parameters[0]])
+    fallback = (variables["status"] & np.int32(Status.FALLBACK_USED)) != 0
+    rung = where(done, where(fallback | (method != "svi"), Method.SSVI, Method.SVI), Method.NONE)
+    variables |= {"method": rung.astype(np.int8), "repaired": xr.zeros_like(done, dtype=bool)}
+    if method != "svi":
+        variables |= raw_parameters_of(*(variables[name] for name in NATURAL))._asdict()
     return assemble(variables, t, forward=forward, surface=method)
+
+
+def _error_at_the_money(found: xr.Dataset, k: xr.DataArray, iv: xr.DataArray, dim: str) -> xr.DataArray:
+    quoted = at_the_money_of(k, (iv**2).where(iv > 0.0), dim) ** 0.5
+    error: xr.DataArray = (smile.iv(found, 0.0, extrapolate=True) - quoted).reset_coords(drop=True)
+    return error.assign_attrs(units="1/sqrt(year)")
+
+
+def at_the_money_of(k: xr.DataArray, values: xr.DataArray, dim: str) -> xr.DataArray:
+    """Values of the quotes at k = 0, linear between the two around it; NaN without one on either side."""
+    middle: xr.DataArray = xr.apply_ufunc(
+        _at_the_money_of,
+        k,
+        values,
+        input_core_dims=[[dim], [dim]],
+        dask="parallelized",
+        output_dtypes=[np.float64],
+    )
+    return middle.reset_coords(drop=True)
+
+
+def _at_the_money_of(k: Floats, values: Floats) -> Floats:
+    k, values = np.broadcast_arrays(k, values)
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan)
+    here = np.isfinite(k) & np.isfinite(values)
+    quotes = SurfaceQuotes(np.where(here, k, 0.0), np.where(here, values, 0.0), here.astype(np.float64))
+    return at_the_money(quotes, np.full(k.shape[:-1], np.nan))
 
 
 def _alone(
@@ -145,56 +216,92 @@ def _shared_names(method: str) -> tuple[str, ...]:
 
 
 def _fit(
-    k: Floats, iv: Floats, t: Floats, weight: Floats, theta: Floats, rho: Floats, psi: Floats, *, method: str
+    k: Floats,
+    iv: Floats,
+    weight: Floats,
+    bid: Floats,
+    ask: Floats,
+    t: Floats,
+    theta: Floats,
+    rho: Floats,
+    psi: Floats,
+    *,
+    method: str,
 ) -> tuple[Any, ...]:
-    """Kernel on ``(..., expiries, strikes)`` and ``(..., expiries)``: `_OUT`, then what is shared."""
-    shape = np.broadcast_shapes(k.shape, iv.shape, weight.shape, (*t.shape, 1), (*theta.shape, 1))
+    """Parameters, `_FACTS` and what is shared, of ``(…, expiries, strikes)`` and ``(…, expiries)``."""
+    quotes, slices = (k, iv, weight, bid, ask), (t, theta, rho, psi)
+    shape = np.broadcast_shapes(*(part.shape for part in quotes), *((*part.shape, 1) for part in slices))
     lead = shape[:-2] or (1,)
-    chains = [np.broadcast_to(part, (*lead, *shape[-2:])) for part in (k, iv, weight)]
-    expiries = [np.broadcast_to(part, (*lead, shape[-2])) for part in (t, theta, rho, psi)]
+    chains = [np.broadcast_to(part, (*lead, *shape[-2:])) for part in quotes]
+    expiries = [np.broadcast_to(part, (*lead, shape[-2])) for part in slices]
     count = int(np.prod(lead))
+    size = _JOINT_SURFACES if method == "svi" else _SURFACES
     blocks = []
-    for first in range(0, max(count, 1), _SURFACES):
-        at = np.unravel_index(np.arange(first, min(first + _SURFACES, count)), lead)
-        blocks.append(_block(*(part[at] for part in (*chains, *expiries)), method=method))
+    for first in range(0, max(count, 1), size):
+        at = np.unravel_index(np.arange(first, min(first + size, count)), lead)
+        k, iv, weight, bid, ask = (part[at] for part in chains)
+        t, *guess = (part[at] for part in expiries)
+        blocks.append(_block(arrange(k, iv, t, weight, bid, ask), essvi.SsviSlices(*guess), method))
     joined = (np.concatenate(part) for part in zip(*blocks, strict=True))
     return tuple(part.reshape(shape[:-2] + part.shape[1:]) for part in joined)
 
 
-def _block(
-    k: Floats, iv: Floats, weight: Floats, t: Floats, theta: Floats, rho: Floats, psi: Floats, *, method: str
-) -> list[Any]:
-    """The kernel's results for surfaces on one axis."""
-    ordered = arrange(k, iv, t, weight)
-    guess = essvi.slopes(essvi.SsviSlices(theta, rho, psi))
-    out, shared = _solved(ordered, np.take_along_axis(guess, ordered.order[..., None], 1), method)
+def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, method: str) -> list[Any]:
+    """The kernel's results for surfaces on one axis, expiries as they came."""
+    guessed = np.take_along_axis(essvi.slopes(guess), ordered.order[..., None], 1)
+    slices, nfev, status, shared = _solved(ordered, guessed, "essvi" if method == "svi" else method)
+    parameters: tuple[Floats, ...] = essvi.natural(slices)
+    if method == "svi":
+        parameters, nfev, status = _joint(ordered, parameters, nfev, status)
+    out: list[NDArray[Any]] = [*parameters, _rmse(parameters, ordered), ordered.n, nfev]
+    out += [*_range(ordered.k), status]
     back = [np.empty_like(part) for part in out]
     for part, in_order in zip(back, out, strict=True):
         np.put_along_axis(part, ordered.order, in_order, 1)
     return [*back, *shared]
 
 
-def _solved(ordered: QuoteGrid, guessed: Floats, method: str) -> tuple[list[Any], list[Floats]]:
-    """The variables of `_OUT` in the grid's order, and the parameters that a whole surface shares."""
+def _solved(
+    ordered: QuoteGrid, guessed: Floats, method: str
+) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32], list[Floats]]:
+    """Slices of an SSVI method in the grid's order, evaluations, status, what a whole surface shares."""
     slices = np.full((*ordered.t.shape, 3), np.nan)
-    rmse = np.full(ordered.t.shape, np.nan)
     nfev, status = np.zeros(ordered.t.shape, np.int32), ordered.status.copy()
     shared = [np.full(len(slices), np.nan) for _ in _shared_names(method)]
     for rows, count, quotes in batches(ordered):
         linear = essvi.linear_start(quotes)
         known = guessed[rows, :count]
-        found = _search(
-            method, quotes, np.where(np.isfinite(known).all(axis=-1, keepdims=True), known, linear)
-        )
+        begin = np.where(np.isfinite(known).all(axis=-1, keepdims=True), known, linear)
+        found = _search(method, quotes, begin)
         here = rows[:, None], np.arange(count)
         slices[here] = found.slices
-        rmse[here] = _rmse(found.slices, quotes, ordered.t[here])
         nfev[here] = found.solution.nfev[:, None]
         status[here] |= np.where(found.solution.converged, 0, np.int32(Status.NOT_CONVERGED))[:, None]
         for part, values in zip(shared, found.shared, strict=True):
             part[rows] = values
-    k_min, k_max = _range(ordered.k)
-    return [*essvi.natural(slices), rmse, ordered.n, nfev, k_min, k_max, status], shared
+    return slices, nfev, status, shared
+
+
+def _joint(
+    ordered: QuoteGrid, natural: tuple[Floats, ...], nfev: NDArray[np.int32], status: NDArray[np.int32]
+) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
+    """Raw parameters of the joint SVI fit, begun from eSSVI; eSSVI itself where that found nothing free."""
+    wrapped = [xr.DataArray(part) for part in natural]
+    start = Raw(*(part.to_numpy() for part in raw_parameters_of(*wrapped)))
+    count = int(ordered.usable.max(initial=0))
+    if not count:
+        return start, nfev, status
+    live = np.arange(count) < ordered.usable[:, None]
+    quotes = quotes_of(ordered, np.arange(len(live)), count)
+    found = fit_joint(quotes, ordered.t[:, :count], live, Raw(*(part[:, :count] for part in start)))
+    free = found.free[:, None] & live
+    for part, value in zip(start, found.raw, strict=True):
+        part[:, :count] = np.where(free, value, part[:, :count])
+    nfev[:, :count] += np.where(live, found.nfev[:, None], 0).astype(np.int32)
+    settled = status[:, :count] & ~np.int32(Status.NOT_CONVERGED)
+    lost = status[:, :count] | np.int32(Status.FALLBACK_USED)
+    status[:, :count] = np.where(free, settled, np.where(live, lost, status[:, :count]))
+    return start, nfev, status
 
 
 def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
@@ -207,15 +314,25 @@ def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
     return _Found(*search(quotes, guess), ())
 
 
-def _rmse(slices: Floats, quotes: SurfaceQuotes, t: Floats) -> Floats:
+def _rmse(parameters: tuple[Floats, ...], ordered: QuoteGrid) -> Floats:
     """Root mean square error in volatility; NaN where there are no more quotes than parameters."""
-    theta, right, left = (slices[..., i, None] for i in range(3))
-    tilt, width = (right - left) * quotes.k, (right + left) * quotes.k
-    w = 0.5 * (theta + tilt + np.sqrt(width**2 + theta * (2.0 * tilt + theta)))
-    here = quotes.scale > 0.0
-    error = np.where(here, np.sqrt(w) - np.sqrt(quotes.w), 0.0)
-    n = here.sum(axis=-1)
-    return np.asarray(np.where(n > MINIMUM, np.sqrt((error**2).sum(axis=-1) / np.maximum(n, 1) / t), np.nan))
+    each = tuple(part[..., None] for part in parameters)
+    w = (
+        raw_total_variance(ordered.k, Raw(*each))
+        if len(each) == len(RAW)
+        else _ssvi_variance(each, ordered.k)
+    )
+    here = ordered.weight > 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(here, np.sqrt(w / ordered.t[..., None]) - ordered.iv, 0.0)
+        mean = (error**2).sum(axis=-1) / here.sum(axis=-1)
+    return np.asarray(np.where((ordered.status == 0) & (ordered.n > len(each)), np.sqrt(mean), np.nan))
+
+
+def _ssvi_variance(natural: tuple[Floats, ...], k: Floats) -> Floats:
+    theta, rho, psi = natural
+    tilt, width = rho * psi * k, psi * k
+    return np.asarray(0.5 * (theta + tilt + np.sqrt(width**2 + theta * (2.0 * tilt + theta))))
 
 
 def _range(k: Floats) -> tuple[Floats, Floats]:

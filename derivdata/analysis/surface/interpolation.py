@@ -46,7 +46,8 @@ def total_variance(
         ``"essvi"``: (θ, ψ, ρψ) linear in T, which keeps both butterfly and calendar freedom; the default
         where the surface has them. ``"linear_w"``: w linear in T at fixed k, free of calendar arbitrage
         where the expiries are, butterfly not promised; the default elsewhere. ``"gj_price"``: prices mixed
-        as in lemma 5.1 of Gatheral and Jacquier (2014), free of both where the expiries are.
+        as in lemma 5.1 of Gatheral and Jacquier (2014), free of both where the expiries are; the default
+        of surfaces fitted with ``method="svi"``.
     extrapolate
         Beyond the last expiry: None gives NaN, ``"flat_vol"`` holds its volatility at each k. Before the
         first expiry its volatility is always held.

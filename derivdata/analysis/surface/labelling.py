@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_same, require_variables
+from derivdata.analysis.smile.weighting import quote_weights
 from derivdata.analysis.status import flag_attrs
 
 __all__ = ["bare", "labelled", "labelled_expiry", "require_lengths", "require_surface", "where", "with_units"]
@@ -21,9 +22,11 @@ _FACTS = ("year_fraction", "method", "status", "k_min", "k_max")
 
 
 def labelled(
-    log_moneyness: Any, iv: Any, year_fraction: Any, weights: Any, *, dim: str
-) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray]:
-    """Log-moneyness, volatility, time and weight as DataArrays, each with its core dims, in one chunk.
+    log_moneyness: Any, iv: Any, year_fraction: Any, weights: Any, iv_bid: Any, iv_ask: Any, *, dim: str
+) -> tuple[xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray, xr.DataArray]:
+    """Return the quotes as DataArrays, each with its core dims, in one chunk.
+
+    They are log-moneyness, volatility, time, weight, bid and ask; a bid or ask that is not given is NaN.
 
     Raises
     ------
@@ -42,9 +45,15 @@ def labelled(
     core = ("expiry", dim)
     k = _with_dims(_named(log_moneyness, core, "log_moneyness"), volatility, core)
     require_same({"log_moneyness": k, "year_fraction": t}, volatility, "iv")
-    weight = _with_dims(_named(_weight(weights, k, volatility, t), core, "weights"), volatility, core)
-    require_same({"weights": weight}, volatility, "iv")
-    return _whole(k, dim), _whole(volatility, dim), _whole(t, dim), _whole(weight, dim)
+    given = quote_weights(weights, k, volatility, t) if isinstance(weights, str) else weights
+    weight = _with_dims(_named(given, core, "weights"), volatility, core)
+    sides = {
+        name: _with_dims(_named(np.nan if side is None else side, core, name), volatility, core)
+        for name, side in (("iv_bid", iv_bid), ("iv_ask", iv_ask))
+    }
+    require_same({"weights": weight, **sides}, volatility, "iv")
+    parts = [_whole(part, dim) for part in (k, volatility, t, weight, sides["iv_bid"], sides["iv_ask"])]
+    return parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
 
 
 def labelled_expiry(value: Any, name: str) -> xr.DataArray:
@@ -72,24 +81,6 @@ def require_lengths(parts: Mapping[str, xr.DataArray]) -> None:
     for (before, length), (name, own) in pairwise(bare.items()):
         if own != length:
             raise ValueError(f"{name} has {own} expiries where {before} has {length}")
-
-
-def _weight(weights: Any, k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray) -> Any:
-    """Weight of squared residuals of volatility that makes them residuals of what is asked for."""
-    if not isinstance(weights, str):
-        return weights
-    if weights == "vega":
-        return 1.0
-    if weights == "uniform":
-        return 4.0 * (iv * t) ** 2
-    if weights != "price":
-        raise ValueError(
-            f"weights={weights!r} is not one of vega, uniform, price, or an array over the quotes"
-        )
-    s = iv * t**0.5
-    d1 = s / 2.0 - k / s
-    falling: Any = np.exp(-(d1**2))
-    return falling
 
 
 def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:

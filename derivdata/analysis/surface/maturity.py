@@ -163,6 +163,8 @@ def _natural_slice(
 def _interpolation(surface: xr.Dataset, asked: str | None) -> str:
     natural = all(name in surface for name in NATURAL)
     if asked is None:
+        if surface.attrs.get("surface") == "svi":
+            return "gj_price"
         return "essvi" if natural else "linear_w"
     if asked not in get_args(Interpolation):
         raise ValueError(f"interpolation={asked!r} is not one of {', '.join(get_args(Interpolation))}")

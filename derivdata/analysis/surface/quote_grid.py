@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.ssvi_problem import Floats, Rows, SurfaceQuotes
 
-__all__ = ["MINIMUM", "QuoteGrid", "arrange", "batches"]
+__all__ = ["MINIMUM", "QuoteGrid", "arrange", "batches", "quotes_of"]
 
 MINIMUM = 3
 """Distinct strikes that an expiry needs to have a slice of its own."""
@@ -23,14 +23,17 @@ _PERCENT = 5.0
 class QuoteGrid(NamedTuple):
     """Quotes of many surfaces, expiries in order of time with the usable ones first.
 
-    ``k``, ``iv``, ``weight`` are ``(surfaces, expiries, strikes)`` with NaN (weight 0) where there is no
-    quote; ``t``, ``n`` and ``status`` are ``(surfaces, expiries)``; ``usable`` counts the expiries of each
-    surface that have a slice, and ``order`` says where each expiry came from.
+    ``k``, ``iv``, ``weight``, ``bid``, ``ask`` are ``(surfaces, expiries, strikes)`` with NaN (weight 0)
+    where there is no quote; bid and ask are volatilities, NaN where they are not known. ``t``, ``n`` and
+    ``status`` are ``(surfaces, expiries)``; ``usable`` counts the expiries of each surface that have a
+    slice, and ``order`` says where each expiry came from.
     """
 
     k: Floats
     iv: Floats
     weight: Floats
+    bid: Floats
+    ask: Floats
     t: Floats
     n: NDArray[np.int32]
     status: NDArray[np.int32]
@@ -38,7 +41,7 @@ class QuoteGrid(NamedTuple):
     order: NDArray[np.intp]
 
 
-def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats) -> QuoteGrid:
+def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: Floats) -> QuoteGrid:
     """Order the quotes of surfaces given as ``(surfaces, expiries, strikes)``; t is ``(surfaces, expiries)``.
 
     Raises
@@ -51,7 +54,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats) -> QuoteGrid:
     )
     if live.any() and np.median(iv[live]) > _PERCENT:
         raise ValueError("iv looks like percent (its median is above 5); divide it by 100")
-    k, iv, weight = _packed(live, k, iv, weight)
+    k, iv, weight, bid, ask = _packed(live, k, iv, weight, bid, ask)
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1
     n = live.sum(axis=-1).astype(np.int32)
@@ -62,10 +65,12 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats) -> QuoteGrid:
         np.int32(0),
     )
     order = np.argsort(np.where(status == 0, t, np.inf), axis=-1, kind="stable")
-    k, iv, weight = (np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight))
+    k, iv, weight, bid, ask = (
+        np.take_along_axis(part, order[..., None], 1) for part in (k, iv, weight, bid, ask)
+    )
     t, n = np.take_along_axis(t, order, 1), np.take_along_axis(n, order, 1)
     status = np.take_along_axis(status, order, 1)
-    return QuoteGrid(k, iv, weight, t, n, status, (status == 0).sum(axis=1), order)
+    return QuoteGrid(k, iv, weight, bid, ask, t, n, status, (status == 0).sum(axis=1), order)
 
 
 def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
@@ -74,28 +79,37 @@ def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
         alike = np.flatnonzero(ordered.usable == count)
         for first in range(0, alike.size, _BATCH):
             rows = alike[first : first + _BATCH]
-            yield rows, int(count), _quotes(ordered, rows, int(count))
+            yield rows, int(count), quotes_of(ordered, rows, int(count))
 
 
-def _quotes(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
-    """Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight."""
+def quotes_of(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
+    """Quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
+
+    Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight.
+    """
+    usable = np.arange(count) < ordered.usable[rows, None]
     k, iv, weight = (part[rows, :count] for part in (ordered.k, ordered.iv, ordered.weight))
+    weight = np.where(usable[..., None], weight, 0.0)
     strikes = max(int((weight > 0.0).any(axis=(0, 1)).sum()), 1)
     k, iv, weight = (part[..., :strikes] for part in (k, iv, weight))
     t = ordered.t[rows, :count, None]
     here = weight > 0.0
     w = np.where(here, iv * iv * t, 1.0)
-    scale = np.where(here, np.sqrt(weight / (4.0 * w * t)), 0.0)
-    return SurfaceQuotes(np.where(here, k, 0.0), w, scale)
+    scale = np.where(here, np.sqrt(weight / np.where(here, 4.0 * w * t, 1.0)), 0.0)
+    k = np.where(here, k, 0.0)
+    bid, ask = (part[rows, :count, :strikes] for part in (ordered.bid, ordered.ask))
+    if not np.isfinite(bid).any() and not np.isfinite(ask).any():
+        return SurfaceQuotes(k, w, scale)
+    # Of one side only, the other is open; of neither, the quote itself is both.
+    low = np.where(here, np.where(np.isfinite(bid), bid * bid * t, np.where(np.isfinite(ask), 0.0, w)), w)
+    high = np.where(here, np.where(np.isfinite(ask), ask * ask * t, np.where(np.isfinite(bid), np.inf, w)), w)
+    return SurfaceQuotes(k, w, scale, low, high)
 
 
-def _packed(live: NDArray[np.bool_], k: Floats, iv: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Move the quotes of every slice to the front and cut off what no slice uses."""
+def _packed(live: NDArray[np.bool_], *quotes: Floats) -> list[Floats]:
+    """Move the quotes of every slice to the front and cut off what no slice uses; the third is the weight."""
     most = max(int(np.max(live.sum(axis=-1), initial=0)), 1)
     front = np.argsort(~live, axis=-1, kind="stable")[..., :most]
     here = np.take_along_axis(live, front, -1)
-    moved = (np.take_along_axis(part, front, -1) for part in (k, iv, weight))
-    k, iv, weight = (
-        np.where(here, part, hole) for part, hole in zip(moved, (np.nan, np.nan, 0.0), strict=True)
-    )
-    return k, iv, weight
+    moved = (np.take_along_axis(part, front, -1) for part in quotes)
+    return [np.where(here, part, 0.0 if i == 2 else np.nan) for i, part in enumerate(moved)]

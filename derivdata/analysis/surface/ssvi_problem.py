@@ -26,14 +26,14 @@ expiries, 3)``, each ``(theta, right, left)``, and their Jacobian ``(surfaces, e
 _STEPS = 200
 _TOLERANCE = 1e-10
 _EXACT = 5e-9  # relative error of total variance that is none
-_INSIDE = 1e-2
+_INSIDE = 0.1  # share of a residual between bid and ask that counts: a hundredth of the squared loss
 
 
 class SurfaceQuotes(NamedTuple):
     """Log-moneyness, total variance and residual scale, each ``(surfaces, expiries, strikes)``.
 
     A place without a quote has scale 0 and harmless finite numbers. `low` and `high`, where they are given,
-    are total variances of bid and ask: between them a residual counts for a hundredth.
+    are total variances of bid and ask: between them a residual counts for a tenth.
     """
 
     k: Floats
@@ -58,7 +58,7 @@ class SurfaceQuotes(NamedTuple):
         """Scaled residuals of model variances `w`, and the factor of their derivative by `w`.
 
         Without bid and ask these are ``scale (w − quote)`` and `scale`. With them only what lies outside
-        counts in full; the hundredth that is left inside makes the minimum unique.
+        counts in full; the tenth that is left inside makes the minimum unique.
         """
         error = w - self.w
         if self.low is None or self.high is None:

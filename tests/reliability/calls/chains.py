@@ -67,7 +67,7 @@ CALLS: Calls = {
     },
     "analysis.smile.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "dim": "strike", "method": "svi", "weights": "vega",
+        "year_fraction": quotes()["year_fraction"], "dim": "strike", "method": "svi", "weights": "equal",
         "arbitrage": "flag", "beta": 1.0, "axis": "k", "start": None, "forward": None,
     },
     "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
@@ -97,11 +97,12 @@ CALLS: Calls = {
     "analysis.smile.svi_raw_to_natural": lambda: {"raw": VOGT},
     "analysis.surface.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
-        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "vega", "start": None,
-        "forward": None, "dim": "strike",
+        "year_fraction": quotes()["year_fraction"], "method": "essvi", "weights": "equal", "start": None,
+        "iv_bid": None, "iv_ask": None, "forward": None, "dim": "strike",
     },
     "analysis.surface.from_chain": lambda: {
-        "chain": options(), "method": "essvi", "weights": "vega", "as_of": AS_OF, "given": None, "spot": None,
+        "chain": options(), "method": "essvi", "weights": "equal", "loss": "quote", "as_of": AS_OF,
+        "given": None, "spot": None,
     },
     "analysis.surface.from_essvi": lambda: {
         "theta": [0.02, 0.06], "rho": [-0.3, -0.3], "psi": [0.1, 0.2], "year_fraction": [0.1, 0.3],
