@@ -20,16 +20,17 @@ from derivdata.analysis.surface.fitting import at_the_money_of
 from tests.analysis.deribit import STAMPS_2026, chain_2025, chain_2026
 
 METHODS: dict[str, dict[str, Any]] = {
-    "`svi`, price (the default)": {},
-    "`svi`, vega": {"weights": "vega"},
+    "`svi`, vega (the default)": {},
+    "`svi`, price": {"weights": "price"},
     "`svi`, equal": {"weights": "equal"},
-    '`svi`, price, `loss="bid_ask"`': {"bid_ask": True},
-    "`essvi`, price": {"method": "essvi"},
-    "`essvi`, vega": {"method": "essvi", "weights": "vega"},
+    '`svi`, vega, `loss="bid_ask"`': {"bid_ask": True},
+    "`essvi`, vega": {"method": "essvi"},
+    "`essvi`, price": {"method": "essvi", "weights": "price"},
     "`essvi`, equal": {"method": "essvi", "weights": "equal"},
-    "`essvi_seq`, price": {"method": "essvi_seq"},
-    "`ssvi_power`, price": {"method": "ssvi_power"},
-    "`slices` (each alone), price": {"method": "slices"},
+    "`essvi_seq`, price": {"method": "essvi_seq", "weights": "price"},
+    "`ssvi_power`, price": {"method": "ssvi_power", "weights": "price"},
+    "`slices` (each alone), vega": {"method": "slices"},
+    "`slices` (each alone), price": {"method": "slices", "weights": "price"},
     "`slices` (each alone), equal": {"method": "slices", "weights": "equal"},
 }
 _PLACES = np.linspace(-10.0, 10.0, 20_001)
@@ -126,7 +127,8 @@ def row(method: dict[str, Any], chains: list[xr.Dataset]) -> dict[str, float]:
 
 
 _HEAD = (
-    "method, weights", "all quotes", "ATM", "25 delta", "10 delta", "inside bid/ask", "ATM within half the spread",
+    "method, weights", "all quotes", "ATM", "25 delta", "10 delta", "inside bid/ask",
+    "ATM within half the spread",
     "butterflies", "crossings", "butterflies between", "CPU [s]",
 )  # fmt: skip
 _FORMATS = ("{:.2f}",) * 4 + ("{:.0f} %",) * 2 + ("{:.0f}",) * 3 + ("{:.1f}",)

@@ -86,12 +86,12 @@ def _implied(_: Path, times: int) -> _Run:
 
 def _slices(_: Path, times: int) -> _Run:
     k, iv, t, _raw = crypto_like(2_500 * times, 40, seed=11, noise=0.03)
-    return lambda: smile.fit(k, iv, t)
+    return lambda: smile.fit(k, iv, t, weights="equal")
 
 
 def _boards(_: Path, times: int) -> _Run:
     k, iv = boards(100 * times)
-    return lambda: surfaces.fit(k, iv, YEARS)
+    return lambda: surfaces.fit(k, iv, YEARS, method="essvi", weights="equal")
 
 
 def _append(folder: Path, times: int) -> _Run:

@@ -35,7 +35,7 @@ def is_fit(data: Any) -> bool:
 
 
 def fit_of(data: Any) -> xr.Dataset:
-    """A fit as it is; of the table ``options_snapshot`` or of a surface, the eSSVI surface.
+    """A fit as it is; of the table ``options_snapshot`` or of a surface, the surface fitted to it.
 
     Raises
     ------

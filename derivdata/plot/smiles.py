@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import smile as analysis
+from derivdata.analysis.status import Status
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import days, is_fit, listed_expiry, name_of, quotes_of, single
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
@@ -54,7 +55,8 @@ def smile(
     Axes
         That of the smiles. Where there is a fit, the strip below shows Durrleman's g between its first and
         last quote: below zero the smile holds a butterfly arbitrage. Bars span bid and ask where the
-        quotes have them.
+        quotes have them. The legend says by how much the fit of a surface misses the quotes at the money,
+        with a star where that is more than half their spread.
 
     Raises
     ------
@@ -79,7 +81,8 @@ def smile(
     dress(upper, title=f"{name_of(said)}: implied volatility by expiry")
     percent(upper)
     upper.set_ylabel("implied volatility\n[% per √year]")
-    legend(upper, "right", title="to expiry")
+    known = curve is not None and "atm_error_vol" in curve
+    legend(upper, "right", title="to expiry, fit − quote\nat the money [points]" if known else "to expiry")
     if lower is not None:
         _dress_g(lower)
     lowest = upper if lower is None else lower
@@ -111,7 +114,7 @@ def _colors(count: int) -> Sequence[Any]:
 
 def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -> None:
     said = points if points is not None else curve
-    label = f"{float(days(said)):.3g} d"
+    label = f"{float(days(said)):.3g} d{_at_the_money_error(curve)}"
     if points is not None:
         _dots(upper, points, color, "" if curve is not None else label)
     if curve is None or lower is None:
@@ -123,6 +126,15 @@ def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -
     g = np.asarray(analysis.durrleman(curve, k))
     lower.plot(k, g, color=color, lw=1.2)
     lower.fill_between(k, g, 0.0, where=g < 0, color=SHORT, alpha=0.6, lw=0)
+
+
+def _at_the_money_error(curve: Any) -> str:
+    """Fit less quote at the money [points], with a star beyond half the spread; nothing where not known."""
+    if curve is None or "atm_error_vol" not in curve or not np.isfinite(curve["atm_error_vol"]):
+        return ""
+    star = "*" if int(curve["status"]) & Status.OFF_AT_THE_MONEY else ""
+    error = round(100 * float(curve["atm_error_vol"]), 2) + 0.0  # no −0.00
+    return f" {error:+.2f}{star}"
 
 
 def _dots(ax: Axes, points: xr.Dataset, color: Any, label: str) -> None:

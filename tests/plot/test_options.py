@@ -36,8 +36,9 @@ def known_iv(k: np.ndarray, place: int) -> np.ndarray:
 
 def test_lines_are_the_fit_and_dots_the_quotes() -> None:
     ax = plot.smile(made.chain(), made.fit())
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["7 d", "30 d", "91 d", "182 d"]
-    curves = [line for line in ax.lines if line.get_label() in ("7 d", "30 d", "91 d", "182 d")]
+    labels = [f"{days} d +0.00" for days in (7, 30, 91, 182)]  # an exact fit: nothing off at the money
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == labels
+    curves = [line for line in ax.lines if line.get_label() in labels]
     for place, line in enumerate(curves):
         assert line.get_ydata() == pytest.approx(known_iv(line.get_xdata(), place), abs=1e-7)
     dots = [line for line in ax.lines if line.get_marker() == "."]

@@ -42,7 +42,7 @@ def fit(
     *,
     dim: str = "strike",
     method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
-    weights: Any = "price",
+    weights: Any = "vega",
     arbitrage: Literal["flag", "penalty", "gj", "ssvi"] = "flag",
     beta: float = 1.0,
     axis: Literal["k", "delta"] = "k",
@@ -67,9 +67,9 @@ def fit(
         `beta`, 3) or ``pchip`` (interpolation, 2). A slice with too few strikes takes the next rung: svi,
         ssvi, a line through two quotes, flat; its status says so and ``method`` names the rung.
     weights
-        What multiplies squared residuals of volatility. ``"price"``: vega squared, which makes them
-        residuals of price; ``"vega"``: vega, between the two; ``"equal"``: 1, so that the many far strikes
-        of a chain count like those at the money; ``"variance"``: makes them residuals of total variance. Or
+        What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
+        them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like those
+        at the money; ``"variance"``: makes them residuals of total variance. Or
         an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
     arbitrage
         What to do with a slice that has a butterfly. ``"flag"``: note it in the status. ``"penalty"``:

@@ -27,7 +27,7 @@ def from_chain(
     chain: pd.DataFrame | xr.Dataset,
     *,
     method: SurfaceMethod = "svi",
-    weights: Any = "price",
+    weights: Any = "vega",
     loss: Literal["quote", "bid_ask"] = "quote",
     as_of: Any = None,
     given: Any = None,

@@ -49,7 +49,7 @@ def fit(
     year_fraction: Numbers,
     *,
     method: SurfaceMethod = "svi",
-    weights: Any = "price",
+    weights: Any = "vega",
     iv_bid: Numbers | None = None,
     iv_ask: Numbers | None = None,
     start: xr.Dataset | None = None,
@@ -74,9 +74,9 @@ def fit(
         ``"ssvi_heston"``: one correlation and one φ(θ) for all expiries, also free of both;
         ``"slices"``: `derivdata.analysis.smile.fit` on each expiry alone, arbitrage only reported.
     weights
-        What multiplies squared residuals of volatility. ``"price"``: vega squared, which makes them
-        residuals of price: at the money decides and the wings follow; ``"vega"``: vega, between the two;
-        ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
+        What multiplies squared residuals of volatility. ``"vega"``; ``"price"``: vega squared, which makes
+        them residuals of price, so that the money decides and the wings follow: the choice for eSSVI and
+        SSVI; ``"equal"``: 1, so that the many far strikes of a chain count like those at the money;
         ``"variance"``: makes them residuals of total variance. Or an array, for instance
         ``1/(ask_iv − bid_iv)²``; 0 and NaN drop a quote.
     iv_bid, iv_ask

@@ -43,7 +43,7 @@ FORMATS = (
         ),
         ".2f",
     )
-    | dict.fromkeys(("RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ"), "+.2f")
+    | dict.fromkeys(("RR 25Δ", "BF 25Δ", "RR 10Δ", "BF 10Δ", "fit − quote ATM"), "+.2f")
 )
 
 
@@ -62,6 +62,7 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "RR 25Δ": 100 * lines["rr25"]["rr25_forward"].values,
             "BF 25Δ": 100 * lines["bf25"]["bf25_forward"].values,
             "error [points]": 100 * fit["rmse_vol"].values,
+            "fit − quote ATM": 100 * fit["atm_error_vol"].values,
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
             "what to know": verdicts(fit),
         }
@@ -106,7 +107,7 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
             "venue": order,
             "options": [len(tables[venue]) for venue in order],
             "used": fits["n"].sum("expiry").values,
-            "expiries": fits["theta"].notnull().sum("expiry").values,
+            "expiries": fits["a"].notnull().sum("expiry").values,
             "30-day ATM [%]": 100 * month["atmf"].values,
             "RR 25Δ": 100 * month["rr25_forward"].values,
             "30-day index [%]": variance.volatility_index(free)["index_pct"].values,

@@ -65,7 +65,7 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
         fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
-        alive = [v for v in chains if np.isfinite(fits["theta"].sel(exchange=v)).any()]
+        alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
         if alive:
             return Book(symbol, alive[0], chains, fits)
     section.add_missing_note(_why(data, symbol))
@@ -99,7 +99,7 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
 
 
 def _surface(section: Section, book: Book) -> None:
-    if int(np.isfinite(book.fit["theta"]).sum()) < 2:
+    if int(np.isfinite(book.fit["a"]).sum()) < 2:
         section.add_missing_note("One expiry makes no surface.")
         return
     section.figure(
