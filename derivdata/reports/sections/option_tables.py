@@ -62,7 +62,7 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "RR 25Δ": 100 * lines["rr25"]["rr25_forward"].values,
             "BF 25Δ": 100 * lines["bf25"]["bf25_forward"].values,
             "error [points]": 100 * fit["rmse_vol"].values,
-            "fit − quote ATM": 100 * fit["atm_error_vol"].values,
+            "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # no −0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
             "what to know": verdicts(fit),
         }
