@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["HOLD", "ends", "holds", "length", "longer", "means", "overall", "sums"]
+__all__ = ["HOLD", "ends", "holds", "length", "longer", "means", "micros", "micros_of", "overall", "sums"]
 
 HOLD = pd.Timedelta(1, "h")
 
@@ -26,15 +26,15 @@ _MICROSECOND = pd.Timedelta(1, "us")
 def holds(resolution: pd.Series) -> _Ints:
     """Return how long each row's value holds at most [µs], from the resolution that the row states."""
     named = pd.Categorical(resolution)
-    lengths = [_length(times.resolution(str(name)) or HOLD) for name in named.categories]
-    return np.asarray(np.array([*lengths, _length(HOLD)], dtype=np.int64)[named.codes])
+    lengths = [micros_of(times.resolution(str(name)) or HOLD) for name in named.categories]
+    return np.asarray(np.array([*lengths, micros_of(HOLD)], dtype=np.int64)[named.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
     named = pd.Categorical(frame["resolution"])
     steps = [length(str(name)) for name in named.categories]
-    lengths = np.array([*map(_length, steps), 0], dtype="timedelta64[us]")[named.codes]
+    lengths = np.array([*map(micros_of, steps), 0], dtype="timedelta64[us]")[named.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 
 
@@ -73,11 +73,11 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
     since, until = _known(frame, series, horizon)
-    row, bucket, weight = _pieces(since, until, _length(step))
+    row, bucket, weight = _pieces(since, until, micros_of(step))
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
     mean = total / np.add.reduceat(weight, opens)
-    return _labelled(frame, first[series[row[opens]]], bucket[opens] * _length(step), value, mean)
+    return _labelled(frame, first[series[row[opens]]], bucket[opens] * micros_of(step), value, mean)
 
 
 def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
@@ -87,7 +87,7 @@ def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Ti
         return {}
     series, first = _series(frame)
     since, until = _known(frame, series, horizon)
-    weight = np.maximum(until - np.maximum(since, _micros(start)), 0)
+    weight = np.maximum(until - np.maximum(since, micros(start)), 0)
     known = np.add.reduceat(weight, first)
     total = np.add.reduceat(frame[value].to_numpy() * weight, first)
     venues = frame["exchange"].iloc[first].astype(str).tolist()
@@ -100,17 +100,19 @@ def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timest
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
-    bucket = frame["time"].array.asi8 // _length(step)
+    bucket = frame["time"].array.asi8 // micros_of(step)
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series) != 0)])
     total = np.add.reduceat(frame[value].to_numpy(), opens)
-    return _labelled(frame, first[series[opens]], bucket[opens] * _length(step), value, total)
+    return _labelled(frame, first[series[opens]], bucket[opens] * micros_of(step), value, total)
 
 
-def _length(step: pd.Timedelta) -> int:
+def micros_of(step: pd.Timedelta) -> int:
+    """Return a length in microseconds."""
     return int(step // _MICROSECOND)
 
 
-def _micros(stamp: pd.Timestamp) -> int:
+def micros(stamp: pd.Timestamp) -> int:
+    """Return an instant in microseconds since 1970."""
     return int(stamp.asm8.astype("datetime64[us]").astype(np.int64))
 
 
@@ -128,7 +130,7 @@ def _known(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_
     same = series[1:] == series[:-1]
     until[:-1][same] = since[1:][same]
     until = np.minimum(until, since + holds(frame["resolution"]))
-    return since, np.minimum(until, _micros(horizon))
+    return since, np.minimum(until, micros(horizon))
 
 
 def _pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:

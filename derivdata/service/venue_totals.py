@@ -1,13 +1,19 @@
-"""Sums over the symbols of each venue over time, a day at a time so that memory stays bounded."""
+"""Sums over the symbols of each venue over time.
+
+A window is made day by day, and each day is kept: a window that overlaps an earlier one makes the days that
+are new. Days that are missing are read several at a time, as many as a block of rows holds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from derivdata import times
+from derivdata.service import buckets
 from derivdata.service.buckets import length
 from derivdata.service.view import Series, View
 from derivdata.service.window import Window, adaptive
@@ -16,12 +22,44 @@ __all__ = ["cut", "totals"]
 
 _DAY = pd.Timedelta(1, "D")
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
+_BLOCK_ROWS = 400_000
+"""Rows that are read at once, about: some 100 MiB with what is made from them."""
+_MOST_CELLS = 8_000_000
+
+
+class _Question(NamedTuple):
+    """What is added up; `asked` is the step that is requested, or was chosen by the length of the window."""
+
+    table: str
+    value: str
+    asked: str
+    exchanges: tuple[str, ...] | None
+    added: bool
+
+
+class _Day(NamedTuple):
+    """Sums of one day, sorted by time and venue, and the resolutions that had no place in them.
+
+    `finest` is the finest step that its rows state, or the one asked where that is coarser.
+    """
+
+    time: np.ndarray[Any, Any]
+    exchange: np.ndarray[Any, Any]
+    value: np.ndarray[Any, Any]
+    symbols: np.ndarray[Any, Any]
+    finest: str
+    left_out: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return sum(a.nbytes for a in (self.time, self.exchange, self.value, self.symbols)) + 1024
 
 
 def cut(window: Window, each: pd.Timedelta) -> list[Window]:
     """Cut a window into parts of whole days, at the same midnights whatever its start.
 
-    Each keeps the length that the whole was asked for.
+    Each keeps the length that was requested of the whole.
     """
     first = window.start.floor(each)
     count = max(-((first - window.end) // each), 0)
@@ -48,33 +86,141 @@ def totals(
     Series
         Its frame has exchange (text), time, value, symbol_count; sorted by time and venue.
     """
-
-    def made(day: Window, used: str | None = None) -> Series:
-        key = f"{table} {resolution} {used} {day.start} {day.end} {window.requested} {exchanges}"
-        ask = partial(view.series, table, value, day, resolution, exchanges=exchanges, added=added, used=used)
-        return view.once(key, lambda: _summed(ask(), value))
-
+    named = None if exchanges is None else tuple(sorted(exchanges))
+    question = _Question(table, value, resolution or adaptive(window.requested), named, added)
     days = cut(window, _DAY)
-    parts = [made(day) for day in days]
-    held = {part.used for part in parts if len(part.frame) or part.notices}
-    finest = min(held, key=length, default=resolution or adaptive(window.requested))
-    parts = [
-        part if part.used == finest else made(day, finest) for day, part in zip(days, parts, strict=True)
-    ]
-    found = [part.frame for part in parts if len(part.frame)]
-    whole = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=_COLUMNS)
-    return Series(whole, finest, list(dict.fromkeys(n for part in parts for n in part.notices)))
+    found = _made(view, question, days, None)
+    steps = {day.finest for day in found if len(day.time) or day.left_out}
+    finest = min(steps, key=length, default=question.asked)
+    if any(day.finest != finest for day in found):
+        found = _made(view, question, days, finest)
+    names = dict.fromkeys(name for day in found for name in day.left_out)
+    notices = [f"rows by {name} are left out: they are longer than buckets of {finest}" for name in names]
+    return Series(_frame(found), finest, notices)
 
 
-def _summed(series: Series, value: str) -> Series:
-    frame = series.frame
-    venue = pd.Categorical(frame["exchange"])
-    codes, times = pd.factorize(frame["time"], sort=True)
-    cell = codes * len(venue.categories) + venue.codes
-    size = len(times) * len(venue.categories)
-    count = np.bincount(cell, minlength=size)
-    total = np.bincount(cell, frame[value].to_numpy(), minlength=size)
+def _frame(days: list[_Day]) -> pd.DataFrame:
+    days = [day for day in days if len(day.time)]
+    if not days:
+        return pd.DataFrame(columns=_COLUMNS)
+    time = np.concatenate([day.time for day in days]).view("M8[us]")
+    columns = (
+        np.concatenate([getattr(day, name) for day in days]) for name in ("exchange", "value", "symbols")
+    )
+    exchange, value, symbols = columns
+    stamps = pd.DatetimeIndex(time).tz_localize("UTC")
+    return pd.DataFrame(dict(zip(_COLUMNS, (exchange, stamps, value, symbols), strict=True)))
+
+
+def _made(view: View, question: _Question, days: list[Window], used: str | None) -> list[_Day]:
+    """Return the sums of every day, at the step that the day itself would have or at `used`."""
+    keys = [(question, used, day.start, day.end) for day in days]
+    found = {key: view.recall(key) for key in keys}
+    missing = [day for day, key in zip(days, keys, strict=True) if found[key] is None]
+    for run in _runs(missing):
+        for day, made in _run(view, question, run, used):
+            key = (question, used, day.start, day.end)
+            found[key] = made
+            view.remember(key, made, made.size)
+    return [found[key] for key in keys]
+
+
+def _runs(days: list[Window]) -> list[list[Window]]:
+    """Days that follow each other, together."""
+    runs: list[list[Window]] = []
+    for day in days:
+        if runs and runs[-1][-1].end == day.start:
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    return runs
+
+
+def _run(
+    view: View, question: _Question, days: list[Window], used: str | None
+) -> Iterator[tuple[Window, _Day]]:
+    """Make days that follow each other, as many at once as a block holds by what the ones before had."""
+    place, together = 0, 1
+    while place < len(days):
+        block = days[place : place + together]
+        whole = block[0]._replace(end=block[-1].end)
+        frame, _ = view.around(question.table, whole, question.asked, exchanges=question.exchanges)
+        if len(block) == 1 or frame["resolution"].nunique() <= 1:
+            yield from _summed(view, question, frame, block, used)
+        else:  # days whose rows are of several steps differ in what their step would be: each alone
+            for day in block:
+                alone, _ = view.around(question.table, day, question.asked, exchanges=question.exchanges)
+                yield from _summed(view, question, alone, [day], used)
+        place += len(block)
+        together = max(min(int(_BLOCK_ROWS * len(block) / max(len(frame), 1)), 2 * together, 32), 1)
+
+
+def _summed(
+    view: View, question: _Question, frame: pd.DataFrame, days: list[Window], used: str | None
+) -> Iterator[tuple[Window, _Day]]:
+    """Add up the rows around one day, or around days whose rows are all of one step."""
+    whole = days[0]._replace(end=days[-1].end)
+    stated = map(str, frame["resolution"].unique())
+    finest = max(question.asked, min(stated, key=length, default=question.asked), key=length)
+    step = used or finest
+    long = buckets.longer(frame[buckets.ends(frame) > whole.start], step) if question.added else []
+    rows = frame[~frame["resolution"].isin(long)] if long else frame
+    time, exchange, value, count = _cells(view, question, rows, whole, step)
+    for day in days:
+        part = slice(*np.searchsorted(time, [buckets.micros(day.start), buckets.micros(day.end)]))
+        yield day, _Day(time[part], exchange[part], value[part], count[part], finest, tuple(long))
+
+
+def _cells(
+    view: View, question: _Question, rows: pd.DataFrame, window: Window, step: str
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Time, venue, sum and number of symbols of every step and venue that has any, by time and venue."""
+    regular = _regular(view, question, rows, window, step)
+    if regular is None:
+        frame = view.combined(rows, question.value, window, step, added=question.added)
+        time, values = frame["time"].array.asi8, frame[question.value].to_numpy()
+        venue = pd.Categorical(frame["exchange"])
+    else:
+        time, venue, values = regular
+    codes, stamps = pd.factorize(time, sort=True)
+    names = np.asarray(venue.categories, dtype=object)
+    cell = codes * len(names) + venue.codes
+    count = np.bincount(cell, minlength=len(stamps) * len(names))
+    total = np.bincount(cell, values, minlength=len(stamps) * len(names))
     seen = np.flatnonzero(count)
-    place, which = np.divmod(seen, max(len(venue.categories), 1))
-    columns = [np.asarray(venue.categories, dtype=object)[which], times.take(place), total[seen], count[seen]]
-    return series._replace(frame=pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
+    place, which = np.divmod(seen, max(len(names), 1))
+    return np.asarray(stamps)[place], names[which], total[seen], count[seen]
+
+
+def _regular(
+    view: View, question: _Question, rows: pd.DataFrame, window: Window, step: str
+) -> tuple[Any, Any, Any] | None:
+    """Return what `View.combined` gives where rows need no weights, without sorting.
+
+    It is None where they may. Where every row states one step R, lies on its grid and ends before the
+    clock, and buckets are of whole R, every row of a bucket has the same weight: means are sums over counts.
+    """
+    names, resolution = rows["resolution"].unique(), times.resolution(step)
+    own = times.resolution(str(names[0])) if len(names) == 1 else None
+    if own is None or resolution is None or own == resolution or resolution % own != pd.Timedelta(0):
+        return None
+    micros, width = rows["time"].array.asi8, buckets.micros_of(own)
+    late = micros + width > buckets.micros(view.horizon)
+    if (micros % width).any() or late.any():
+        return None
+    symbol, venue = (pd.Categorical(rows[name]) for name in ("symbol", "exchange"))
+    bucket = micros // buckets.micros_of(resolution)
+    first = int(bucket.min())
+    shape = (len(symbol.categories), len(venue.categories), int(bucket.max()) - first + 1)
+    values = rows[question.value].to_numpy()
+    if np.prod(shape, dtype=float) > _MOST_CELLS or np.isnan(values).any():
+        return None
+    cell = (symbol.codes.astype(np.int64) * shape[1] + venue.codes) * shape[2] + (bucket - first)
+    count = np.bincount(cell, minlength=int(np.prod(shape)))
+    total = np.bincount(cell, values, minlength=count.size)
+    seen = np.flatnonzero(count)
+    result = total[seen] if question.added else total[seen] / count[seen]
+    time = (seen % shape[2] + first) * buckets.micros_of(resolution)
+    inside = (time >= buckets.micros(window.start)) & (time < buckets.micros(window.end))
+    codes = (seen // shape[2] % shape[1])[inside]
+    return time[inside], pd.Categorical.from_codes(codes, venue.categories), result.round(2)[inside]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ T = TypeVar("T")
 _KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
 _REMEMBERED = 1024
+_KEPT_BYTES = 128 << 20
 _DECIMALS = {"rate_bps_8h": 6}
 
 
@@ -62,6 +63,8 @@ class View:
         self.horizon = now + INSTANT
         self._memo: OrderedDict[tuple[str, str], _Held] = OrderedDict()
         self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._kept_bytes = 0
 
     @property
     def exchanges(self) -> frozenset[str]:
@@ -97,6 +100,25 @@ class View:
             if held.value is _NOT_MADE:
                 held.value = make()
             return held.value  # type: ignore[no-any-return]
+
+    def recall(self, key: Hashable) -> Any:
+        """Return what was remembered under a key in this state of the store, or None."""
+        full = (key, self.store.identity)
+        with self._lock:
+            entry = self._kept.get(full)
+            if entry is None:
+                return None
+            self._kept.move_to_end(full)
+            return entry[0]
+
+    def remember(self, key: Hashable, value: Any, size: int) -> None:
+        """Keep a value of so many bytes, and forget those that were not recalled for longest."""
+        full = (key, self.store.identity)
+        with self._lock:
+            self._kept_bytes += size - self._kept.pop(full, (None, 0))[1]
+            self._kept[full] = (value, size)
+            while self._kept_bytes > _KEPT_BYTES:
+                self._kept_bytes -= self._kept.popitem(last=False)[1][1]
 
     def window(self, params: Mapping[str, Any], tier: str) -> Window:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.

@@ -1,0 +1,40 @@
+"""Sums over the symbols of each venue as they were first written: every day apart, by way of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata.service.buckets import length
+from derivdata.service.venue_totals import cut
+from derivdata.service.view import Series, View
+from derivdata.service.window import Window, adaptive
+
+_COLUMNS = ["exchange", "time", "value", "symbol_count"]
+
+
+def totals(
+    view: View,
+    table: str,
+    value: str,
+    window: Window,
+    resolution: str | None,
+    *,
+    exchanges: Sequence[str] | None = None,
+    added: bool = False,
+) -> Series:
+    def made(day: Window, used: str | None = None) -> Series:
+        found = view.series(table, value, day, resolution, exchanges=exchanges, added=added, used=used)
+        grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[value]
+        summed = pd.DataFrame({"value": grouped.sum(), "symbol_count": grouped.size()}).reset_index()
+        return found._replace(frame=summed[_COLUMNS])
+
+    days = cut(window, pd.Timedelta(1, "D"))
+    parts = [made(day) for day in days]
+    steps = {part.used for part in parts if len(part.frame) or part.notices}
+    finest = min(steps, key=length, default=resolution or adaptive(window.requested))
+    parts = [p if p.used == finest else made(day, finest) for day, p in zip(days, parts, strict=True)]
+    found = [part.frame for part in parts if len(part.frame)]
+    whole = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=_COLUMNS)
+    return Series(whole, finest, list(dict.fromkeys(n for part in parts for n in part.notices)))

@@ -1,0 +1,130 @@
+"""Sums over the symbols of each venue: against the slow reference, and days made once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import sample
+from derivdata.service.base_symbols import BaseSymbols
+from derivdata.service.venue_totals import totals
+from derivdata.service.view import View
+from derivdata.service.window import resolve
+from tests.service import market, slow_totals
+from tests.service.memory_store import MemoryStore
+from tests.service.test_mixed_steps import frames
+
+SAMPLE = sample.open()
+
+
+def irregular() -> MemoryStore:
+    """Half hours, hours off the grid, whole days, an hour that is not over, a missing value, and a gap."""
+    rows = [
+        market.series(
+            "BTC",
+            "binance",
+            market.every("1h", "2026-06-27", "2026-06-30 11:00"),
+            oi_usd=3.0,
+            resolution="1h",
+        ),
+        market.series(
+            "ETH",
+            "binance",
+            market.every("1h", "2026-06-27 00:20", "2026-06-28 23:20"),
+            oi_usd=5.0,
+            resolution="1h",
+        ),
+        market.series(
+            "BTC",
+            "okx",
+            market.every("30min", "2026-06-29", "2026-06-29 12:00"),
+            oi_usd=7.0,
+            resolution="30m",
+        ),
+        market.series(
+            "SOL", "okx", market.every("1D", "2026-06-26", "2026-06-29"), oi_usd=11.0, resolution="1d"
+        ),
+    ]
+    frame = pd.concat(rows, ignore_index=True)
+    frame.loc[5, "oi_usd"] = None
+    volume = frame.rename(columns={"oi_usd": "volume_usd"})
+    return MemoryStore({"oi_history": frame, "volume_history": volume}, now="2026-06-30 11:20")
+
+
+STORES = {"sample": SAMPLE, "mixed": MemoryStore(frames(), now=market.NOW), "irregular": irregular()}
+COLUMNS = [("oi_history", "oi_usd", False), ("volume_history", "volume_usd", True)]
+
+
+@pytest.mark.parametrize("store", list(STORES))
+@pytest.mark.parametrize(("table", "value", "added"), COLUMNS)
+@pytest.mark.parametrize("resolution", [None, "raw", "15m", "1h", "4h", "1d"])
+@pytest.mark.parametrize(
+    ("start", "end", "exchanges"),
+    [
+        ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
+        ("2026-06-28T00:00Z", None, ["okx", "binance"]),
+        ("2026-06-29T03:00Z", "2026-06-29T05:00Z", None),
+    ],
+)
+def test_the_same_as_the_slow_reference(
+    store: str,
+    table: str,
+    value: str,
+    added: bool,
+    resolution: str | None,
+    start: str,
+    end: str | None,
+    exchanges: Any,
+) -> None:
+    source = STORES[store]
+    if store == "sample":
+        exchanges = exchanges or ["okx", "deribit"]
+    view = View(BaseSymbols(source), source.now)
+    window = resolve(
+        {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}, now=view.now, tier="pro"
+    )
+    options = {"exchanges": exchanges, "added": added}
+    expected = slow_totals.totals(view, table, value, window, resolution, **options)
+    for _ in range(2):  # made, then remembered
+        found = totals(view, table, value, window, resolution, **options)
+        assert (found.used, found.notices) == (expected.used, expected.notices)
+        left, right = (
+            part.frame.astype({"exchange": object, "value": float, "symbol_count": int}).reset_index(
+                drop=True
+            )
+            for part in (found, expected)
+        )
+        if len(right):
+            pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=1e-9, atol=0.011)
+        assert len(left) == len(right)
+
+
+class Counting(sample.Sample):
+    """The sample, which notes how many days are read of it."""
+
+    days = 0.0
+
+    def read(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> pd.DataFrame:
+        self.days += (end - start) / pd.Timedelta(1, "D")
+        return super().read(table, start, end, **kwargs)
+
+
+def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
+    """21 days at 4 h are read once (with what reaches into each block); one day more is one day."""
+    store = Counting()
+    view = View(BaseSymbols(store), store.now)
+
+    def ask(start: str) -> int:
+        window = resolve(
+            {"start": pd.Timestamp(start), "end": pd.Timestamp("2026-06-22T00:00Z")}, now=view.now, tier="pro"
+        )
+        before = store.days
+        totals(view, "oi_history", "oi_usd", window, "4h", exchanges=["okx"])
+        return round(store.days - before, 2)
+
+    assert 21 < ask("2026-06-01T00:00Z") < 24
+    assert ask("2026-06-01T00:00Z") == 0
+    assert 1 < ask("2026-05-31T00:00Z") < 1.3
+    assert ask("2026-06-10T00:00Z") == 0
