@@ -1,4 +1,4 @@
-"""Command line: report, serve, import, bundle; `--version`; `--debug` for tracebacks.
+"""Command line: report, serve, import, bundle, and collect, backfill, status, venues; `--version`; `--debug`.
 
 Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
 """
@@ -63,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     _add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
     _add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    _add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))
+    _add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
+    _add_status(commands.add_parser("status", help="what was collected of each venue"))
+    _add_venues(commands.add_parser("venues", help="what each venue can be asked, and whether it answers"))
     for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser
@@ -152,6 +156,46 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
     parser.add_argument("--unit", metavar="UNIT", help="unit of the file's rates or volatilities")
     parser.set_defaults(run=_import)
+
+
+def _add_collect(parser: argparse.ArgumentParser) -> None:
+    _add_collected(parser, "of histories (default: BTC ETH); the state is kept of all")
+    parser.add_argument("--once", action="store_true", help="ask once and end")
+    parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
+    parser.set_defaults(run=_collect)
+
+
+def _add_backfill(parser: argparse.ArgumentParser) -> None:
+    _add_collected(parser, "(default: BTC ETH)")
+    parser.add_argument(
+        "--since", default="30d", metavar="WHEN", help="an instant or a lookback (default: 30d)"
+    )
+    parser.add_argument("--until", metavar="ISO", help="an instant (default: now)")
+    parser.set_defaults(run=_backfill)
+
+
+def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
+    """Add the options of commands that ask venues."""
+    parser.add_argument("--to", type=Path, required=True, metavar="ARCHIVE")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
+    parser.add_argument(
+        "--symbols", nargs="+", default=["BTC", "ETH"], metavar="SYMBOL", help=f"assets {symbols}"
+    )
+    parser.add_argument("--tables", nargs="+", metavar="TABLE", help="only these tables")
+    parser.add_argument(
+        "--unconfirmed", action="store_true", help="also what the specification could not confirm"
+    )
+
+
+def _add_status(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", type=Path)
+    parser.set_defaults(run=_status)
+
+
+def _add_venues(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", nargs="?", choices=("check",), help="ask each endpoint once")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
+    parser.set_defaults(run=_venues)
 
 
 def _add_bundle(parser: argparse.ArgumentParser) -> None:
@@ -248,6 +292,79 @@ def _import(arguments: argparse.Namespace) -> None:
         unit=arguments.unit,
     )
     _say(result)
+
+
+def _collect(arguments: argparse.Namespace) -> None:
+    import signal
+
+    from derivdata import archive, collect
+
+    clock = collect.MachineClock()
+    collector = collect.Collector(
+        archive.open_archive(arguments.to),
+        venues=arguments.venues,
+        symbols=arguments.symbols,
+        names=arguments.tables,
+        unconfirmed=arguments.unconfirmed,
+        clock=clock,
+        log=_say if arguments.log else None,
+    )
+    for terms in collector.terms:
+        _say(terms)
+    if arguments.once:
+        _say("\n".join(f"{table}: {rows} rows" for table, rows in collector.once().items()))
+        _say("\n".join(f"{venue}: not to be had: {why}" for venue, why in collector.gone.items()))
+    else:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: clock.stop())
+        collector.run()
+    collector.close()
+
+
+def _backfill(arguments: argparse.Namespace) -> None:
+    from derivdata import archive, collect, times
+
+    now = collect.MachineClock().now()
+    window = times.window(arguments.since, now if arguments.until is None else arguments.until)
+    done = collect.backfill(
+        archive.open_archive(arguments.to),
+        arguments.symbols,
+        window.start,
+        window.end,
+        venues=arguments.venues,
+        names=arguments.tables or ("funding_settlements", "oi_history"),
+        unconfirmed=arguments.unconfirmed,
+        progress=_say,
+    )
+    _say(f"{sum(done.written.values())} rows, {len(done.failed)} windows failed, {done.requests} requests")
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    from derivdata import archive, collect
+    from derivdata.collect.status import status
+
+    opened = archive.open_archive(arguments.archive, create=False)
+    _say(status(opened, collect.MachineClock().now()).to_string(index=False))
+
+
+def _venues(arguments: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from derivdata import collect, venues
+    from derivdata.collect.backfill import chosen_venues
+    from derivdata.collect.session import VenueSession
+    from derivdata.collect.status import check
+    from derivdata.venues.registry import VENUES
+
+    names = chosen_venues(arguments.venues)
+    if arguments.action is None:
+        rows = venues.endpoints()
+        _say(rows[rows["exchange"].isin(names)].to_string(index=False))
+        _say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
+        return
+    clock = collect.MachineClock()
+    parts = [check(VenueSession(VENUES[name], clock)) for name in names]
+    _say(pd.concat(parts, ignore_index=True).to_string(index=False))
 
 
 def _pair(text: str) -> tuple[str, str]:

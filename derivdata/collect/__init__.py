@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from derivdata.collect.backfill import Backfilled, backfill
 from derivdata.collect.clock import MachineClock
+from derivdata.collect.collector import Collector
 
-__all__ = ["Backfilled", "MachineClock", "backfill"]
+__all__ = ["Backfilled", "Collector", "MachineClock", "backfill"]

@@ -15,10 +15,11 @@ ENDPOINTS = (
     _endpoint(
         "funding", "GET", "/fapi/v1/premiumIndex",
         ("funding_history", "markets_symbol_exchanges", "prices_history"), binance.premium_index,
+        every=60,
     ),
     _endpoint(
         "tickers", "GET", "/fapi/v1/ticker/24hr", ("markets_symbol_exchanges", "prices_history"),
-        binance.tickers, weight=40,
+        binance.tickers, weight=40, every=300,
     ),
     _endpoint(
         "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), binance.open_interest, symbol="symbol",

@@ -390,8 +390,8 @@ _OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)
 ENDPOINTS = (
     _linear("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info, lists=True),
     _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info),
-    _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10),
-    _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40),
+    _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
+    _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
     _linear("oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"),
     _linear(
         "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), funding_rates,
@@ -407,8 +407,8 @@ ENDPOINTS = (
     ),
     _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
     _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info),
-    _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10),
-    _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40),
+    _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
+    _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
     _inverse(
         "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"
     ),
@@ -425,8 +425,11 @@ ENDPOINTS = (
         "book", "GET", "/dapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol",
         weight=10,
     ),
-    _endpoint("chain", "GET", "/eapi/v1/mark", ("options_snapshot",), option_marks, host=_OPTIONS, weight=5),
-    _endpoint("chain", "GET", "/eapi/v1/ticker", (), option_tickers, host=_OPTIONS, weight=40),
+    _endpoint(
+        "chain", "GET", "/eapi/v1/mark", ("options_snapshot",), option_marks, host=_OPTIONS, weight=5,
+        every=300,
+    ),
+    _endpoint("chain", "GET", "/eapi/v1/ticker", (), option_tickers, host=_OPTIONS, weight=40, every=300),
     _endpoint(
         "chain", "GET", "/eapi/v1/openInterest", (), option_oi, host=_OPTIONS, symbol="underlyingAsset",
     ),

@@ -304,7 +304,7 @@ _V3 = "/api/v3/market"
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_V2}/contracts", (), contracts, params=_TYPE, lists=True),
-    _endpoint("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=_TYPE),
+    _endpoint("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=_TYPE, every=60),
     _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers_v3, params=_CATEGORY),
     _endpoint(
         "funding", "GET", f"{_V2}/current-fund-rate", ("funding_history",), current_rates, params=_TYPE,

@@ -400,7 +400,7 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]
             "instruments", "GET", f"/v5/market/instruments-info?category={category}", (), instruments,
             params=_LIST, paging=_CURSOR, lists=True,
         ),
-        of("funding", "GET", f"/v5/market/tickers?category={category}", _STATE, tickers),
+        of("funding", "GET", f"/v5/market/tickers?category={category}", _STATE, tickers, every=60),
         of(
             "settlements", "GET", "/v5/market/funding/history", ("funding_settlements",), funding_history,
             params=always, symbol="symbol", paging=_WALK,
@@ -427,7 +427,7 @@ ENDPOINTS = (
     *_of_category("inverse"),
     _endpoint(
         "chain", "GET", "/v5/market/tickers?category=option", ("options_snapshot",), option_tickers,
-        symbol="baseCoin", note="one request for each of BTC, ETH, SOL, XRP and DOGE",
+        symbol="baseCoin", every=300, each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
     ),
     _endpoint("instruments", "GET", "/v5/market/instruments-info?category=option", (), option_instruments),
     _endpoint("funding", "WS", "tickers.{symbol}", _STATE, ticker_frames),

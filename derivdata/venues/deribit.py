@@ -380,6 +380,7 @@ def book(reading: Reading) -> Records:
 _endpoint = partial(Endpoint, "deribit")
 _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 _BOOK = ("orderbook_book", "orderbook_depth_history")
+_CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
 _SUMMARY = "/public/get_book_summary_by_currency"
 
 ENDPOINTS = (
@@ -387,9 +388,13 @@ ENDPOINTS = (
         "instruments", "GET", "/public/get_instruments", (), instruments,
         params={"currency": "any", "expired": "false"}, weight=10, lists=True,
     ),
-    _endpoint("funding", "GET", f"{_SUMMARY}?kind=future", _STATE, future_summaries, symbol="currency"),
     _endpoint(
-        "chain", "GET", f"{_SUMMARY}?kind=option", ("options_snapshot",), option_summaries, symbol="currency"
+        "funding", "GET", f"{_SUMMARY}?kind=future", _STATE, future_summaries, symbol="currency",
+        every=60, each=_CURRENCIES,
+    ),
+    _endpoint(
+        "chain", "GET", f"{_SUMMARY}?kind=option", ("options_snapshot",), option_summaries, symbol="currency",
+        every=300, each=_CURRENCIES[:3],
     ),
     _endpoint(
         "settlements", "GET", "/public/get_funding_rate_history", ("funding_settlements",), funding_history,

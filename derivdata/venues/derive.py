@@ -259,7 +259,8 @@ ENDPOINTS = (
         params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
     ),
     _endpoint(
-        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", _STATE, tickers, note=_OFF,
+        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", _STATE, tickers, every=60,
+        note=_OFF,
         confirmed=False,
     ),
     _endpoint(

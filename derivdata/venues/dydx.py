@@ -193,7 +193,8 @@ _endpoint = partial(Endpoint, "dydx")
 ENDPOINTS = (
     _endpoint(
         "funding", "GET", "/perpetualMarkets",
-        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), markets, lists=True,
+        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), markets,
+        lists=True, every=60,
     ),
     _endpoint(
         "settlements", "GET", "/historicalFunding/{ticker}", ("funding_settlements",), funding_history,

@@ -85,6 +85,10 @@ class Endpoint:
         The contracts that it is about: ``"linear"``, ``"inverse"``, or ``"any"``.
     lists
         Whether it is where the venue's contracts are listed from.
+    every
+        Seconds between polls of the state; None where it is not polled.
+    each
+        Values of `symbol` that one poll asks for, one request each.
     confirmed
         False for what the specification lists as unconfirmed: read, but not collected until checked.
     """
@@ -102,6 +106,8 @@ class Endpoint:
     weight: float = 1.0
     margin: Literal["any", "linear", "inverse"] = "any"
     lists: bool = False
+    every: float | None = None
+    each: tuple[str, ...] = ()
     confirmed: bool = True
     note: str = ""
 

@@ -265,9 +265,9 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[End
     base = f"/futures/{settle}"
     of = partial(_endpoint, margin=margin)
     return (
-        of("funding", "GET", f"{base}/contracts", _FUNDING, contracts, lists=True),
+        of("funding", "GET", f"{base}/contracts", _FUNDING, contracts, lists=True, every=60),
         of("funding", "GET", f"{base}/contracts/{{contract}}", _FUNDING, contracts),
-        of("tickers", "GET", f"{base}/tickers", _TICKERS, tickers),
+        of("tickers", "GET", f"{base}/tickers", _TICKERS, tickers, every=60),
         of(
             "settlements", "GET", f"{base}/funding_rate", ("funding_settlements",), funding_rates,
             symbol="contract", paging=_SECONDS,

@@ -321,14 +321,21 @@ _PAGES = Paging(
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts, lists=True),
-    _endpoint("funding", "GET", f"{_LINEAR}/swap_batch_funding_rate", ("funding_history",), funding_rates),
-    _endpoint("funding", "GET", "/swap-api/v1/swap_batch_funding_rate", ("funding_history",), funding_rates),
+    _endpoint(
+        "funding", "GET", f"{_LINEAR}/swap_batch_funding_rate", ("funding_history",),
+        funding_rates,
+        every=60,
+    ),
+    _endpoint(
+        "funding", "GET", "/swap-api/v1/swap_batch_funding_rate", ("funding_history",), funding_rates,
+        every=60,
+    ),
     _endpoint(
         "settlements", "GET", f"{_LINEAR}/swap_historical_funding_rate", ("funding_settlements",),
         funding_history, symbol="contract_code", paging=_PAGES,
     ),
-    _endpoint("oi", "GET", f"{_LINEAR}/swap_open_interest", ("oi_history",), open_interest),
-    _endpoint("oi", "GET", "/swap-api/v1/swap_open_interest", ("oi_history",), open_interest),
+    _endpoint("oi", "GET", f"{_LINEAR}/swap_open_interest", ("oi_history",), open_interest, every=60),
+    _endpoint("oi", "GET", "/swap-api/v1/swap_open_interest", ("oi_history",), open_interest, every=60),
     _endpoint(
         "oi_history", "GET", f"{_LINEAR}/swap_his_open_interest", ("oi_history",), open_interest_history,
         params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
@@ -336,7 +343,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "tickers", "GET", "/linear-swap-ex/market/detail/batch_merged",
-        ("markets_symbol_exchanges", "prices_history"), merged,
+        ("markets_symbol_exchanges", "prices_history"), merged, every=60,
     ),
     _endpoint(
         "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,

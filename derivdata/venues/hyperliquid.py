@@ -189,7 +189,7 @@ _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_h
 ENDPOINTS = (
     _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
     _endpoint("instruments", "POST", "/info allPerpMetas", (), all_metas, weight=20),
-    _endpoint("funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, weight=20),
+    _endpoint("funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, weight=20, every=60),
     _endpoint("intervals", "POST", "/info predictedFundings", (), predicted_fundings, weight=20),
     _endpoint(
         "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,

@@ -250,7 +250,7 @@ _V3 = "/derivatives/api/v3"
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_V3}/instruments", (), instruments, lists=True),
-    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers),
+    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers, every=60),
     _endpoint("funding", "GET", f"{_V3}/tickers/{{symbol}}", _STATE, ticker),
     _endpoint(
         "settlements", "GET", "/derivatives/api/v4/historicalfundingrates", ("funding_settlements",),

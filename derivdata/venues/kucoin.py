@@ -206,7 +206,10 @@ _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_h
 _BOOK = ("orderbook_book", "orderbook_depth_history")
 
 ENDPOINTS = (
-    _endpoint("funding", "GET", "/api/v1/contracts/active", _STATE, contracts, weight=3, lists=True),
+    _endpoint(
+        "funding", "GET", "/api/v1/contracts/active", _STATE, contracts, weight=3, lists=True,
+        every=60,
+    ),
     _endpoint(
         "funding", "GET", "/api/v1/funding-rate/{symbol}/current", ("funding_history",), current_rates,
         symbol="symbol", weight=2,

@@ -267,10 +267,10 @@ _PAGES = Paging(
 )
 
 ENDPOINTS = (
-    _endpoint("funding", "GET", "/funding-rates", ("funding_history",), funding_rates),
+    _endpoint("funding", "GET", "/funding-rates", ("funding_history",), funding_rates, every=60),
     _endpoint(
         "oi", "GET", "/orderBookDetails",
-        ("oi_history", "markets_symbol_exchanges", "prices_history"), details, lists=True,
+        ("oi_history", "markets_symbol_exchanges", "prices_history"), details, lists=True, every=60,
     ),
     _endpoint(
         "settlements", "GET", "/fundings", ("funding_settlements",), fundings, params={"resolution": "1h"},

@@ -346,22 +346,25 @@ def liquidations(reading: Reading) -> Records:
 
 _endpoint = partial(Endpoint, "okx")
 _SWAP = {"instType": "SWAP"}
+_FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, end_inclusive=False, reach_days=90)
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments, lists=True),
     _endpoint(
         "funding", "GET", "/api/v5/public/funding-rate", ("funding_history",), funding_rates,
-        params={"instId": "ANY"}, weight=2,
+        params={"instId": "ANY"}, weight=2, every=60,
     ),
-    _endpoint("oi", "GET", "/api/v5/public/open-interest?instType=SWAP", ("oi_history",), open_interest),
+    _endpoint(
+        "oi", "GET", "/api/v5/public/open-interest?instType=SWAP", ("oi_history",), open_interest, every=60
+    ),
     _endpoint(
         "mark", "GET", "/api/v5/public/mark-price", ("markets_symbol_exchanges", "prices_history"),
-        mark_prices, params=_SWAP, weight=2,
+        mark_prices, params=_SWAP, weight=2, every=60,
     ),
     _endpoint(
         "tickers", "GET", "/api/v5/market/tickers", ("markets_symbol_exchanges", "prices_history"), tickers,
-        params=_SWAP,
+        params=_SWAP, every=60,
     ),
     _endpoint(
         "settlements", "GET", "/api/v5/public/funding-rate-history", ("funding_settlements",),
@@ -378,10 +381,11 @@ ENDPOINTS = (
     ),
     _endpoint(
         "chain", "GET", "/api/v5/public/opt-summary", ("options_snapshot",), option_summary,
-        symbol="instFamily",
+        symbol="instFamily", every=300, each=_FAMILIES,
     ),
     _endpoint(
-        "chain", "GET", "/api/v5/public/open-interest?instType=OPTION", (), option_oi, symbol="instFamily"
+        "chain", "GET", "/api/v5/public/open-interest?instType=OPTION", (), option_oi, symbol="instFamily",
+        every=300, each=_FAMILIES,
     ),
     _endpoint(
         "instruments", "GET", "/api/v5/public/instruments?instType=OPTION", (), instruments,

@@ -200,7 +200,7 @@ ENDPOINTS = (
     _endpoint(
         "funding", "GET", "/markets/summary",
         ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), summaries,
-        params={"market": "ALL"},
+        params={"market": "ALL"}, every=60,
     ),
     _endpoint(
         "funding_series", "GET", "/funding/data", ("funding_history",), funding_data, symbol="market",

@@ -6,8 +6,8 @@ An adapter turns a body into records; `frames` turns records into tables. Instan
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from derivdata.tables import QUOTES
 
@@ -188,6 +188,27 @@ class Records:
     cursor: str | None = None
     """What the venue wants back to give the next page."""
 
+    def merged(self) -> Records:
+        """Return the same with one state of each contract and one row of each option, of several answers.
+
+        What an answer lacks comes from the next that has it; the first stamp is that of the state. A chain
+        takes its newest stamp, so that it is one instant.
+        """
+        states: dict[str, State] = {}
+        for state in self.states:
+            known = states.get(state.instrument.name, state)
+            states[state.instrument.name] = State(*_filled(known, state))
+        options: dict[str, Option] = {}
+        for option in self.options:
+            first = options.get(option.name, option)
+            options[option.name] = Option(*_filled(first, option))
+        newest: dict[str, int] = {}
+        for option in options.values():
+            if option.time is not None:
+                newest[option.symbol] = max(option.time, newest.get(option.symbol, 0))
+        chain = [o._replace(time=newest.get(o.symbol)) for o in options.values()]
+        return replace(self, states=[*states.values()], options=chain)
+
     def add(self, other: Records) -> None:
         """Add the records of another body; its cursor becomes the cursor."""
         for member in fields(self):
@@ -195,3 +216,8 @@ class Records:
             if isinstance(value, list):
                 getattr(self, member.name).extend(value)
         self.cursor = other.cursor
+
+
+def _filled(first: tuple[Any, ...], second: tuple[Any, ...]) -> list[Any]:
+    """Return the members of a record, those that are missing from another."""
+    return [a if a is not None else b for a, b in zip(first, second, strict=True)]

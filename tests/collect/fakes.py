@@ -114,6 +114,11 @@ class Fakes:
         self._server.shutdown()
         self._server.server_close()
 
+    def states(self) -> list[tuple[str, tuple[int, float, float]]]:
+        """(second, coins, mark) of each symbol now."""
+        second = int(self.now().timestamp())
+        return [(s, [row for row in self.truth.oi(s) if row[0] <= second][-1]) for s in SYMBOLS]
+
     def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:
         parts = urlsplit(handler.path)
         _, exchange, place = parts.path.split("/", 2)
@@ -193,6 +198,38 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
         }
     if place.endswith("fundingInfo"):
         return []
+    now = int(fakes.now().timestamp() * 1000)
+    if place.startswith(("/dapi", "/eapi")):
+        return []
+    if place.endswith("premiumIndex"):
+        return [
+            {
+                "symbol": f"{s}USDT",
+                "markPrice": str(mark),
+                "indexPrice": str(mark - 5),
+                "lastFundingRate": "0.0001",
+                "nextFundingTime": now + 3_600_000,
+                "time": now,
+                "interestRate": "0.0001",
+            }
+            for s, (_, _, mark) in fakes.states()
+        ]
+    if place.endswith("ticker/24hr"):
+        return [
+            {
+                "symbol": f"{s}USDT",
+                "lastPrice": str(mark + 1),
+                "priceChangePercent": "1.5",
+                "volume": "2",
+                "quoteVolume": "100000",
+                "closeTime": 1,
+            }
+            for s, (_, _, mark) in fakes.states()
+        ]
+    return _binance_history(fakes, place, params, exchange)
+
+
+def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange: str) -> Any:
     symbol = params["symbol"].removesuffix("USDT")
     start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
     if place.endswith("fundingRate"):
@@ -253,12 +290,32 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingRateTimestamp": str(t)}
             for t, r in found
         ]
+    elif place.endswith("/tickers"):
+        result["list"] = [
+            {
+                "symbol": f"{s}USDT",
+                "fundingRate": "0.0002",
+                "nextFundingTime": "1",
+                "fundingIntervalHour": "4",
+                "markPrice": str(mark),
+                "indexPrice": str(mark),
+                "lastPrice": str(mark),
+                "openInterest": str(2 * coins),
+                "singleOpenInterest": str(coins),
+                "singleOpenInterestValue": str(coins * mark),
+                "turnover24h": "5",
+                "volume24h": "1",
+                "price24hPcnt": "0.02",
+            }
+            for s, (_, coins, mark) in (fakes.states() if linear else [])
+        ]
     else:
         raise KeyError(place)
     return {"retCode": 0, "retMsg": "OK", "result": result, "time": int(fakes.now().timestamp() * 1000)}
 
 
 def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    now = int(fakes.now().timestamp() * 1000)
     if place.endswith("/instruments"):
         data: list[Any] = [
             {
@@ -300,14 +357,82 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         newest = rows3[-1440:]
         found3 = _page(newest, _number(params, "begin", 0), _number(params, "end", 9e15), 100, newest=True)
         data = [[str(t), str(c * 100), str(c), str(v)] for t, c, v in found3]
+    elif place.endswith("/opt-summary"):
+        forward = 50000.0
+        base = params["instFamily"][:3]
+        data = [
+            {
+                "instId": f"{base}-USD-260327-{strike}-C",
+                "instType": "OPTION",
+                "markVol": "0.6",
+                "deltaBS": "0.5",
+                "gammaBS": "0.1",
+                "vegaBS": "1",
+                "thetaBS": "-1",
+                "fwdPx": str(forward),
+                "ts": str(now - i),
+            }
+            for i, strike in enumerate((40000, 50000, 60000))
+        ]
+    elif place.endswith("/open-interest") and params["instType"] == "OPTION":
+        base = params["instFamily"][:3]
+        data = [
+            {
+                "instId": f"{base}-USD-260327-{strike}-C",
+                "oi": "7",
+                "oiCcy": "0.07",
+                "oiUsd": "1",
+                "ts": str(now),
+            }
+            for strike in (40000, 50000, 60000)
+        ]
     else:
-        raise KeyError(place)
+        data = []
+        for s, (_, coins, mark) in fakes.states():
+            name = {"instId": f"{s}-USDT-SWAP", "instType": "SWAP", "ts": str(now)}
+            data.append(
+                {
+                    "funding-rate": {
+                        **name,
+                        "fundingRate": "0.0003",
+                        "fundingTime": str(now),
+                        "nextFundingTime": str(now + 28_800_000),
+                    },
+                    "open-interest": {
+                        **name,
+                        "oi": str(coins * 100),
+                        "oiCcy": str(coins),
+                        "oiUsd": str(coins * mark),
+                    },
+                    "mark-price": {**name, "markPx": str(mark)},
+                    "tickers": {**name, "last": str(mark), "open24h": str(mark / 2), "volCcy24h": "3"},
+                }[place.rpartition("/")[2]]
+            )
     return {"code": "0", "msg": "", "data": data}
 
 
 def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if params["type"] == "meta":
         return {"universe": [{"name": s, "szDecimals": 3} for s in SYMBOLS]}
+    if params["type"] == "metaAndAssetCtxs":
+        return [
+            {"universe": [{"name": s, "szDecimals": 3} for s in SYMBOLS]},
+            [
+                {
+                    "funding": "0.0000125",
+                    "openInterest": str(coins),
+                    "markPx": str(mark),
+                    "oraclePx": str(mark),
+                    "midPx": str(mark),
+                    "prevDayPx": str(mark),
+                    "dayNtlVlm": "9",
+                    "dayBaseVlm": "1",
+                    "premium": None,
+                    "impactPxs": None,
+                }
+                for _, (_, coins, mark) in fakes.states()
+            ],
+        ]
     if params["type"] == "fundingHistory":
         rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("hyperliquid", params["coin"])]
         found = _page(rows, params["startTime"], params.get("endTime", 9e15), 500, newest=False)
@@ -707,7 +832,7 @@ class SimulatedClock:
     """A clock that stands still but for waits, which take no time."""
 
     def __init__(self, now: str) -> None:
-        self._now, self._lock = pd.Timestamp(now, tz="UTC"), threading.Lock()
+        self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
 
     def now(self) -> pd.Timestamp:
         with self._lock:
@@ -716,4 +841,7 @@ class SimulatedClock:
     def wait(self, seconds: float) -> bool:
         with self._lock:
             self._now += pd.Timedelta(max(seconds, 0.0), "s")
-        return False
+            return self._stopped
+
+    def stop(self) -> None:
+        self._stopped = True

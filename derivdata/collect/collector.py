@@ -1,0 +1,209 @@
+"""Collecting for months: a thread a venue polls each minute, and a minute is written at a time."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.archive import Archive, Request
+from derivdata.collect.backfill import backfill, chosen_venues
+from derivdata.collect.clock import Clock, MachineClock
+from derivdata.collect.session import Stopped, VenueSession
+from derivdata.collect.state import Poll, VenueState
+from derivdata.venues.registry import VENUES
+
+__all__ = ["Collector"]
+
+_STEP = pd.Timedelta(1, "min")
+_WEEK = pd.Timedelta(7, "D")
+_AFTER = pd.Timedelta(5, "s")  # of each minute
+_DEADLINE_SECONDS = 50.0
+_REFILL_EVERY = pd.Timedelta(1, "h")
+_REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
+
+
+@dataclass
+class _Tally:
+    """What a minute brought."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class Collector:
+    """Polls venues and appends what they tell to an archive.
+
+    Parameters
+    ----------
+    archive
+        Where rows go; rows are acknowledged when it has them on disk.
+    venues
+        None is all but those that must be named (derive).
+    symbols
+        Assets whose histories are refilled every hour; the state is kept of all contracts.
+    names
+        Tables to keep; None is all that polls give.
+    since
+        How far back the first refill reaches.
+    clock, addresses, unconfirmed
+        As in `derivdata.collect.backfill`.
+    log
+        Called with a line for each minute.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        *,
+        venues: Sequence[str] | None = None,
+        symbols: Sequence[str] = ("BTC", "ETH"),
+        names: Sequence[str] | None = None,
+        since: pd.Timedelta = _WEEK,
+        clock: Clock | None = None,
+        addresses: Mapping[str, str] | None = None,
+        unconfirmed: bool = False,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        unknown = [name for name in names or () if name not in tables.TABLES]
+        if unknown:
+            raise ValueError(f"tables: there is no table {unknown[0]!r}")
+        self.archive, self.symbols, self.names, self.since = archive, list(symbols), names, since
+        self.clock = clock or MachineClock()
+        self.gone: dict[str, str] = {}
+        self._addresses, self._unconfirmed, self._log = dict(addresses or {}), unconfirmed, log
+        self._states = {
+            name: VenueState(
+                VenueSession(VENUES[name], self.clock, address=self._addresses.get(name)),
+                unconfirmed=unconfirmed,
+            )
+            for name in chosen_venues(venues)
+        }
+        self._running: set[str] = set()
+        self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
+        self._refilled: pd.Timestamp | None = None
+
+    @property
+    def terms(self) -> list[str]:
+        """Return what the terms of venues that must be named say, a line each."""
+        return [f"{name}: {VENUES[name].terms}" for name in self._states if VENUES[name].named_only]
+
+    def once(self) -> dict[str, int]:
+        """Poll every venue once, refill the histories, and return the rows written per table.
+
+        Raises
+        ------
+        ArchiveError
+            The archive cannot be written.
+        """
+        tally = self._minute(deadline=None)
+        self._refill(tally)
+        return tally.rows
+
+    def run(self) -> None:
+        """Collect until the clock is stopped.
+
+        Raises
+        ------
+        ArchiveError
+            The archive cannot be written: a full disk, say. What was acknowledged before is there.
+        """
+        while True:
+            now = self.clock.now()
+            start = (now - _AFTER).floor("min") + _STEP + _AFTER
+            if self.clock.wait((start - now).total_seconds()):
+                return
+            tally = self._minute(deadline=_DEADLINE_SECONDS)
+            hour = self.clock.now().floor("h")
+            if self.clock.now() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour):
+                self._refill(tally)
+            if self._log is not None:
+                self._log(json.dumps({"time": str(self.clock.now()), **vars(tally), "gone": self.gone}))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for state in self._states.values():
+            state.session.close()
+
+    def _minute(self, *, deadline: float | None) -> _Tally:
+        """Poll the venues that are not still busy, and write what came before the deadline.
+
+        What comes later is written with the next minute: a slow venue delays no other.
+        """
+        for name, state in self._states.items():
+            if name not in self._running and name not in self.gone:
+                self._running.add(name)
+                threading.Thread(target=self._poll, args=(name, state), daemon=True).start()
+        polls: list[Poll] = []
+        ends = None if deadline is None else self.clock.now() + pd.Timedelta(deadline, "s")
+        while self._running:
+            left = None if ends is None else (ends - self.clock.now()).total_seconds()
+            try:
+                poll = self._polls.get(timeout=left if left is None else max(left, 0.01))
+            except queue.Empty:
+                break
+            if isinstance(poll, Stopped):
+                break
+            if isinstance(poll, BaseException):
+                raise poll
+            self._running.discard(poll.exchange)
+            if poll.gone:
+                self.gone[poll.exchange] = next(iter(poll.failed.values()))
+            polls.append(poll)
+        return self._write(polls)
+
+    def _poll(self, name: str, state: VenueState) -> None:
+        try:
+            self._polls.put(state.poll())
+        except BaseException as problem:  # reaches the collector's own thread
+            self._polls.put(problem)
+
+    def _write(self, polls: list[Poll]) -> _Tally:
+        """Append what venues told, each table in one step with the requests that it came from."""
+        tally = _Tally()
+        names = sorted({table for poll in polls for table in (*poll.frames, *poll.failed)})
+        for table in names:
+            if table not in tables.TABLES or (self.names is not None and table not in self.names):
+                continue
+            parts, requests = [], []
+            for poll in polls:
+                start = poll.at.floor("min")
+                if table in poll.frames:
+                    parts.append(poll.frames[table])
+                    requests.append(Request(poll.exchange, None, start, start + _STEP))
+                elif table in poll.failed:
+                    tally.failed[f"{poll.exchange} {table}"] = poll.failed[table]
+                    error = poll.failed[table][:500]
+                    requests.append(Request(poll.exchange, None, start, start + _STEP, error))
+            keyed = tables.TABLES[table]
+            rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
+            tally.rows[table] = self.archive.merge(table, rows, requests=requests).written
+        return tally
+
+    def _refill(self, tally: _Tally) -> None:
+        """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
+        now = self.clock.now()
+        kept = [n for n in ("funding_settlements", "oi_history") if self.names is None or n in self.names]
+        venues = [name for name in self._states if name not in self.gone]
+        if not (self.symbols and kept and venues):
+            return
+        done = backfill(
+            self.archive,
+            self.symbols,
+            now.floor("h") - self.since,
+            now.floor("h"),
+            venues=venues,
+            names=kept,
+            clock=self.clock,
+            addresses=self._addresses,
+            unconfirmed=self._unconfirmed,
+        )
+        self._refilled = now.floor("h")
+        for (_, table), rows in done.written.items():
+            tally.rows[table] = tally.rows.get(table, 0) + rows
+        tally.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})

@@ -1,0 +1,131 @@
+"""The state of a venue now: all its bulk answers as one row a contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from derivdata.collect.contracts import Contracts, list_contracts
+from derivdata.collect.session import Stopped, VenueSession
+from derivdata.errors import DerivdataError, VenueError
+from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.frames import frames
+from derivdata.venues.records import Records, State
+from derivdata.venues.wire import us_of
+
+__all__ = ["CHAINS", "STATE", "Poll", "VenueState"]
+
+STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
+CHAINS = ("options_snapshot",)
+_LISTED_FOR = pd.Timedelta(1, "h")
+
+
+@dataclass
+class Poll:
+    """What one poll of a venue gave: frames by table, and which tables were not answered and why."""
+
+    exchange: str
+    at: pd.Timestamp
+    frames: dict[str, pd.DataFrame] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    gone: bool = False
+    """Whether the venue cannot be had from this address."""
+
+
+class VenueState:
+    """A venue that is polled again and again: it knows which of its requests are due."""
+
+    def __init__(self, session: VenueSession, *, unconfirmed: bool = False) -> None:
+        self.session = session
+        self.contracts: Contracts | None = None
+        self._listed: pd.Timestamp | None = None
+        self._asked: dict[str, pd.Timestamp] = {}
+        self._kept: dict[str, Records] = {}
+        self.endpoints = [
+            endpoint
+            for endpoint in session.venue.endpoints
+            if endpoint.every is not None and (endpoint.confirmed or unconfirmed)
+        ]
+
+    def poll(self) -> Poll:
+        """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
+        session = self.session
+        poll = Poll(session.venue.exchange, session.clock.now())
+        try:
+            self._list(poll.at)
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            return self._lost(poll, problem)
+        due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
+        for endpoint in due:
+            try:
+                self._kept[_key(endpoint)] = self._answers(endpoint)
+                self._asked[_key(endpoint)] = poll.at
+            except Stopped:
+                raise
+            except DerivdataError as problem:
+                if isinstance(problem, VenueError) and problem.reason == "region":
+                    return self._lost(poll, problem)
+                self._kept.pop(_key(endpoint), None)
+                poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
+        self._tabulate(poll, due)
+        return poll
+
+    def _list(self, now: pd.Timestamp) -> None:
+        if self._listed is None or now - self._listed >= _LISTED_FOR:
+            self.contracts = list_contracts(self.session)
+            self._listed = now
+
+    def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
+        asked = self._asked.get(_key(endpoint))
+        return asked is None or now - asked >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
+
+    def _answers(self, endpoint: Endpoint) -> Records:
+        records = Records()
+        for value in endpoint.each or ("",):
+            records.add(self.session.ask(endpoint, {endpoint.symbol: value} if value else {})[0])
+        return records
+
+    def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
+        at, chain, state = us_of(poll.at), Records(), Records()
+        for endpoint in self.endpoints:
+            known = self._kept.get(_key(endpoint), Records())
+            if endpoint.what == "chain":
+                chain.add(known if endpoint in due else Records())
+            else:
+                state.add(known if endpoint in due else _lasting(known))
+        fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
+        names = [table for table in STATE if table in fresh]
+        poll.frames = frames(poll.exchange, state.merged(), names, at=at)
+        if "options_snapshot" in fresh:
+            chain = chain.merged()
+            chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
+            poll.frames |= frames(poll.exchange, chain, CHAINS, at=at)
+
+    def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
+        tables = {table for endpoint in self.endpoints for table in endpoint.tables}
+        poll.failed = dict.fromkeys(sorted(tables), str(problem))
+        poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
+        return poll
+
+
+def _lasting(records: Records) -> Records:
+    """Return what an older answer still says: intervals, and the figures of 24 hours."""
+    kept = [
+        State(
+            s.instrument,
+            None,
+            period_h=s.period_h,
+            settle_h=s.settle_h,
+            volume_usd=s.volume_usd,
+            change_pct=s.change_pct,
+        )
+        for s in records.states
+    ]
+    return Records(states=kept)
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"{endpoint.host}{endpoint.path}"

@@ -1,0 +1,140 @@
+"""Polling the state of venues, a minute at a time, against the fake venues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, open_archive
+from derivdata.collect.collector import Collector
+from tests.collect.fakes import Fakes, SimulatedClock
+
+NOW = "2026-01-20T10:30:30"
+LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+FOUR = ("binance", "bybit", "okx", "hyperliquid")
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock(NOW)
+
+
+@pytest.fixture
+def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
+    with Fakes(LAST, clock.now) as running:
+        yield running
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "market")
+
+
+def _collector(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, **options: Any
+) -> Collector:
+    options = {"symbols": (), **options}
+    return Collector(archive, venues=venues, clock=clock, addresses=fakes.addresses, **options)
+
+
+def _rows(archive: Archive, table: str) -> pd.DataFrame:
+    rows = archive.read(table, pd.Timestamp("2026-01-20", tz="UTC"), pd.Timestamp("2026-01-21", tz="UTC"))
+    return rows.set_index(["exchange", "symbol"])
+
+
+def test_once_keeps_one_row_of_each_contract_of_each_venue(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    rows = _collector(archive, fakes, clock, *FOUR).once()
+    assert rows["funding_history"] == len(FOUR) * 2
+    funding = _rows(archive, "funding_history")["rate_bps_8h"]
+    found = {exchange: funding[exchange, "BTC"] for exchange in FOUR}
+    assert found == pytest.approx({"binance": 1.0, "bybit": 4.0, "okx": 3.0, "hyperliquid": 1.0})
+    state = dict(fakes.states())["BTC"]
+    oi = _rows(archive, "oi_history")["oi_usd"]
+    for exchange in ("bybit", "okx", "hyperliquid"):
+        assert oi[exchange, "BTC"] == pytest.approx(state[1] * state[2])
+    market = _rows(archive, "markets_symbol_exchanges")
+    assert market.loc[("binance", "BTC"), "price_usd"] == state[2]
+    assert market.loc[("binance", "BTC"), "volume_24h_usd"] == 100_000  # of another answer, in the same row
+    assert market.loc[("okx", "BTC"), "price_24h_change_pct"] == pytest.approx(100.0)
+    chain = _rows(archive, "options_snapshot")
+    assert len(chain) == 6  # three of BTC, three of ETH
+    assert chain["time"].groupby("symbol", observed=True).nunique().tolist() == [1, 1]  # one instant
+    assert set(chain["open_interest"]) == {7.0}
+    prices = _rows(archive, "prices_history")
+    assert set(prices.loc[("binance", "BTC"), "kind"]) == {"mark", "index", "last"}
+
+
+def test_a_venue_that_fails_is_in_the_ledger_and_delays_no_other(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.faults["bybit"] = [(451, {}, {})]
+    collector = _collector(archive, fakes, clock, "bybit", "okx")
+    collector.once()
+    assert set(_rows(archive, "funding_history").index.get_level_values("exchange")) == {"okx"}
+    asked = archive.requests()
+    failed = asked[~asked["answered"]]
+    assert set(failed["exchange"]) == {"bybit"}
+    assert failed["error"].str.contains("451").all()
+    assert "bybit" in collector.gone
+    before = len(fakes.log)
+    collector.once()
+    assert "bybit" not in {name for name, *_ in fakes.log[before:]}  # not asked again in this run
+
+
+def test_a_damaged_body_fails_its_tables_only(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
+    collector = _collector(archive, fakes, clock, "okx")
+    listing, funding = None, {"code": "0", "msg": "", "data": [{"instId": 3}]}
+    fakes.faults["okx"] = [listing, funding]
+    collector.once()
+    assert "funding_history" not in archive.tables()
+    assert {"oi_history", "markets_symbol_exchanges"} <= archive.tables()
+    errors = archive.requests().set_index("table")["error"]
+    assert "Expected `str`, got `int` - at `$.data[0].instId`" in errors["funding_history"]
+
+
+def test_an_older_answer_lends_its_volume_but_not_its_price(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    collector = _collector(archive, fakes, clock, "binance")
+    collector.once()
+    clock.wait(60)
+    collector.once()  # the 24 hours are asked every 5 minutes only
+    market = _rows(archive, "markets_symbol_exchanges").loc[("binance", "BTC")]
+    assert market["volume_24h_usd"].tolist() == [100_000, 100_000]
+    kinds = _rows(archive, "prices_history").loc[("binance", "BTC")]["kind"]
+    assert kinds.value_counts().to_dict() == {"mark": 2, "index": 2, "last": 1}
+    asked = [place for _, place, _, _ in fakes.log]
+    assert asked.count("/fapi/v1/premiumIndex") == 2
+    assert asked.count("/fapi/v1/ticker/24hr") == 1
+
+
+def test_twenty_minutes_with_a_tenth_of_the_requests_failing_lose_none(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    fakes.random_faults = 0.1
+    lines: list[str] = []
+
+    def stop_after_twenty(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 20:
+            clock.stop()
+
+    _collector(archive, fakes, clock, "bybit", log=stop_after_twenty).run()
+    assert len(lines) == 20
+    rows = _rows(archive, "oi_history").loc[("bybit", "BTC")]
+    assert len(rows) == 20
+    assert rows["time"].is_unique
+
+
+def test_histories_are_refilled_for_the_chosen_symbols(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    rows = _collector(archive, fakes, clock, "hyperliquid", symbols=["BTC"]).once()
+    assert rows["funding_settlements"] == 7 * 24
+    assert archive.symbols("funding_settlements") == ("BTC",)

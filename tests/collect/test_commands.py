@@ -1,0 +1,71 @@
+"""The commands that ask venues, and what they say of an archive; against the fake venues where they ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import open_archive
+from derivdata.cli import main
+from derivdata.collect import Collector
+from derivdata.collect.session import VenueSession
+from derivdata.collect.status import check, status
+from derivdata.venues.registry import VENUES
+from tests.collect.fakes import Fakes, SimulatedClock
+
+LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+
+
+def test_venues_lists_endpoints_and_terms(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["venues", "--venues", "derive", "okx"]) == 0
+    text = capsys.readouterr().out
+    assert "/api/v5/public/funding-rate" in text
+    assert "derive: Data usage policy of 2026-05-09" in text
+
+
+def test_an_unknown_venue_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["collect", "--once"], ["backfill"]):
+        assert main([*command, "--to", str(tmp_path / "a"), "--venues", "nope"]) == 1
+        assert "'nope' is not one of binance, bybit" in capsys.readouterr().err
+
+
+def test_a_table_that_no_history_refills_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["backfill", "--to", str(tmp_path / "a"), "--venues", "okx", "--tables", "hip3"]) == 1
+    assert "'hip3' is not one of funding_settlements" in capsys.readouterr().err
+
+
+def test_status_says_what_was_collected_and_what_failed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    archive = open_archive(tmp_path / "market")
+    with Fakes(LAST, clock.now) as fakes:
+        fakes.faults["okx"] = [(451, {}, {})]
+        collector = Collector(
+            archive, venues=["bybit", "okx"], symbols=[], clock=clock, addresses=fakes.addresses
+        )
+        collector.once()
+    rows = status(archive, clock.now()).set_index(["exchange", "table"])
+    assert rows.loc[("bybit", "oi_history"), "rows_last_hour"] == 2
+    assert rows.loc[("bybit", "oi_history"), "failed"] == 0
+    assert rows.loc[("okx", "oi_history"), "failed"] == 1
+    assert "451" in rows.loc[("okx", "oi_history"), "last_error"]
+    assert main(["status", str(tmp_path / "market")]) == 0
+    assert "oi_history" in capsys.readouterr().out
+
+
+def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    with Fakes(LAST, clock.now) as fakes:
+        session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
+        fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
+        rows = check(session).set_index("path_or_channel")
+    verdicts = rows["verdict"].to_dict()
+    assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
+    assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
+    assert verdicts["/info allPerpMetas"] == "contradicts"
+    assert "Expected `array`, got `object`" in rows.loc["/info allPerpMetas", "error"]
