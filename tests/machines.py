@@ -1,13 +1,15 @@
 """Run the tests as other users, on other Pythons and in other environments: `make test-machines`.
 
-Every row runs in a fresh clone with a virtual environment of its own Python. The results are printed and
-written into the table of CONTRIBUTING.md. A row that cannot run here says why.
+Every row runs in a fresh clone with a virtual environment of its own Python; rows of one user and one Python
+share them. The results are printed and written into the table of CONTRIBUTING.md. A row that cannot run here
+says why.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -99,27 +101,39 @@ def busy_core(enabled: bool) -> Iterator[list[str]]:
             loop.wait()
 
 
-def run(row: Row) -> tuple[str, float]:
-    """Run one row in a fresh clone; return its result in words, and its minutes."""
+def prepare(row: Row, folder: Path) -> str:
+    """Make the clone and the environment of a row's user and Python; return why that cannot be done."""
     python = interpreter(row.python, shared=bool(row.user))
     if python is None:
-        return f"not run: no Python {row.python} {'for every user ' if row.user else ''}here", 0.0
+        return f"no Python {row.python} {'for every user ' if row.user else ''}here"
     if row.user and os.getuid() != 0:
-        return "not run: only root can become another user", 0.0
-    with tempfile.TemporaryDirectory() as folder, busy_core(row.busy) as pin:
-        tree = clone(Path(folder))
+        return "only root can become another user"
+    if not folder.exists():
+        folder.mkdir()
+        tree = clone(folder)
         made = subprocess.run(["make", "-s", ".venv/.dev", f"PYTHON={python}"], cwd=tree, check=False)
         if made.returncode:
-            return f"not run: the development tools cannot be installed on Python {row.python}", 0.0
+            return f"the development tools cannot be installed on Python {row.python}"
+    return ""
+
+
+def run(row: Row, clones: Path) -> tuple[str, float]:
+    """Run one row in its clone; return its result in words, and its minutes."""
+    folder = clones / f"{row.python}{row.user}"
+    if reason := prepare(row, folder):
+        return f"not run: {reason}", 0.0
+    tree = folder / "derivdata"
+    with busy_core(row.busy) as pin:
         command = [str(tree / ".venv/bin/python"), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
         command += ["-m", "environment"] if row.subset else []
         command += [] if row.busy else ["-n", "2", "--dist", "loadfile"]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")} | row.environment
         if row.user:
             subprocess.run(["chown", "-R", row.user, str(tree)], check=True)
-            command = ["setpriv", f"--reuid={row.user}", "--clear-groups", *command]
-            environment = {"PATH": os.defpath, "TMPDIR": folder}
-            Path(folder).chmod(0o777)
+            group = pwd.getpwnam(row.user).pw_gid
+            command = ["setpriv", f"--reuid={row.user}", f"--regid={group}", "--clear-groups", *command]
+            folder.chmod(0o777)
+            environment = {"PATH": os.defpath, "TMPDIR": str(folder)}
         began = time.monotonic()
         done = subprocess.run(
             [*pin, *command], cwd=tree, env=environment, umask=row.umask, capture_output=True, text=True
@@ -155,10 +169,12 @@ def main() -> int:
     )
     chosen = parser.parse_args().k
     results = {}
-    for row in ROWS:
-        if chosen in row.name:
-            results[row.name] = run(row)
-            print(f"{row.name}: {results[row.name][0]}", flush=True)
+    with tempfile.TemporaryDirectory() as clones:
+        Path(clones).chmod(0o755)
+        for row in ROWS:
+            if chosen in row.name:
+                results[row.name] = run(row, Path(clones))
+                print(f"{row.name}: {results[row.name][0]}", flush=True)
     if not chosen:
         write(results)
     return any(text.startswith("FAILED") for text, _ in results.values())
