@@ -5,11 +5,14 @@
     manifest.json      what made it: versions, platform, source, clock
     answers.json       one entry per answer, sorted by request; a request's answers in the order they came
     bodies/<sha256>    the raw bodies
+
+While it is recorded the file is a `journal`, which is read the same.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,6 +35,7 @@ __all__ = [
     "Entry",
     "Manifest",
     "body_name",
+    "described",
     "entry_of",
     "request_of",
     "response_of",
@@ -107,6 +111,18 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     source: str
     synthetic: bool
     attribution: str
+
+
+def described(manifest: Manifest, entries: Sequence[Entry], answers_sha256: str) -> Manifest:
+    """Return the manifest with what it says of the answers."""
+    return msgspec.structs.replace(
+        manifest,
+        source=", ".join(sorted({e.source for e in entries})),
+        synthetic=any(e.synthetic for e in entries),
+        attribution="; ".join(sorted({e.attribution for e in entries if e.attribution})),
+        answers=len(entries),
+        answers_sha256=answers_sha256,
+    )
 
 
 def body_name(sha256: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from derivdata import times
+from derivdata.bundle.journal import Journal, is_journal
 from derivdata.bundle.layout import (
     ANSWERS,
     BODY,
@@ -24,6 +25,7 @@ from derivdata.bundle.layout import (
     Entry,
     Manifest,
     body_name,
+    described,
     request_of,
 )
 from derivdata.errors import BundleError
@@ -70,6 +72,10 @@ class Bundle:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._journal = Journal(self.path) if is_journal(self.path) else None
+        if self._journal is not None:
+            self._open_journal(self._journal)
+            return
         try:
             self._zip = zipfile.ZipFile(self.path)
         except _DAMAGE as error:
@@ -93,28 +99,45 @@ class Bundle:
         """
         name = body_name(entry.sha256)
         what = f"{name} ({request_of(entry)})"
-        body = self._read(name, BODY_BYTES, what)
+        journal = self._journal
+        body = self._read(name, BODY_BYTES, what) if journal is None else journal.body(name)
         if hashlib.sha256(body).hexdigest() != entry.sha256 or len(body) != entry.bytes:
             raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
         return body
 
+    def _open_journal(self, journal: Journal) -> None:
+        """Take a recording that is under way, or was killed, for the bundle of what had come."""
+        if journal.manifest is None:
+            raise BundleError(f"{self.path}: not a bundle, or cut off: it says nothing of itself")
+        self.entries = journal.entries
+        self.manifest = described(journal.manifest, journal.entries, "")
+        self._check_manifest(self.manifest)
+        self._dated(ANSWERS, (date for e in self.entries for date in (e.date, e.received)))
+        for entry in {entry.sha256: entry for entry in self.entries}.values():
+            self.body(entry)
+
     def reopen(self) -> None:
         """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
-        self._zip = zipfile.ZipFile(self.path)
+        if self._journal is None:
+            self._zip = zipfile.ZipFile(self.path)
 
     def close(self) -> None:
         """Close the file."""
-        self._zip.close()
+        if self._journal is None:
+            self._zip.close()
 
     def _manifest(self) -> Manifest:
         manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, Manifest)
+        self._check_manifest(manifest)
+        return manifest
+
+    def _check_manifest(self, manifest: Manifest) -> None:
         if manifest.format != FORMAT or manifest.version != 1:
             raise BundleError(
                 f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
                 "library reads version 1"
             )
         self._dated(MANIFEST, [manifest.asof])
-        return manifest
 
     def _entries(self) -> list[Entry]:
         text = self._read(ANSWERS, LIST_BYTES)

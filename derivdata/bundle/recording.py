@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,7 +34,7 @@ class Recording:
     Attributes
     ----------
     path
-        The bundle; a whole one at every moment.
+        The bundle; it can be read at every moment, also after the process was killed.
     """
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
@@ -44,15 +46,21 @@ class Recording:
         self._clock_before = SESSION.clock
         self._restore = SESSION.install(observer=self._observe, clock=self._clock)
         SESSION.closers.append(self.close)
+        atexit.register(self.close)
         renew_in_child(self)
 
     def close(self) -> None:
         """End the recording; a second time does nothing."""
+        if self._open:
+            self._leave()
+            self._writer.finish()
+
+    def _leave(self) -> None:
+        """Put the session back as it was before."""
         global _current
-        if not self._open:
-            return
         self._open = False
         _current = None
+        atexit.unregister(self.close)
         if self.close in SESSION.closers:
             SESSION.closers.remove(self.close)
         self._restore()
@@ -61,22 +69,22 @@ class Recording:
         """End the recording in a forked child, whose answers would be written over the parent's."""
         self.fork_lock = threading.Lock()
         if self._open:
-            self.close()
+            self._leave()
+            self._writer.abandon()
             SESSION.install(observer=self._not_recorded)
 
     def _start(self) -> None:
-        self._writer.sweep()
-        try:
-            self._clock()
-        except NotConnected:  # connected later: the clock is then read with the first answer
-            self._writer.publish()
+        with suppress(NotConnected):  # connected later: the clock is then read with the first answer
+            self._asof = self._clock_before()
+            self._writer.asof = times.iso(self._asof)
+        self._writer.begin()
 
     def _clock(self) -> pd.Timestamp:
         """The time when this was first asked for; it stands still from then on."""
         if self._asof is None:
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)
-            self._writer.publish()
+            self._writer.note()
         return self._asof
 
     def _observe(self, response: Response) -> None:

@@ -196,9 +196,11 @@ def connect(
 
 def disconnect() -> None:
     """End a recording or a replay that is under way, and close the connection, if there is one."""
-    while SESSION.closers:
-        SESSION.closers.pop()()
-    SESSION.replace_connection(None)
+    try:
+        while SESSION.closers:
+            SESSION.closers.pop()()
+    finally:
+        SESSION.replace_connection(None)
 
 
 def _check(source: str | None, attribution_url: str | None, *, cache: str, offline: bool) -> None:

@@ -357,22 +357,47 @@ def test_a_bundle_that_is_there_is_replaced(service: Service, path: Path) -> Non
     assert bundle.verify(path) == 1
 
 
+@pytest.mark.parametrize("written", [0, 10, 200])
 def test_a_full_disk_leaves_what_was_there(
+    written: int, service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where half a frame still found room."""
+    write = os.write
+
+    def full(file: int, data: memoryview) -> int:
+        if len(data) <= written or written == 0 or len(data) < 200:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:written])
+
+    with bundle.record(path):
+        dd.funding.history("BTC", "2h")
+        size = path.stat().st_size
+        with monkeypatch.context() as patch:
+            patch.setattr("derivdata.bundle.writing.os.write", full)
+            with pytest.raises(errors.BundleError, match="No space left"):
+                dd.funding.history("ETH", "2h")
+        assert path.stat().st_size == size
+        assert bundle.verify(path) == 1
+        dd.funding.history("ETH", "2h")
+    assert bundle.verify(path) == 2
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_journal(
     service: Service, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with bundle.record(path):
-        dd.funding.history("BTC", "2h")
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", full)
-            with pytest.raises(errors.BundleError, match="No space left"):
-                dd.funding.history("ETH", "2h")
-        assert bundle.verify(path) == 1
-        dd.funding.history("ETH", "2h")
-    assert bundle.verify(path) == 2
+    recording = bundle.record(path)
+    live = dd.funding.history("BTC", "2h")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", full)
+        with pytest.raises(errors.BundleError, match="No space left"):
+            recording.close()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+    with bundle.replay(path):
+        pd.testing.assert_frame_equal(dd.funding.history("BTC", "2h"), live)
 
 
 def test_a_folder_that_is_not_there_is_one_clear_error(service: Service, tmp_path: Path) -> None:

@@ -1,0 +1,137 @@
+"""The file of a recording that is under way: read like the bundle that it becomes, cheap to add to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata import bundle, errors, transport
+from derivdata.api import Request
+from derivdata.bundle.journal import MAGIC
+from derivdata.transport import SESSION, Response
+from tests.bundle.conftest import Service
+
+NOON = pd.Timestamp("2026-06-30T12:00:00Z")
+
+
+@pytest.fixture
+def killed(service: Service, path: Path, tmp_path: Path) -> Path:
+    """A recording of three answers as a killed process leaves it."""
+    recording = bundle.record(path, about={"n": 3})
+    for n in range(3):
+        transport.raw(f"/x/{n}")
+    left = tmp_path / "killed.ddz"
+    left.write_bytes(path.read_bytes())
+    recording.close()
+    return left
+
+
+def test_a_killed_recording_is_read_as_the_bundle_that_it_would_have_become(killed: Path, path: Path) -> None:
+    journal, zipped = bundle.info(killed), bundle.info(path)
+    assert killed.read_bytes().startswith(MAGIC)
+    assert path.read_bytes().startswith(b"PK")
+    pd.testing.assert_frame_equal(journal.requests, zipped.requests)
+    for name in ("about", "asof", "source", "synthetic", "answers", "versions", "python", "platform"):
+        assert getattr(journal.manifest, name) == getattr(zipped.manifest, name), name
+    assert not bundle.bundle_diff(killed, path)
+    transport.disconnect()
+    with bundle.replay(killed):
+        assert transport.raw("/x/2") == {"path": "/x/2"}
+
+
+def test_a_killed_recording_may_be_recorded_over(killed: Path, service: Service) -> None:
+    with bundle.record(killed):
+        transport.raw("/y")
+    assert bundle.verify(killed) == 1
+
+
+def test_what_was_cut_off_in_the_last_frame_is_left_out(killed: Path, tmp_path: Path) -> None:
+    """Wherever it was cut: what was acknowledged before is there, and no half of anything."""
+    data = killed.read_bytes()
+    ends, place = [], len(MAGIC)
+    while place < len(data):
+        line = data.index(b"\n", place)
+        kind, size, _ = data[place:line].split()
+        place = line + 1 + int(size) + 1
+        ends += [place] if kind == b"answer" else []
+    assert (len(ends), place) == (3, len(data))
+    cut = tmp_path / "cut.ddz"
+    for end in range(data.index(b"\nbody ") + 1, len(data), 7):
+        cut.write_bytes(data[:end])
+        assert bundle.verify(cut) == sum(whole <= end for whole in ends), end
+
+
+@pytest.mark.parametrize("part", [b'"/x/1"', b"answer ", b"manifest ", b'"asof"', b"body "])
+def test_damage_is_an_error_and_not_an_end(part: bytes, killed: Path, tmp_path: Path) -> None:
+    data = bytearray(killed.read_bytes())
+    data[data.index(part) + 1] ^= 1
+    bad = tmp_path / "bad.ddz"
+    bad.write_bytes(data)
+    with pytest.raises(errors.BundleError, match=r"damaged|cannot be read|cut off"):
+        bundle.verify(bad)
+
+
+def test_a_body_of_another_hash_is_refused(killed: Path, tmp_path: Path) -> None:
+    data = bytearray(killed.read_bytes())
+    place = data.index(b"\n", data.index(b"body ")) + 4
+    data[place] ^= 1
+    bad = tmp_path / "bad.ddz"
+    bad.write_bytes(data)
+    with pytest.raises(errors.BundleError, match="damaged"):
+        bundle.verify(bad)
+
+
+def test_one_more_answer_costs_that_answer_alone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in bytes, of which there are as many after two thousand answers as after one."""
+    written: list[int] = []
+    write = os.write
+
+    def counted(file: int, data: memoryview) -> int:
+        written.append(len(data))
+        return write(file, data)
+
+    body = b'"' + b"x" * 500 + b'"'
+    restore = SESSION.install(clock=lambda: NOON)
+    try:
+        with bundle.record(path):
+            SESSION.install(
+                responder=lambda r: Response(r, 200, {}, body + str(r).encode(), NOON, "made up", True)
+            )
+            monkeypatch.setattr("derivdata.bundle.writing.os.write", counted)
+            for n in range(2_000):
+                SESSION.serve(Request(f"/x/{n:04}", ()), None, None)
+    finally:
+        restore()
+        SESSION.responder = None
+    assert len(written) == 2_000
+    assert max(written) - min(written) < 50
+    assert max(written) < 1_000
+    assert bundle.verify(path) == 2_000
+
+
+def test_a_file_that_was_replaced_meanwhile_is_told(service: Service, path: Path) -> None:
+    recording = bundle.record(path)
+    path.unlink()
+    with pytest.raises(errors.BundleError, match="removed or replaced"):
+        transport.raw("/x/2")
+    with pytest.raises(errors.BundleError, match="removed or replaced"):
+        recording.close()
+    assert not path.exists()
+
+
+def test_a_recording_ends_with_the_process(tmp_path: Path) -> None:
+    code = (
+        "import derivdata as dd, sys\n"
+        "dd.connect('sample', cache='off')\n"
+        "recording = dd.record(sys.argv[1])\n"
+        "dd.raw('/oi/exchanges-summary')\n"
+    )
+    path = tmp_path / "left.ddz"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True)
+    assert path.read_bytes().startswith(b"PK")
+    assert bundle.verify(path) == 1
