@@ -319,7 +319,7 @@ def test_one_expiry_without_open_interest_is_shown_as_far_as_it_goes(tmp_path: P
         "One expiry makes no surface.",
         "One venue has options on BTC: there is nothing to compare.",
         "No open interest is known of options on BTC at deribit.",
-        "No table over time came: there is nothing to examine.",
+        "The source has no table over time: there is nothing to examine.",
     ):
         assert lack in said(page)
     quality = page.table("venue", "used", "without open interest").iloc[0]
@@ -356,8 +356,10 @@ def test_a_full_answer_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: p
     with pytest.warns(DataNotice, match="the answer is full at limit=40"):
         out = dd.report("BTC", out=tmp_path / "r.html", window="2d", sections=["liquidations", "quality"])
     text = out.read_text(encoding="utf-8")
-    assert "The answer was full at 40 orders: others may be missing." in text
-    assert "40 orders since 2026-06-28 12:00 UTC; the answer was full, so that some may be missing" in text
+    assert "The answer hit its limit of 40 orders: others may be missing." in text
+    assert (
+        "40 orders since 2026-06-28 12:00 UTC; the answer hit its limit, so that some may be missing" in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a fit or a surface is, at a glance: for the last line of a notebook cell."""
+"""A summary of a fit or a surface, for the last line of a notebook cell."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SIZE = (5.2, 3.1)
 
 @dataclass(frozen=True)
 class Card:
-    """Facts, numbers by expiry and a small picture; shows itself in a notebook.
+    """Facts, numbers by expiry and a small picture; a notebook displays it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Card:
 
 @figure_function
 def card(data: xr.Dataset) -> Card:
-    """Parameters, error, arbitrage and a small picture of a fit; or what a surface of quotes holds.
+    """Summarise a fit (parameters, error, arbitrage, a small picture) or a surface of quotes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figures of what a pair of venues earns: gross against net, over the holding time, and as accrued."""
+"""Figures of what a pair of venues earns: gross and net, by holding time, and accrued."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _NUMBERS = (
 def funding_spreads(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Which spreads survive their costs: gross and net APR of each pair, coloured by its half-life.
+    """Draw gross and net APR of each pair, coloured by its half-life: which spreads survive their costs.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def funding_spreads(
 
 
 def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
-    """Dots of the net figures in the colours of their half-lives; those that are unknown stay as they are."""
+    """Colour the dots of the net figures by half-life; unknown half-lives stay grey."""
     from matplotlib.colors import LogNorm
 
     lasting = rows["half_life_hours"].to_numpy(dtype=np.float64)
@@ -119,7 +119,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
 def net_carry(
     carry: xr.Dataset | Sequence[xr.Dataset], *, source: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """What a pair is expected to have earned after each holding time, and when its costs are paid.
+    """Draw the expected carry of a pair by holding time, and when its costs are paid.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def cumulative_funding(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Funding that a long has paid: the integral of the samples and the sum of the payments.
+    """Draw the funding that a long has paid: the integral of samples and the sum of settlements.
 
     Parameters
     ----------
@@ -266,12 +266,14 @@ def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
 
 
 def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
-    """One row per pair and horizon that has a figure."""
+    """Return one row per pair and horizon that has a net figure."""
     frames = [_frame(one) for one in _each(carry)]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:
-        raise ValueError("no pair has a net carry: its status says why")
+        raise ValueError(
+            "no pair has a net carry; its status says why (1: too few periods, about eleven days of 8 hours)"
+        )
     for end in ("low", "high"):
         rows[f"{end}_apr"] = apr_from_bps(rows[f"net_{end}_bps"], rows["horizon_hours"])
     legs = "long " + rows["long"].astype(str) + ", short " + rows["short"].astype(str)

@@ -1,4 +1,4 @@
-"""What figures of options ask of their data: a fit, or a chain that is fitted first."""
+"""Fits for the figures of options: as given, or made from a chain."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _DAYS = 365.0
 
 
 def is_fit(data: Any) -> bool:
-    """Whether this is the result of a smile or surface fit."""
+    """Return whether this is the result of a smile or surface fit."""
     return isinstance(data, xr.Dataset) and {"k_min", "k_max", "status"} <= set(data.data_vars)
 
 
 def fit_of(data: Any) -> xr.Dataset:
-    """A fit as it is; of the table ``options_snapshot`` or of a surface, the surface fitted to it.
+    """Return a fit unchanged, or fit a surface to a table ``options_snapshot`` or a surface of quotes.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def fit_of(data: Any) -> xr.Dataset:
 
 
 def quotes_of(data: Any) -> xr.Dataset:
-    """Quotes over log-moneyness as they are, or those of a chain out of the money."""
+    """Return quotes over log-moneyness unchanged, or the out-of-the-money quotes of a chain."""
     if not isinstance(data, pd.DataFrame | xr.Dataset):
         raise TypeError(
             f"quotes must be a fit, a surface or the table options_snapshot, not {type(data).__name__}"
@@ -59,7 +59,7 @@ def quotes_of(data: Any) -> xr.Dataset:
 
 
 def single(data: xr.Dataset, what: str) -> xr.Dataset:
-    """The slices of one surface or smile that have a time to expiry, in its order.
+    """Return the slices of one surface or smile that have a time to expiry, in that order.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def single(data: xr.Dataset, what: str) -> xr.Dataset:
 
 
 def fitted(fit: xr.Dataset) -> xr.Dataset:
-    """The slices that have a smile.
+    """Return the slices that have a smile.
 
     Raises
     ------
@@ -101,17 +101,17 @@ def fitted(fit: xr.Dataset) -> xr.Dataset:
 
 
 def days(data: xr.Dataset) -> Floats:
-    """Days to expiry."""
+    """Return days to expiry."""
     return np.asarray(_DAYS * data["year_fraction"])
 
 
 def at_the_money(fit: xr.Dataset) -> xr.DataArray:
-    """Volatility at the forward of each slice [per √year], inside the quotes or not."""
+    """Return volatility at the forward of each slice [per √year], inside the quotes or not."""
     return smile.iv(fit, 0.0, extrapolate=True)
 
 
 def listed_expiry(listed: Any, asked: Any, argument: str = "expiry") -> pd.Timestamp:
-    """The expiry that is meant by an instant or by a day.
+    """Find the listed expiry of an instant or a day.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def listed_expiry(listed: Any, asked: Any, argument: str = "expiry") -> pd.Times
 
 
 def verdicts(fit: xr.Dataset) -> list[str]:
-    """What there is to know of each expiry: its status, or the arbitrage found, or that there is none."""
+    """Describe each expiry: its status, the arbitrage found, or that it is free of arbitrage."""
     butterfly, calendar = smile.butterfly_check(fit)["ok"].values, surface.calendar_check(fit)["ok"].values
     return [
         _verdict(int(s), bool(b), bool(c))
@@ -145,6 +145,6 @@ def _verdict(status: int, butterfly: bool, calendar: bool) -> str:
 
 
 def name_of(data: xr.Dataset) -> str:
-    """Symbol and venue, as far as the data says them."""
+    """Return symbol and venue as a title, as far as the data states them."""
     symbol, venue = (str(data[c].item()) if c in data.coords else "" for c in ("symbol", "exchange"))
     return f"{symbol or 'options'} on {venue}" if venue else symbol or "options"

@@ -46,7 +46,7 @@ def funding_history(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Funding rate of every venue over time; the venues that pay most and least stand out.
+    """Draw the funding rate of every venue over time; those that pay most and least are coloured.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def funding_heatmap(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Funding rate by venue and time as colours: who pays, who is paid, and when that turned.
+    """Draw the funding rate by venue and time as colours: who pays, who is paid, and when that changed.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[
 
 
 def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
-    """Time by venue, averaged over equal steps."""
+    """Return rates by time and venue, averaged over equal steps."""
     frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
     if step is None:
         hours = (frame.index[-1] - frame.index[0]) / np.timedelta64(1, "h")

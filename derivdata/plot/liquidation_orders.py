@@ -1,4 +1,4 @@
-"""Figures of liquidations: who, when, how much, and how much of it was seen."""
+"""Figure of liquidations: where, when, how much, and the coverage of the feed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def liquidations(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Liquidated orders by venue and time, their sums by side, and which spans were watched.
+    """Draw liquidations by venue and time, their sums by side, and the coverage of the feed.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _naive(when: Any) -> pd.Timestamp:
 
 
 def _raster(ax: Axes, events: pd.DataFrame, venues: int) -> list[str]:
-    """One row of dots per venue, the largest orders first so that small ones stay on top."""
+    """Draw one row of dots per venue, the largest orders first so that small ones stay on top."""
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
     names = [str(name) for name in total.index[:venues]]
     if len(total) > venues:

@@ -1,4 +1,4 @@
-"""Figures of who holds the open interest, and who gains of it."""
+"""Figures of who holds the open interest, and whose share grows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LEAST_POINTS = 24
 def oi_share(
     data: Any, *, symbol: str | None = None, venues: int = 7, source: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Venues' parts of the open interest of one symbol over time, stacked, and how concentrated they are.
+    """Draw the venues' shares of a symbol's open interest over time, stacked, and their concentration.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def oi_share(
 def share_trend(
     data: Any, *, symbol: str | None = None, venues: int = 15, source: Any = None, ax: Axes | None = None
 ) -> Axes:
-    """Which venues gain and which lose: the trend of each one's share, with an interval.
+    """Draw the trend of each venue's share of open interest, with an interval.
 
     Parameters
     ----------
@@ -139,10 +139,10 @@ def share_trend(
 
 
 def trend_of(share: xr.DataArray) -> xr.Dataset:
-    """Trend of each share, from means over days or, where there are few days, over shorter steps.
+    """Return the trend of each share, from daily means or, over few days, from means over shorter steps.
 
-    Hour by hour a share hardly moves against the hour before, and so many points that say the same make
-    the interval of a trend either wrong or endless.
+    Hourly shares are so autocorrelated that the interval of their trend is either too narrow or unbounded;
+    means over longer steps are not.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figure of where the open options lie."""
+"""Figure of open interest by strike."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = ["open_interest_by_strike"]
 
 Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
+_BARS = 60
 
 
 @figure_function
@@ -31,7 +32,7 @@ def open_interest_by_strike(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Open calls and puts by strike, with the underlying's price and max pain.
+    """Draw open calls and puts by strike, with the underlying's price and max pain.
 
     Parameters
     ----------
@@ -47,8 +48,9 @@ def open_interest_by_strike(
     Returns
     -------
     Axes
-        Calls upwards, puts downwards [coins]; the strikes that hold 99.5 % of the open interest. Options
-        whose open interest is not known are counted in the title and not drawn.
+        Calls upwards, puts downwards [coins]; the strikes that hold 99.5 % of the open interest, more than 60
+        of them added up in bins. Options whose open interest is not known are counted in the title and not
+        drawn.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def open_interest_by_strike(
     _bars(ax, held, symbol)
     _marks(ax, chain, held, expiry, contract_size)
     missing = int(held["missing"].sum())
-    lack = f" ({missing} options without a figure)" if missing else ""
+    lack = f" ({missing} options without open interest)" if missing else ""
     dress(ax, title=f"{symbol}: open options by strike, {_when(held, expiry)}{lack}")
     ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
     legend(ax, "right")
@@ -72,7 +74,7 @@ def open_interest_by_strike(
 
 
 def _held(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
-    """Open interest by strike and side, of one expiry or of all."""
+    """Return open interest by strike and side, of one expiry or of all."""
     by = ("expiry", "strike", "side")
     held = exposure.open_interest(chain, by=by, contract_size=contract_size)
     crowd = [str(dim) for dim in held.dims if dim not in by]
@@ -90,8 +92,9 @@ def _bars(ax: Axes, held: xr.Dataset, symbol: str) -> None:
     coins = held["open_interest"]
     if "expiry" in coins.dims:
         coins = coins.sum("expiry", min_count=1)
+    coins = coins.reindex(side=["call", "put"])  # a chain may have one of them only
     calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
-    strike = np.asarray(held["strike"])
+    strike, calls, puts = _binned(np.asarray(held["strike"]), calls, puts)
     width = _width(strike[calls + puts > 0])
     ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(calls.sum())} {symbol}")
     ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(puts.sum())} {symbol}")
@@ -101,8 +104,19 @@ def _bars(ax: Axes, held: xr.Dataset, symbol: str) -> None:
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
 
 
+def _binned(strike: Floats, calls: Floats, puts: Floats) -> tuple[Floats, Floats, Floats]:
+    """Add up strikes in bins of equal width where there are too many for bars that can be seen."""
+    if strike.size <= _BARS:
+        return strike, calls, puts
+    low, high = _range(strike, calls + puts)
+    width = (high - low) / _BARS
+    place = np.floor((strike - low) / width)  # strikes far out keep bins of the same width
+    bins, inverse = np.unique(place, return_inverse=True)
+    return low + (bins + 0.5) * width, np.bincount(inverse, calls), np.bincount(inverse, puts)
+
+
 def _width(strike: Floats) -> float:
-    """One width for all bars, nearly the distance between strikes where they lie close."""
+    """Return one width for all bars: nearly the distance between close strikes."""
     return 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
 
 
@@ -118,7 +132,7 @@ def _range(strike: Floats, total: Floats) -> tuple[float, float]:
 def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: float) -> None:
     price = _price(chain, expiry, held)
     if np.isfinite(price):
-        ax.axvline(price, color=GREY, lw=1.2, ls="--", label=f"underlying: {number(price)} USD")
+        ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=f"underlying: {number(price)} USD")
     if expiry is None:
         return
     pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=held["expiry"])
@@ -129,7 +143,10 @@ def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: f
 
 
 def _price(chain: Any, expiry: Any, held: xr.Dataset) -> float:
-    """Median underlying price of the expiry, or of the first one; a date without a time is that day's."""
+    """Return the median underlying price of the expiry, or of the first one.
+
+    The median ignores single options that state a wrong price. An expiry given as a date is that day's.
+    """
     first = held["expiry"].values if expiry is not None else held["expiry"].values[0]
     if isinstance(chain, pd.DataFrame):
         same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()

@@ -20,7 +20,7 @@ __all__ = ["orderbook_depth"]
 
 @figure_function
 def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Value bid and offered within a distance of the mid price, of one book or over time.
+    """Draw the value bid and offered by distance from the mid price, of one book or over time.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figure of smiles: quotes, what was fitted to them, and whether it allows arbitrage."""
+"""Figure of smiles: quotes, fits, and where a fit allows butterfly arbitrage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def smile(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Implied volatility by log-moneyness: quotes as dots, the fit as a line, and its g(k) below.
+    """Draw implied volatility by log-moneyness: quotes as dots, the fit as a line, and its g(k) below.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def smile(
     percent(upper)
     upper.set_ylabel("implied volatility\n[% per √year]")
     known = curve is not None and "atm_error_vol" in curve
-    legend(upper, "right", title="to expiry, fit − quote\nat the money [points]" if known else "to expiry")
+    legend(upper, "right", title="expiry, fit − quote\nat the money [points]" if known else "expiry")
     if lower is not None:
         _dress_g(lower)
     lowest = upper if lower is None else lower
@@ -113,8 +113,11 @@ def _colors(count: int) -> Sequence[Any]:
 
 
 def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -> None:
-    said = points if points is not None else curve
-    label = f"{float(days(said)):.3g} d{_at_the_money_error(curve)}"
+    shown = points if points is not None else curve
+    label = f"{float(days(shown)):.3g} days"
+    if "forward" in shown.coords or "underlying_price" in shown:  # not of a bare slice, whose date is made up
+        label = f"{pd.Timestamp(shown['expiry'].values):%Y-%m-%d} ({float(days(shown)):.3g} d)"
+    label += _at_the_money_error(curve)
     if points is not None:
         _dots(upper, points, color, "" if curve is not None else label)
     if curve is None or lower is None:

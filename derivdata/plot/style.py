@@ -1,4 +1,4 @@
-"""What every figure shares: palette, axes, UTC time axes, and the line that says where the data is from."""
+"""What every figure shares: palette, axes, UTC time axes, and the line that names the source."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ _SIZE = (8.0, 4.5)
 
 
 def look(place: int) -> dict[str, Any]:
-    """Colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
+    """Return colour and stroke of the n-th of several lines: eight colours, then the same dashed."""
     strokes = ("-", "--", ":")
     return {"color": PALETTE[place % len(PALETTE)], "ls": strokes[place // len(PALETTE) % len(strokes)]}
 
 
 def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str | None = None) -> Axes:
-    """The axes given, or those of a new figure."""
+    """Return the axes given, or those of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -71,7 +71,7 @@ def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str 
 
 
 def strips(ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5)) -> list[Axes]:
-    """Axes below one another in the place of `ax`, with one time or moneyness axis at the lowest.
+    """Divide `ax` into axes below one another that share their x axis.
 
     The axes given become an empty frame: a cell of somebody's grid of figures keeps its size.
     """
@@ -118,12 +118,12 @@ def mark_clipped(ax: Axes, x: Any, y: Any, *, color: str = GREY) -> int:
 
 
 def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, float]:
-    """Size [inches] of a figure with a row of its own for each of so many things."""
+    """Return the size [inches] of a figure with so many rows."""
     return wide, 1.7 + max(each * rows, 1.3)
 
 
 def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
-    """What all axes look like: title at the left, no frame, a faint grid behind the data."""
+    """Style axes: title at the left, no frame, a faint grid behind the data."""
     ax.set_title(title, loc="left", fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
@@ -133,7 +133,7 @@ def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "b
 
 
 def utc_axis(ax: Axes) -> None:
-    """Dates written short, and the zone in the label."""
+    """Write short dates, and the zone in the label."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=8)
@@ -143,7 +143,7 @@ def utc_axis(ax: Axes) -> None:
 
 
 def legend(ax: Axes, where: Literal["inside", "right", "top"] = "inside", **options: Any) -> None:
-    """A small legend: inside where there is room, to the right of the axes, or on the line of the title."""
+    """Add a small legend: inside where there is room, right of the axes, or on the title's line."""
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
@@ -153,7 +153,7 @@ def legend(ax: Axes, where: Literal["inside", "right", "top"] = "inside", **opti
 
 
 def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:
-    """A colour scale beside the axes, and inside their cell of the figure."""
+    """Add a colour scale beside the axes, inside their cell of the figure."""
     scale = ax.inset_axes((1.015, 0.0, 0.02, 1.0))
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -165,7 +165,7 @@ def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axe
 
 
 def number(value: float) -> str:
-    """A size with four digits or all of its whole ones: ``653.2``, ``250,870``."""
+    """Write a number with four digits, or with all its whole ones: ``653.2``, ``250,870``."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -177,7 +177,7 @@ def percent(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
 
 
 def day_axis(ax: Axes, days: Any) -> None:
-    """Days to expiry on a logarithmic x axis, labelled at round numbers within the data."""
+    """Make x a logarithmic axis of days to expiry, labelled at round numbers within the data."""
     low, high = float(np.min(days)), float(np.max(days))
     ax.set_xscale("log")
     ax.set_xlim(low / 1.15, high * 1.15)
@@ -190,7 +190,7 @@ def day_axis(ax: Axes, days: Any) -> None:
 
 
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
-    """Source, instant, attribution and whether the data is synthetic, below the axes.
+    """Write source, instant, attribution and whether the data is synthetic below the axes.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     data
         What is drawn; whatever of it carries a provenance is named.
     source
-        What to name where an analysis let go of the provenance.
+        What to name where an analysis dropped the provenance.
     """
     said = [found for found in map(_provenance, (*data, source)) if found is not None]
     text, url = stated(said)
@@ -221,7 +221,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
 
 
 def stated(said: Sequence[dict[str, Any]]) -> tuple[str, str]:
-    """The footer's words, and the address that an attribution names."""
+    """Return the text of the footer, and the address that an attribution names."""
     if not said:
         return "source not stated", ""
     sources = dict.fromkeys(s["source"] for s in said)
@@ -237,7 +237,7 @@ def stated(said: Sequence[dict[str, Any]]) -> tuple[str, str]:
 
 
 def panel_of(data: Any, column: str) -> Any:
-    """A panel from a panel or from a table.
+    """Return a panel unchanged, or make one from a table.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def panel_of(data: Any, column: str) -> Any:
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
-    """The panel of one symbol, which may go unnamed where there is but one.
+    """Select one symbol of a panel; it needs no name where it is the only one.
 
     Raises
     ------

@@ -31,7 +31,7 @@ def surface(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Implied volatility over moneyness and time to expiry, as colours or as a sheet in space.
+    """Draw implied volatility over moneyness and time to expiry, as a heat map or in three dimensions.
 
     Parameters
     ----------
@@ -83,8 +83,7 @@ def surface(
 
 
 def _grid(fit: xr.Dataset, reach: float) -> tuple[Floats, Floats, Floats]:
-    """Days to expiry, deviations, and volatility over (deviation, day)."""
-
+    """Return days to expiry, deviations, and volatility over (deviation, day)."""
     t = np.asarray(fit["year_fraction"])
     maturity = xr.DataArray(np.geomspace(t[0], t[-1], _ALONG), dims="maturity")
     maturity[[0, -1]] = t[[0, -1]]

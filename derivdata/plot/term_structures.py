@@ -22,7 +22,7 @@ _INDEX_DAYS = 30.0
 
 @figure_function
 def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> Axes:
-    """Volatility by time to expiry: at the forward, model-free with its bounds, and forward in time.
+    """Draw volatility by expiry: at the forward, model-free with its bounds, and between expiries.
 
     Parameters
     ----------

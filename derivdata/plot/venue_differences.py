@@ -30,7 +30,7 @@ def venue_difference(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Implied volatility of each venue less that of a reference venue, by moneyness and tenor.
+    """Draw the implied volatility of each venue less that of a reference, by moneyness and tenor.
 
     Parameters
     ----------

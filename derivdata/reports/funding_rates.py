@@ -1,4 +1,4 @@
-"""Funding rates of a report: sampled ones, or payments where the source keeps only those."""
+"""Funding rates of a report: sampled, or settlements where the source has only those."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY = ["symbol", "exchange", "time"]
 
 
 class Rates(NamedTuple):
-    """Rates as a panel [bps/8h], the table that they come from, and whether they are payments."""
+    """Rates as a panel [bps/8h], the table that they come from, and whether they are settlements."""
 
     panel: xr.DataArray
     table: pd.DataFrame
@@ -26,12 +26,12 @@ class Rates(NamedTuple):
 
     @property
     def interval_hours(self) -> float | None:
-        """What each value pays for: 8 hours of payments; None of samples, which hold until the next."""
+        """Hours that each value pays for: 8 for sums of settlements; None for samples."""
         return 8.0 if self.settled else None
 
 
 def rates_of(data: Data) -> Rates | None:
-    """Sampled rates if there are any, else payments added up over 8 hours; None without either."""
+    """Return sampled rates if there are any, else settlements summed over 8 hours, else None."""
     sampled = data.funding()
     if sampled is not None:
         return Rates(tables.panel(sampled), sampled, settled=False)
@@ -40,7 +40,7 @@ def rates_of(data: Data) -> Rates | None:
 
 
 def _summed(paid: pd.DataFrame) -> xr.DataArray:
-    """Payments over 8 hours; stamps a few milliseconds late belong to the minute that they are of."""
+    """Sum settlements over 8 hours; a stamp a few milliseconds late counts for its minute."""
     minute = paid.assign(time=paid["time"].dt.round("min"))
     rows = paid if minute.duplicated(_KEY).any() else minute
     hours = tables.panel(rows, "interval_hours")

@@ -12,10 +12,10 @@ from derivdata import times
 __all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Fees", "ReportOptions", "parse_options"]
 
 SECTIONS = ("funding", "carry", "oi", "options", "liquidations", "quality")
-"""Sections that can be chosen; the summary and the provenance are always there."""
+"""Sections to choose from; summary and provenance are always there."""
 
 FEE_BPS = 5.0
-"""What one trade is taken to cost where nobody says it: a usual taker fee of the first tier."""
+"""Assumed cost of one trade where none is given [bps]: a usual taker fee of the first tier."""
 
 OTHERS = "others"
 _STEPS = ((45, "1h"), (180, "4h"), (400, "8h"))
@@ -34,7 +34,7 @@ class ReportOptions:
     given
         Whether the caller gave the costs.
     expiries
-        Days of expiry that the options are held to; empty is all.
+        Days of expiry of the options to report on; empty is all.
     """
 
     symbols: tuple[str, ...]
@@ -46,7 +46,7 @@ class ReportOptions:
     sections: tuple[str, ...]
 
     def fee(self, venue: str) -> float:
-        """Cost of one trade on a venue [bps]."""
+        """Return the cost of one trade on a venue [bps]."""
         return self.fees.get(venue, self.fees[OTHERS])
 
     @property
@@ -65,12 +65,12 @@ def parse_options(
     expiries: Sequence[times.Instant] | None,
     sections: Sequence[str] | None,
 ) -> ReportOptions:
-    """The report that these arguments ask for.
+    """Check the arguments of a report and resolve their defaults.
 
     Raises
     ------
     ValueError, TypeError
-        No symbol, a window that is no lookback, an unknown section, a fee that is none.
+        No symbol, a window that is not a lookback, an unknown section, a fee that is not a cost in bps.
     """
     names = (symbols,) if isinstance(symbols, str) else tuple(symbols)
     if not names:

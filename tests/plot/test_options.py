@@ -36,7 +36,8 @@ def known_iv(k: np.ndarray, place: int) -> np.ndarray:
 
 def test_lines_are_the_fit_and_dots_the_quotes() -> None:
     ax = plot.smile(made.chain(), made.fit())
-    labels = [f"{days} d +0.00" for days in (7, 30, 91, 182)]  # an exact fit: nothing off at the money
+    days = ("2026-01-12 (7 d)", "2026-02-04 (30 d)", "2026-04-06 (91 d)", "2026-07-06 (182 d)")
+    labels = [f"{day} +0.00" for day in days]  # an exact fit: nothing off at the money
     assert [t.get_text() for t in ax.get_legend().get_texts()] == labels
     curves = [line for line in ax.lines if line.get_label() in labels]
     for place, line in enumerate(curves):
@@ -60,9 +61,13 @@ def test_g_goes_below_zero_where_vogts_slice_does() -> None:
 
 def test_expiries_are_chosen_by_day_or_spread() -> None:
     two = plot.smile(made.chain(), expiries=["2026-02-04", "2026-07-06"])
-    assert [t.get_text() for t in two.get_legend().get_texts()] == ["30 d", "182 d"]
+    assert [t.get_text() for t in two.get_legend().get_texts()] == ["2026-02-04 (30 d)", "2026-07-06 (182 d)"]
     spread = plot.smile(made.chain(), most=3)
-    assert [t.get_text() for t in spread.get_legend().get_texts()] == ["7 d", "91 d", "182 d"]
+    assert [t.get_text() for t in spread.get_legend().get_texts()] == [
+        "2026-01-12 (7 d)",
+        "2026-04-06 (91 d)",
+        "2026-07-06 (182 d)",
+    ]
     with pytest.raises(ValueError, match="no one expiry 2026-02-05"):
         plot.smile(made.chain(), expiries="2026-02-05")
 
@@ -192,7 +197,7 @@ def test_missing_open_interest_is_counted_and_not_drawn() -> None:
     table = made.chain()
     table.loc[table["side"] == "put", "open_interest"] = np.nan
     ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
-    assert "(13 options without a figure)" in ax.get_title(loc="left")
+    assert "(13 options without open interest)" in ax.get_title(loc="left")
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
         plot.open_interest_by_strike(table)
@@ -238,3 +243,15 @@ def test_a_card_of_quotes_counts_them() -> None:
     assert card.table["open interest"].tolist() == [195.0] * 4
     with pytest.raises(TypeError, match="give a fit, or a surface"):
         plot.card(xr.Dataset())
+
+
+def test_many_strikes_are_added_up_in_bins() -> None:
+    """200 strikes from 100 to 299, a call of 1 coin each: 60 bars at most, and nothing is lost."""
+    [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
+    rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
+    table = dd.tables.OPTIONS_SNAPSHOT.conform(pd.DataFrame(rows))
+    ax = plot.open_interest_by_strike(table)
+    calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
+    assert len(calls) <= 62
+    assert sum(calls) == 200.0
+    assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]

@@ -36,7 +36,7 @@ _FORMATS = {
 
 
 class Pair(NamedTuple):
-    """A pair that was wide: its spread over the window, and what it is expected to earn."""
+    """A pair with a wide spread: its mean over the window, and what the pair is expected to earn."""
 
     spread: float
     favour: float
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 def carry_section(data: Data) -> Section:
-    """Widest spreads, gross and net, and what a pair earns over its holding time."""
+    """Build the section on the widest spreads, gross and net, and on carry by holding time."""
     section = Section("Carry")
     section.text(_WARNING, "warn")
     section.text(_costs(data.report_options))
@@ -84,7 +84,7 @@ def _costs(options: ReportOptions) -> str:
 
 
 def _widest(rates: xr.DataArray) -> pd.DataFrame:
-    """Pairs with the widest mean spread of each symbol, in the direction that earns."""
+    """Return the pairs with the widest mean spread of each symbol, in the direction that earns."""
     found = []
     for symbol in rates["symbol"].values:
         spreads = funding.pair_spreads(rates.sel(symbol=symbol, drop=True))
@@ -114,7 +114,7 @@ def _carry(data: Data, rates: Rates, symbol: str, long: str, short: str, hold: f
 
 
 def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
-    """The panel up to the last instant at which both venues have a rate, if that is not older than a day."""
+    """Cut the panel after the last instant at which both venues have a rate, if within the last day."""
     both = np.flatnonzero(panel.sel(exchange=[long, short]).notnull().all("exchange"))
     times = panel["time"].values
     fresh = both.size and times[-1] - times[both[-1]] <= np.timedelta64(1, "D")
@@ -122,7 +122,7 @@ def _until_known(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
 
 
 def _interval(data: Data, symbol: str, venue: str) -> float:
-    """The venue's usual settlement interval over the window [h]; 8 where no payment says it."""
+    """Return the venue's usual settlement interval [h]; 8 where the source has no settlements."""
     paid = data.settlements()
     if paid is None:
         return 8.0
@@ -139,14 +139,14 @@ def _spreads(section: Section, rates: Rates, known: list[Pair]) -> None:
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
-        "the 90 % interval of the net figure. A pair is worth a second look where the whole bar lies right "
-        "of zero. The lighter the dot, the longer the spread lasts; grey: no reversion was found.",
+        "the 90 % interval of the net figure. Where the whole bar lies right of zero, the pair clears its "
+        "costs. Lighter dots: the spread lasts longer; grey: no reversion was found.",
         size=row_size(len(known), 0.3, wide=8.6),
     )
 
 
 def _unknown(section: Section, pairs: list[Pair]) -> None:
-    """Why a pair has no net figure."""
+    """Say why pairs have no net figure."""
     reasons = {
         FundingStatus.TOO_FEW: "have under 30 periods of 8 hours in a row, about eleven days, which an "
         "estimate of how long a spread lasts needs",
@@ -180,13 +180,13 @@ def _row(pair: Pair) -> dict[str, object]:
         "net APR [%]": 100 * net[0],
         "90 % interval": f"{100 * net[1]:.1f} to {100 * net[2]:.1f}" if np.isfinite(net[1]) else "",
         "half-life [h]": float(pair.life["half_life_hours"]),
-        "its interval": f"{low:.0f} to {high:.0f}" if np.isfinite(low) else "",
+        "its interval": f"{low:.0f} to {high:.0f}".replace("inf", "∞") if np.isfinite(low) else "",
         "break-even": "" if np.isnan(carry["net_bps"]) else lasting(even),
     }
 
 
 def _blind(section: Section, rates: Rates) -> None:
-    """What the best pair earned when it was chosen beforehand."""
+    """Add what the widest pair earned when it was picked beforehand, out of sample."""
     words = []
     for symbol in rates.panel["symbol"].values:
         panel = rates.panel.sel(symbol=symbol)
@@ -200,8 +200,8 @@ def _blind(section: Section, rates: Rates) -> None:
                 f"{float(hit['mean_carry_bps']):+.1f} bps a day before costs"
             )
     section.text(
-        "These pairs were picked because they were the widest in this very window, so expect less of them. "
-        "Chosen blind, each day the pair that was widest just before, earned: "
+        "These pairs were picked as the widest in this same window (in sample), so expect less of them. "
+        "Picked out of sample, each day the pair that was widest just before, they earned: "
         + ("; ".join(words) if words else "too few days to say")
         + "."
     )
@@ -217,7 +217,7 @@ def _holding(section: Section, data: Data, rates: Rates, pair: Pair) -> None:
         source=rates.table,
         title=f"{symbol} expected carry by holding time",
         reading="The line is what the widest pair is expected to have earned after costs when it is closed "
-        "after so many days; left of where it crosses zero the costs are not paid yet.",
+        "after so many days; left of its zero the costs are not yet paid.",
     )
     if rates.settled:
         return

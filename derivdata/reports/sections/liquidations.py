@@ -39,7 +39,7 @@ def liquidations_section(data: Data) -> Section:
         "liquidated. Feeds are throttled on some venues, so that levels do not compare across venues."
     )
     if is_full(events):
-        section.text(f"The answer was full at {len(events):,} orders: others may be missing.", "warn")
+        section.text(f"The answer hit its limit of {len(events):,} orders: others may be missing.", "warn")
     section.figure(
         plot.liquidations,
         events,
@@ -74,7 +74,7 @@ def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_full(events: pd.DataFrame) -> bool:
-    """Whether the answer was full, so that orders before or after it may be missing."""
+    """Return whether the answer hit its limit, so that orders may be missing."""
     return bool(tables.provenance(events)["coverage"]["missed"])
 
 

@@ -1,4 +1,4 @@
-"""Numbers of chains and fits as tables for people: volatilities in percent, differences in points."""
+"""Tables of chains and fits: volatilities in percent, differences in points."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FORMATS = (
 
 
 def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
-    """One row per expiry: volatility, skew, fit error and arbitrage."""
+    """Return one row per expiry: volatility, skew, fit error and arbitrage."""
     lines = {p: surface.term_structure(fit, point=p) for p in ("atm", "rr25", "bf25")}
     listed = table.groupby("expiry", observed=True).size()
     return pd.DataFrame(
@@ -70,7 +70,7 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
 
 
 def tenors(fit: xr.Dataset) -> pd.DataFrame:
-    """Volatility and skew at fixed times to expiry."""
+    """Return volatility and skew at fixed times to expiry."""
     found = surface.constant_maturity(fit, days=_TENORS, points=_POINTS)
     names = {"atmf": "ATM [%]"} | {
         f"{kind.lower()}{d}_forward": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
@@ -80,7 +80,7 @@ def tenors(fit: xr.Dataset) -> pd.DataFrame:
 
 
 def terms(fit: xr.Dataset) -> pd.DataFrame:
-    """Volatility at the forward, model-free and between expiries."""
+    """Return volatility at the forward, model-free and between expiries."""
     line = surface.term_structure(fit)
     free = variance.model_free(fit, method="smile")
     t = fit["year_fraction"]
@@ -97,7 +97,7 @@ def terms(fit: xr.Dataset) -> pd.DataFrame:
 
 
 def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
-    """One row per venue: how much it lists and is used, and where its month stands."""
+    """Return one row per venue: options listed and used, and its volatility at 30 days."""
     order = list(tables)
     fits = fits.sel(exchange=order)
     month = surface.constant_maturity(fits, days=(30.0,), points=("atm", "rr25")).isel(tenor=0)
@@ -117,7 +117,7 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
 
 
 def gaps(found: pd.DataFrame, reference: str) -> list[str]:
-    """Each venue's at-the-money volatility at 30 days less that of the reference, largest first, in words."""
+    """Describe each venue's 30-day ATM volatility less the reference's, largest difference first."""
     level = found.set_index("venue")["30-day ATM [%]"]
     away = (level - level[reference]).drop(reference).dropna()
     ordered = away.loc[away.abs().sort_values(ascending=False).index]
@@ -125,12 +125,12 @@ def gaps(found: pd.DataFrame, reference: str) -> list[str]:
 
 
 def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
-    """The fit of one venue, over its own expiries."""
+    """Return the fit of one venue, over its own expiries."""
     return fits.sel(exchange=venue).dropna("expiry", subset=["year_fraction"])
 
 
 def positions(table: pd.DataFrame) -> pd.DataFrame:
-    """Open calls and puts, their ratio and max pain, by expiry."""
+    """Return open calls and puts, their ratio and max pain, by expiry."""
     held = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
     ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
     pain = exposure.max_pain(table)["max_pain"]

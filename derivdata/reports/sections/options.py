@@ -22,7 +22,7 @@ _WIDE = 8.6
 
 
 class Book(NamedTuple):
-    """Options on one symbol: those that can be used by venue, the fit to all, and the venue that is shown."""
+    """Options on one symbol: usable chains by venue, the fit to all, and the venue that is shown."""
 
     symbol: str
     venue: str
@@ -31,20 +31,20 @@ class Book(NamedTuple):
 
     @property
     def chain(self) -> pd.DataFrame:
-        """The options of the venue that is shown."""
+        """Chain of the venue that is shown."""
         return self.chains[self.venue]
 
     @property
     def fit(self) -> xr.Dataset:
-        """The fit of the venue that is shown, over its own expiries."""
+        """Fit of the venue that is shown, over its own expiries."""
         return of.of_venue(self.fits, self.venue)
 
 
 def options_section(data: Data) -> Section:
-    """Per symbol: what its options say of volatility, at the first venue that has them and on the others."""
+    """Build the section on options: per symbol the first venue that has them, and the others against it."""
     section = Section("Options")
     section.text(
-        "The source gives implied volatilities and no prices; prices are rebuilt from them. An eSSVI surface "
+        "The source gives implied volatilities; prices are computed from them. An eSSVI surface "
         "is fitted to the options out of the money of each venue, free of arbitrage by construction; nothing "
         "is extrapolated beyond the quotes."
     )
@@ -181,7 +181,7 @@ def _level(section: Section, row: pd.Series, book: Book) -> None:
     if np.isfinite(middle):
         section.finding(
             "wide",
-            f"{book.symbol} options on {book.venue}: 30 days at {middle:.1f} % at the forward, 25-delta risk "
+            f"{book.symbol} options on {book.venue}: 30-day ATM volatility {middle:.1f} %, 25-delta risk "
             f"reversal {skew:+.1f} volatility points ({'puts' if skew < 0 else 'calls'} richer).",
         )
 

@@ -1,4 +1,4 @@
-"""Data quality and coverage: what came, what is missing, what looks wrong."""
+"""Data quality and coverage: what arrived, what is missing, what looks wrong."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _NAMES = {
 
 
 def quality_section(data: Data) -> Section:
-    """What each table has, lacks and has twice; and what was not used."""
+    """Build the section on points, gaps and duplicates of each table, and on options not used."""
     section = Section("Data quality and coverage")
     section.text(
-        "Expected are the points between the first and the last of a series at its own step. A venue whose "
-        "rate often stands at its highest or lowest value has a cap or a floor. Outliers are over twelve "
+        "Expected points are those between the first and the last of a series at its own step. A venue whose "
+        "rate often equals its highest or lowest value has a cap or a floor. Outliers are more than twelve "
         "robust deviations from the median; they are counted and kept."
     )
     examined = {what: quality.quality(table, start=_start(data)) for what, table in _tables(data)}
     if not examined:
-        section.add_missing_note("No table over time came: there is nothing to examine.")
+        section.add_missing_note("The source has no table over time: there is nothing to examine.")
     else:
         section.table(_overview(examined), formats=_formats())
         section.points([f"{what}: {report.attrs['summary']}." for what, report in examined.items()])
@@ -70,7 +70,7 @@ def _tables(data: Data) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _overview(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """A row per table; what none of them has anything of is left out."""
+    """Return a row per table, without columns that are zero in all of them."""
     rows = []
     for what, report in examined.items():
         flags = {n: int(report[n].sum()) for n in ("clamped", "open_last_bucket", "outliers")}
@@ -131,7 +131,7 @@ def _liquidations(section: Section, data: Data) -> None:
     events = data.liquidations() if "liquidations" in data.report_options.sections else None
     if events is None:
         return
-    full = "was full, so that some may be missing" if is_full(events) else "was not full"
+    full = "hit its limit, so that some may be missing" if is_full(events) else "is complete"
     section.text(
         f"Liquidations: {count(len(events), 'order')} since {data.liquidations_start:%Y-%m-%d %H:%M} UTC; "
         f"the answer {full}. What a venue's own feed leaves out is not known."
