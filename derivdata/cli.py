@@ -155,6 +155,22 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
     parser.add_argument("--unit", metavar="UNIT", help="unit of the file's rates or volatilities")
+    parser.add_argument(
+        "--map-value",
+        type=_value_pair,
+        action="append",
+        default=[],
+        metavar="COLUMN:WORD=WORD",
+        help="a word of the file's and the table's, such as side:sell=long",
+    )
+    parser.add_argument(
+        "--accept",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="QUESTION",
+        help="questions of the import that were answered: unit, interval, venues, future",
+    )
     parser.set_defaults(run=_import)
 
 
@@ -282,6 +298,9 @@ def _serve(arguments: argparse.Namespace) -> None:
 def _import(arguments: argparse.Namespace) -> None:
     from derivdata import archive
 
+    words: dict[str, dict[str, str]] = {}
+    for column, old, new in arguments.map_value:
+        words.setdefault(column, {})[old] = new
     result = archive.import_files(
         arguments.table,
         arguments.files,
@@ -290,6 +309,8 @@ def _import(arguments: argparse.Namespace) -> None:
         set=arguments.set,
         tz=arguments.tz,
         unit=arguments.unit,
+        map_values=words,
+        accept=arguments.accept,
     )
     _say(result)
 
@@ -365,6 +386,14 @@ def _venues(arguments: argparse.Namespace) -> None:
     clock = collect.MachineClock()
     parts = [check(VenueSession(VENUES[name], clock)) for name in names]
     _say(pd.concat(parts, ignore_index=True).to_string(index=False))
+
+
+def _value_pair(text: str) -> tuple[str, str, str]:
+    column, colon, words = text.partition(":")
+    old, equals, new = words.rpartition("=")
+    if not (colon and equals and column and old and new):
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN:WORD=WORD")
+    return column, old, new
 
 
 def _pair(text: str) -> tuple[str, str]:

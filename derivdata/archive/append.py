@@ -191,7 +191,7 @@ def merge_files(
     A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
     would lose them. The paths of new files, also of those that are merged away again, go into `written`.
     """
-    written |= {file.path for file in added}
+    written |= {path for file in added for path in file.paths}
     held = [*held, *added]
     for partition in sorted({file.partition for file in added}):
         here = [
@@ -207,7 +207,7 @@ def merge_files(
                 rows = _sorted(folder, table, group)
                 whole = data_files.write(folder, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
-                written.add(whole.path)
+                written.update(whole.paths)
             level += 1
         held = [*others, *here]
     return held

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from derivdata import times
 from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
 from derivdata.archive.append import Appended, add_rows
+from derivdata.archive.audit import audit, normalise
 from derivdata.archive.corrections import (
     Corrected,
     Selection,
@@ -28,7 +30,7 @@ from derivdata.archive.ledger import Request, requests_frame, unanswered_windows
 from derivdata.archive.manifest import Manifest, TableEntry
 from derivdata.archive.schemas import archive_table
 from derivdata.arguments import typed
-from derivdata.errors import ArchiveError
+from derivdata.errors import ArchiveError, SchemaError
 from derivdata.notices import warn_caller
 from derivdata.schema import Table
 from derivdata.tables import provenance
@@ -37,6 +39,7 @@ __all__ = ["Archive", "open_archive"]
 
 _LOCK_SECONDS = 60.0
 _TRIES = 5
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
 T = TypeVar("T")
 
@@ -76,6 +79,12 @@ def open_archive(
     >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
     0
     """
+    address = _ADDRESS.match(os.fspath(path))
+    if address is not None:
+        raise ArchiveError(
+            f"{os.fspath(path)}: archives on {address[1]} cannot be opened by this version, only folders: "
+            "copy it to a folder first"
+        )
     try:
         folder = Path(path).expanduser().resolve()
     except (ValueError, RuntimeError) as fault:
@@ -158,8 +167,19 @@ class Archive:
         """Venues of a table, sorted; none where it holds no such table."""
         return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
 
-    def append(self, table: str, frame: pd.DataFrame, *, requests: Sequence[Request] = ()) -> int:
+    def append(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        *,
+        requests: Sequence[Request] = (),
+        accept: Collection[str] = (),
+    ) -> int:
         """Add the rows of a table that are not there yet.
+
+        Names become the library's as in an import: ``BTC/USDT:USDT`` is ``BTC``, ``Binance`` ``binance``.
+        Rows whose values give a mistake of unit, interval or time away are refused with the question to
+        answer.
 
         Parameters
         ----------
@@ -169,6 +189,10 @@ class Archive:
             Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
         requests
             What was asked to get them: entered into the ledger in the same step (see `requests`).
+        accept
+            Questions that were answered: ``"unit"`` (size of rates and open interest), ``"interval"`` (stated
+            interval beside the spacing of rows), ``"venues"`` (rates beside those of other venues),
+            ``"future"`` (stamps ahead of the machine's clock).
 
         Returns
         -------
@@ -182,14 +206,19 @@ class Archive:
         SchemaError
             The frame is not that table.
         ArchiveError
-            Another writer held the archive for too long, or the disk refused. Nothing is appended then.
+            The rows cannot be what they say they are, another writer held the archive for too long, or the
+            disk refused. Nothing is appended then.
 
         Warns
         -----
         DataNotice
-            Some rows were there already with other values; those first seen stay.
+            Some rows were there already with other values, and those first seen stay; or some are of a
+            contract whose symbol has one of a quote currency of higher priority.
         """
-        counts = self.merge(table, frame, requests=requests)
+        frame, other_quotes = normalise(archive_table(table), frame)
+        counts = self.merge(table, frame, requests=requests, accept=accept)
+        if other_quotes:
+            warn_caller(f"{table}: {other_quotes} rows of a quote currency of lower priority were left out")
         if counts.differing:
             warn_caller(
                 f"{table}: {counts.differing} rows were there already with other values; "
@@ -197,16 +226,33 @@ class Archive:
             )
         return counts.written
 
-    def merge(self, table: str, frame: pd.DataFrame, *, requests: Sequence[Request] = ()) -> Appended:
-        """Append as `append` does; return the counts of rows written, present, and present with others."""
+    def merge(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        *,
+        requests: Sequence[Request] = (),
+        unit: str | None = None,
+        accept: Collection[str] = (),
+    ) -> Appended:
+        """Append rows that have the library's names; return counts of rows written, present and differing.
+
+        `unit` names the unit that the rates were converted from, where somebody said so.
+        """
         keyed = archive_table(table)
-        rows = keyed.conform(frame)
+        rows = self._conformed(keyed, frame)
         said = provenance(frame) if "provenance" in frame.attrs else {}
+        synthetic = bool(said.get("synthetic", False))
+
+        def held(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+            return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
+
+        audit(keyed, rows, held, unit=unit, accept=accept, synthetic=synthetic)
         return add_rows(
             self._path,
             keyed,
             rows,
-            synthetic=bool(said.get("synthetic", False)),
+            synthetic=synthetic,
             timeout=self._lock_timeout,
             requests=requests,
         )
@@ -282,6 +328,16 @@ class Archive:
         """Return the log of corrections, by number: what was replaced or deleted, why, and whether undone."""
         return corrections_frame(self._manifest())
 
+    def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame as a table, refused in words that suit an archive: there is no answer to look at."""
+        try:
+            return table.conform(frame)
+        except SchemaError as problem:
+            text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
+            raise SchemaError(
+                f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
+            ) from None
+
     def _correct(
         self,
         table: str,
@@ -293,7 +349,9 @@ class Archive:
     ) -> Corrected:
         keyed = archive_table(table)
         chosen = selection(keyed, where, _window(start, end))
-        rows = None if frame is None else keyed.conform(frame)
+        rows = None
+        if frame is not None:
+            rows = self._conformed(keyed, normalise(keyed, frame).frame)
         return replace_rows(self._path, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
 
     def requests(self) -> pd.DataFrame:
@@ -367,12 +425,16 @@ class Archive:
         For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange): the rows of its
         last instant.
         """
+        keyed = archive_table(table)
+        where = data_files.wanted(keyed, symbols, exchanges)
         last = times.instant(at, "at")
-        start, end = last - within, last + pd.Timedelta(1, "us")
-        rows = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
-        key = [name for name in archive_table(table).key if name not in ("time", "instrument_name")]
-        newest = rows.groupby(key, observed=True)["time"].transform("max")
-        return archive_table(table).conform(rows[rows["time"] == newest])
+        window = data_files.TimeRange(_micros(last - within), _micros(last) + 1)
+        found = self._steady(
+            lambda held: data_files.scan_latest(self._path, keyed, held, window, where), keyed
+        )
+        frame = keyed.conform(found)
+        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return frame
 
     def lazy(
         self,

@@ -82,7 +82,7 @@ def epoch_after(manifest: Manifest, first: int) -> int:
 
 
 def _paths(manifest: Manifest) -> set[str]:
-    return {file.path for file in manifest.files()}
+    return {path for file in manifest.files() for path in file.paths}
 
 
 def _settle(folder: Path, new: set[str]) -> None:
@@ -109,7 +109,7 @@ def _sweep(folder: Path) -> None:
     Where a folder is a link, what lies there may be another archive's: it stays.
     """
     manifest = manifests.load(folder) or Manifest()
-    named = {folder / file.path for file in manifest.files()}
+    named = {folder / path for path in _paths(manifest)}
     for path in folder.glob("*/*/*"):
         linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
         if path not in named and not linked and data_files.FILE_NAME.fullmatch(path.name):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import uuid
 from collections import Counter
@@ -13,6 +12,8 @@ from operator import and_
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,10 +35,12 @@ __all__ = [
     "distinct",
     "frame_of",
     "known",
+    "latest_by",
     "load",
     "ranges",
     "row_group_batches",
     "scan",
+    "scan_latest",
     "sorting",
     "to_arrow",
     "wanted",
@@ -46,9 +49,10 @@ __all__ = [
 
 GROUP_ROWS = 32_768
 _BATCH_ROWS = 1_000_000
+_NEWEST_FROM_ROWS = 100_000
 _CHUNK_GROUPS = 4
 
-FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.parquet")
+FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest)")
 """What a file of ours is called, while it is written and for good."""
 
 Where: TypeAlias = Mapping[str, Collection[str]]
@@ -119,21 +123,85 @@ def frame_of(table: Table, found: list[pa.Table]) -> pd.DataFrame:
 
 
 def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> DataFile:
-    """Write sorted rows as one new file of a partition."""
+    """Write sorted rows as one new file of a partition; where they are many, their last ones beside it."""
     folder = root / partition
     folder.mkdir(parents=True, exist_ok=True)
+    newest = _Newest(table)
+    written = _write_file(folder, table, rows, newest)
+    file = DataFile(
+        path=f"{partition}/{written.digest}.parquet",
+        rows=written.rows,
+        size=written.size,
+        first=written.first,
+        last=written.last,
+        digest=written.digest,
+        tail=written.tail,
+        level=level,
+    )
+    written.path.replace(root / file.path)
+    if file.rows >= _NEWEST_FROM_ROWS and newest.follows_series:
+        beside = _write_file(folder, table, [newest.rows()], None)
+        beside.path.replace(root / file.newest_path)
+        file = msgspec.structs.replace(file, newest=beside.tail)
+    return file
+
+
+class _Written(NamedTuple):
+    path: Path
+    rows: int
+    size: int
+    first: int
+    last: int
+    digest: str
+    tail: str
+
+
+def _write_file(folder: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None) -> _Written:
+    """Write a draft, which is removed if that fails."""
     draft = folder / f".{uuid.uuid4().hex}.new"
     try:
-        count, first, last = _write_rows(draft, table, rows)
+        count, first, last = _write_rows(draft, table, rows, newest)
         with draft.open("rb") as handle:
             digest = hashlib.file_digest(handle, footers.digest).hexdigest()
             tail = footers.tail_of(handle)
-        path = folder / f"{digest}.parquet"
-        os.replace(draft, path)
+        return _Written(draft, count, draft.stat().st_size, first, last, digest, tail)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-    return DataFile(f"{partition}/{path.name}", count, path.stat().st_size, first, last, digest, tail, level)
+
+
+class _Newest:
+    """The rows of the last instant of each symbol and venue, gathered as sorted rows go by."""
+
+    def __init__(self, table: Table) -> None:
+        self.follows_series = latest_by(table) == ["symbol", "exchange"]
+        self._table = table
+        self._found: list[pa.Table] = []
+
+    def take(self, rows: pa.Table) -> None:
+        if self.follows_series:
+            self._found.append(_last_of_series(rows))
+
+    def rows(self) -> pa.Table:
+        # A series that went on in the next chunk was gathered twice: once more over what was gathered.
+        return _last_of_series(pa.concat_tables(self._found).unify_dictionaries().combine_chunks())
+
+
+def latest_by(table: Table) -> list[str]:
+    """Return the columns whose values each have a newest row, or a newest chain."""
+    return [name for name in table.key if name not in ("time", "instrument_name")]
+
+
+def _last_of_series(rows: pa.Table) -> pa.Table:
+    """The rows of the last instant of each run of one symbol and venue; rows are sorted by both and time."""
+    if not len(rows):
+        return rows
+    rows = rows.combine_chunks()
+    codes = [np.asarray(rows[name].chunk(0).indices) for name in ("symbol", "exchange")]
+    ends = np.flatnonzero(np.append((codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]), True))
+    stamps = np.asarray(rows["time"].cast(pa.int64()))
+    lengths = np.diff(np.append(-1, ends))
+    return rows.filter(pa.array(stamps == np.repeat(stamps[ends], lengths)))
 
 
 def row_group_batches(
@@ -228,6 +296,27 @@ def ranges(root: Path, table: Table, held: Iterable[DataFile], rows: int) -> Ite
         yield {lead: frozenset(chosen)}
 
 
+def scan_latest(
+    root: Path, table: Table, held: Iterable[DataFile], window: TimeRange, where: Where
+) -> pd.DataFrame:
+    """Return the newest rows of each series of a table in a window, or its newest chain.
+
+    Of a file that ends before the window does, the last rows beside it are all that can be among them.
+    """
+    found = []
+    for file in held:
+        if not window.touches(file.first, file.last):
+            continue
+        if file.newest and file.last < window.end:
+            beside = msgspec.structs.replace(file, path=file.newest_path, tail=file.newest, newest="")
+            found += scan(root, table, [beside], window, where)
+        else:
+            found += scan(root, table, [file], window, where)
+    rows = frame_of(table, found)
+    newest = rows.groupby(latest_by(table), observed=True)["time"].transform("max")
+    return rows[rows["time"] == newest]
+
+
 def distinct(
     root: Path, table: Table, held: Iterable[DataFile], names: Sequence[str]
 ) -> dict[str, list[str]]:
@@ -252,7 +341,9 @@ def _array(values: pd.Series, kind: pa.DataType) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), words)
 
 
-def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int, int, int]:
+def _write_rows(
+    path: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None
+) -> tuple[int, int, int]:
     schema = schema_of(table)
     text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
     count, bounds = 0, []
@@ -268,7 +359,10 @@ def _write_rows(path: Path, table: Table, rows: Iterable[pa.Table]) -> tuple[int
         write_batch_size=GROUP_ROWS,
     ) as writer:
         for batch in _in_chunks(rows):
-            writer.write_table(batch.combine_chunks().cast(schema), row_group_size=GROUP_ROWS)
+            whole = batch.combine_chunks().cast(schema)
+            writer.write_table(whole, row_group_size=GROUP_ROWS)
+            if newest is not None:
+                newest.take(whole)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
     return count, min(bounds), max(bounds)

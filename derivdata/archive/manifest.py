@@ -47,6 +47,7 @@ class DataFile(msgspec.Struct, frozen=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
     `path` is relative to the archive, `digest` is of the whole file, `tail` of the footer at its end.
+    `newest` is the tail of the file beside it that holds the last rows of each series, if there is one.
     """
 
     path: str = msgspec.field(name="file")
@@ -57,6 +58,17 @@ class DataFile(msgspec.Struct, frozen=True):
     digest: str
     tail: str
     level: int = 0
+    newest: str = ""
+
+    @property
+    def newest_path(self) -> str:
+        """The file beside it with the last rows of each series; other readers take every ``.parquet``."""
+        return self.path.removesuffix("parquet") + "newest"
+
+    @property
+    def paths(self) -> list[str]:
+        """Its path, and that of the file beside it, if there is one."""
+        return [self.path, self.newest_path] if self.newest else [self.path]
 
     @property
     def partition(self) -> str:

@@ -32,7 +32,7 @@ def test_a_file_holds_what_a_plain_grouping_gives(
 ) -> None:
     monkeypatch.setattr(appending, "_MONTH_ROWS", month_rows)
     frame = stepped(step)
-    assert open_archive(tmp_path).append("funding_history", frame) == 2 * ROWS
+    assert open_archive(tmp_path).append("funding_history", frame, accept=["future"]) == 2 * ROWS
     files = {path.parent.name: path for path in tmp_path.rglob("*.parquet")}
     groups = dict(iter(frame.groupby(frame["time"].dt.strftime(label))))
     assert files.keys() == groups.keys()

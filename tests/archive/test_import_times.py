@@ -63,6 +63,45 @@ def test_hourly_rows_fill_both_hours_of_each_symbol(tmp_path: Path) -> None:
     assert result.written == 8
 
 
+def test_a_file_that_is_newest_first_keeps_its_order_over_the_doubled_hour(tmp_path: Path) -> None:
+    """New York set its clock back on 2 November 2025 at 06:00 UTC; each row's price is its hour in UTC."""
+    local = ["00:00", "01:00", "01:00", "02:00", "03:00"]
+    lines = [f"A,x,2025-11-02 {hour},{utc}" for utc, hour in zip((4, 5, 6, 7, 8), local, strict=True)]
+    path = tmp_path / "in.csv"
+    path.write_text("\n".join(["symbol,exchange,time,oi_usd", *lines[::-1]]))
+    import_files("oi_history", path, tmp_path / "to", tz="America/New_York")
+    rows = open_archive(tmp_path / "to").read("oi_history", *EVER)
+    assert [(t.hour, usd) for t, usd in zip(rows["time"], rows["oi_usd"], strict=True)] == [
+        (hour, float(hour)) for hour in (4, 5, 6, 7, 8)
+    ]
+
+
+def test_half_hours_over_the_doubled_hour_in_either_order(tmp_path: Path) -> None:
+    forward = ["00:30", "01:00", "01:30", "01:00", "01:30", "02:00"]
+    hours = [
+        "2023-10-28T23:30",
+        "2023-10-29T00:00",
+        "2023-10-29T00:30",
+        "2023-10-29T01:00",
+        "2023-10-29T01:30",
+    ]
+    for name, order in (("a", forward), ("b", forward[::-1])):
+        (tmp_path / name).mkdir()
+        found, result = taken(tmp_path / name, [f"2023-10-29 {t}" for t in order], "Europe/London")
+        assert found == [f"{hour}:00" for hour in [*hours, "2023-10-29T02:00"]]
+        assert result.rejected == 0
+
+
+def test_doubled_hours_of_a_file_in_no_order_are_rejected(tmp_path: Path) -> None:
+    shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "01:00", "02:00")]
+    found, result = taken(tmp_path, shuffled, "Europe/London")
+    assert found == [f"2023-10-{day}:00:00" for day in ("28T23", "29T02", "29T03", "29T04")]
+    assert result.first_rejected == (
+        "in.csv, line 3: time='2023-10-29 01:00' comes twice as the clock was set back, and the file is in "
+        "no order: sort it by time"
+    )
+
+
 def test_a_file_that_repeats_every_row_repeats_this_one_too(tmp_path: Path) -> None:
     twice = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 2, 2)]
     found, result = taken(tmp_path, twice, "Europe/London")

@@ -49,7 +49,9 @@ WRITER = """
         disputed = rates(["DISPUTED"], ["okx"], start=later, hours=48, plus=1000.0 * (me == "B"))
         shared["rate_bps_8h"] += 12.0 * n
         disputed["rate_bps_8h"] += 12.0 * n
-        written += archive.append("funding_history", pd.concat([mine, shared, disputed]))
+        written += archive.append(
+            "funding_history", pd.concat([mine, shared, disputed]), accept=["unit"]
+        )
     print(written)
 """
 

@@ -47,26 +47,23 @@ def test_at_the_money_by_the_hour(ask: Caller) -> None:
 
 @pytest.mark.parametrize("days", [2, 7, 90])
 def test_surfaces_at_hours(ask: Caller, days: int) -> None:
-    """Noon is an hour of the grids of one, four and twelve hours; a grid of days has midnights only."""
+    """Two chains, of 11:58 and 11:55: each stands at its own instant, whatever the grid, and once."""
     body = ask.body("/options/surface-history", range=f"{days}d", **PAIR)
-    noons = ["2026-06-29T12:00:00Z", "2026-06-30T12:00:00Z"] if days < 90 else []
-    assert body["hours"] == noons == list(body["snapshots"])
+    own = ["2026-06-29T11:58:00Z", "2026-06-30T11:55:00Z"]
+    assert body["hours"] == own == list(body["snapshots"])
     step = {2: "1h", 7: "4h", 90: "1d"}[days]
     assert body["resolution"] == step
     thinned = f"of a range of {days}d the surface is given by {step}, not 1h"
     assert (thinned in body["notices"]) == (days != 2)
-    if noons:
-        assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
-        assert body["snapshots"][noons[1]][0] == {
-            "expiry": "2026-07-31T08:00:00Z",
-            "strike": 60000.0,
-            "side": "call",
-            "iv": 0.55,
-            "underlying_price": 60100.0,
-            "open_interest": 12.5,
-        }
-    else:
-        assert "no options in this range" in body["notices"]
+    assert [len(rows) for rows in body["snapshots"].values()] == [3, 2]
+    assert body["snapshots"][own[1]][0] == {
+        "expiry": "2026-07-31T08:00:00Z",
+        "strike": 60000.0,
+        "side": "call",
+        "iv": 0.55,
+        "underlying_price": 60100.0,
+        "open_interest": 12.5,
+    }
 
 
 def test_overview(ask: Caller) -> None:

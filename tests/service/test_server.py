@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("recorded") / "desk"
     mine = archive.open_archive(path)
     mine.append("funding_history", market.funding())
-    mine.append("oi_history", market.open_interest())
+    mine.append("oi_history", market.open_interest(), accept=["unit"])
     return path
 
 

@@ -75,6 +75,8 @@ def import_files(
     set: Mapping[str, str] | None = None,  # noqa: A002
     tz: str | None = None,
     unit: str | None = None,
+    map_values: Mapping[str, Mapping[str, str]] | None = None,
+    accept: Sequence[str] = (),
 ) -> Imported:
     """Bring recorded files into an archive.
 
@@ -98,6 +100,11 @@ def import_files(
         What the file's funding rates are: ``"bps_8h"`` (the default), or per the venue's own
         `interval_hours`: ``"native"`` (a fraction), ``"percent"`` or ``"bps"``. For options what ``iv`` is:
         ``"decimal"`` (the default) or ``"percent"``.
+    map_values
+        House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
+    accept
+        Questions that were answered, of those that an import asks where values give a mistake away:
+        ``"unit"``, ``"interval"``, ``"venues"``, ``"future"``; see `Archive.append`.
 
     Returns
     -------
@@ -121,7 +128,7 @@ def import_files(
     Liquidations without an order id get one from a hash of the row; equal rows of one file stay apart.
     A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
     """
-    plan = make_plan(table, map or {}, set or {}, tz, unit)
+    plan = make_plan(table, map or {}, set or {}, tz, unit, values=map_values, accept=accept)
     paths = [Path(file).expanduser() for file in _listed(files)]
     if not paths:
         raise ValueError("files: name at least one")

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata import units
+from derivdata import times, units
+from derivdata.archive.audit import future_limit
 from derivdata.archive.importing.instants import instants
 from derivdata.archive.importing.plan import ImportPlan
 from derivdata.archive.importing.readers import Chunk
@@ -21,7 +22,6 @@ __all__ = ["RANK", "Rows", "quotes", "rows"]
 RANK = "quote_rank"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-_TINY_BPS_8H = 0.01
 _HUGE_IV = 5.0
 
 
@@ -46,6 +46,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     rejections.reject(ragged, lambda i: chunk.ragged[i])
     found = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
     found |= _times(chunk, plan, rejections, found)
+    _hold_to_range(found, plan, rejections)
     _convert(found, plan, rejections)
     _require(found, plan, rejections)
     names = [name for name in (*plan.table.columns, RANK) if name in found]
@@ -67,6 +68,10 @@ def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, 
     for name, column in plan.table.columns.items():
         if column.kind in _WORDS and (raw := plan.raw(name, chunk)) is not None:
             found[name] = np.array(words(raw, name, rejections), dtype=object)
+            replaced = plan.values.get(name, {})
+            if replaced:
+                given = found[name]
+                found[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
             _hold_to(found, name, plan.allowed(name), raw, rejections)
         elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
             found[name] = _flags(raw, name, rejections)
@@ -113,10 +118,43 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
     for name in wanted:
         raw = plan.raw(name, chunk)
         if raw is not None:
-            found[name] = numbers(raw, name, rejections)
+            found[name] = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
             if kinds.get(name) in (Kind.COUNT, Kind.RANK):
                 _hold_to_whole(found[name], name, rejections)
     return found
+
+
+def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
+    """The unit that cells of a column may state: ``h`` of hours, ``%`` where percent was said."""
+    if name == "interval_hours":
+        return "h"
+    if name not in ("rate_bps_8h", "iv") or not any(
+        isinstance(v, str) and v.strip().endswith("%") for v in raw
+    ):
+        return ""
+    if plan.unit != "percent":
+        raise ArchiveError(f"cells of {name} end in %: say --unit percent")
+    return "%"
+
+
+def _hold_to_range(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Reject what cannot be: less than the least of a column, no interval, a stamp of the future."""
+    for name, column in plan.table.columns.items():
+        values = found.get(name)
+        if values is not None and column.least is not None:
+            low = np.flatnonzero(values < column.least)
+            if low.size:
+                first = f"{name}={values[low[0]]:g} is negative"
+                rejections.reject(values < column.least, first)
+    if "interval_hours" in found:
+        hours = found["interval_hours"]
+        rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
+    if "time" in found and "future" not in plan.accept:
+        stamps = found["time"]
+        ahead = np.asarray(stamps > future_limit())
+        rejections.reject(
+            ahead, lambda i: f"time={times.iso(stamps[i])} lies in the future (or --accept future)"
+        )
 
 
 def _hold_to_whole(values: Any, name: str, rejections: Rejections) -> None:
@@ -145,11 +183,6 @@ def _convert(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) ->
 
 def _convert_rate(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     rate = found["rate_bps_8h"]
-    if plan.unit is None and 0 < _median(np.abs(rate[rate != 0])) < _TINY_BPS_8H:
-        raise ArchiveError(
-            "rate_bps_8h looks like a fraction, not bps per 8 hours: say --unit native (and "
-            "--set interval_hours=8, say), or --unit bps_8h if it is not"
-        )
     if plan.unit in (None, "bps_8h"):
         return
     if "interval_hours" not in found:
@@ -158,7 +191,7 @@ def _convert_rate(found: dict[str, Any], plan: ImportPlan, rejections: Rejection
             "--set interval_hours=8 or --map interval_hours=COLUMN"
         )
     hours = found["interval_hours"]
-    rejections.reject(~(hours > 0), lambda i: f"interval_hours={hours[i]:g} is no interval")
+    rejections.reject(np.isnan(hours), "interval_hours is missing")
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
         found["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)

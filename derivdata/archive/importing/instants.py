@@ -59,7 +59,8 @@ def instants(
         Zone of what states none; None turns such rows down.
     groups
         What a row belongs to. Of a local hour that the clock shows twice, the first is meant, but the
-        second in a row that repeats an instant of its group.
+        second in a row that repeats an instant of its group; the other way round where the group is newest
+        first.
     """
     if isinstance(getattr(values, "dtype", None), pd.DatetimeTZDtype):
         return pd.DatetimeIndex(values).tz_convert("UTC").as_unit("us")
@@ -73,7 +74,11 @@ def instants(
         why = "states no zone: say which with --tz, such as UTC or Europe/London"
         rejections.reject(floating, lambda i: f"{name}={shown(values, i)} {why}")
     elif floating.any():
-        utc[floating] = _localized(naive, floating, tz, groups)
+        utc[floating], unordered = _localized(naive, floating, tz, groups)
+        why = "comes twice as the clock was set back, and the file is in no order: sort it by time"
+        mixed = np.zeros(len(floating), dtype=bool)
+        mixed[floating] = unordered
+        rejections.reject(mixed, lambda i: f"{name}={shown(values, i)} {why}")
         lost = floating & np.isnat(utc)
         rejections.reject(lost, lambda i: f"{name}={shown(values, i)} was skipped by the clock of {tz}")
     return pd.DatetimeIndex(utc).tz_localize("UTC")
@@ -128,11 +133,38 @@ def _localized(
     floating: np.ndarray[Any, Any],
     tz: dt.tzinfo | None,
     groups: Sequence[Any] | None,
-) -> np.ndarray[Any, Any]:
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Local times as UTC, and which of them cannot be told from their double as the file is in no order.
+
+    Summer time ends with an hour that the clock shows twice. In a file that goes forward in time the first
+    row of such a double is of the first hour; in one that is newest first, of the second.
+    """
     local = pd.DatetimeIndex(naive[floating])
     twice = np.asarray(local.tz_localize(tz, ambiguous="NaT", nonexistent="shift_forward").isna())
     keys = {str(i): np.asarray(group, dtype=object)[floating] for i, group in enumerate(groups or ())}
-    again = pd.DataFrame({**keys, "time": local}).duplicated().to_numpy()
-    second = again & twice if not (again & ~twice).any() else np.zeros(len(local), dtype=bool)
+    rows = pd.DataFrame({**keys, "time": local})
+    unordered = second = np.zeros(len(local), dtype=bool)
+    if twice.any():
+        group = (
+            rows.groupby(list(keys), sort=False, dropna=False).ngroup() if keys else pd.Series(0, rows.index)
+        )
+        forward, backward = _directions(rows["time"], group, twice)
+        newest_first = backward > forward
+        again = np.where(newest_first, rows.duplicated(keep="last"), rows.duplicated())
+        doubled = rows.duplicated(keep=False).to_numpy() & twice
+        unordered = doubled & (np.minimum(forward, backward) > 0.1 * (forward + backward))
+        if not (again & ~twice).any():  # a file that repeats every row repeats these too
+            second = again & twice
     zoned = local.tz_localize(tz, ambiguous=~second, nonexistent="NaT")
-    return np.asarray(zoned.tz_convert("UTC").tz_localize(None))
+    return np.asarray(zoned.tz_convert("UTC").tz_localize(None)), unordered
+
+
+def _directions(
+    stamps: pd.Series, group: pd.Series, twice: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """How often the rows of each row's group go forward and backward, but for steps within doubled hours."""
+    step = stamps.groupby(group).diff().dt.total_seconds().fillna(0.0)
+    before = pd.Series(twice, stamps.index).groupby(group).shift(fill_value=False).to_numpy()
+    step[twice & before] = 0.0
+    counts = [(sign > 0).groupby(group).transform("sum").to_numpy() for sign in (step, -step)]
+    return counts[0], counts[1]

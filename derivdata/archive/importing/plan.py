@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from derivdata.archive.audit import AUDITS
 from derivdata.archive.importing.instants import zone
 from derivdata.archive.importing.readers import Chunk
 from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError
-from derivdata.schema import Table
+from derivdata.schema import Kind, Table
 
 __all__ = ["RATE_UNITS", "ImportPlan", "make_plan"]
 
 RATE_UNITS = ("bps_8h", "native", "percent", "bps")
 """Units of a funding rate: the library's own, and fraction, percent and bps per the venue's own interval."""
 
+_WORDS = (Kind.TEXT, Kind.LABEL)
 _IV_UNITS = ("decimal", "percent")
 _MADE = ("order_id", "fill_id")
 _DEFAULTS = {
@@ -42,6 +44,8 @@ class ImportPlan(NamedTuple):
     constants: Mapping[str, str]
     tz: dt.tzinfo | None
     unit: str | None
+    values: Mapping[str, Mapping[str, str]]
+    accept: frozenset[str]
 
     @property
     def made(self) -> tuple[str, ...]:
@@ -89,7 +93,14 @@ class ImportPlan(NamedTuple):
 
 
 def make_plan(
-    table: str, sources: Mapping[str, str], constants: Mapping[str, str], tz: str | None, unit: str | None
+    table: str,
+    sources: Mapping[str, str],
+    constants: Mapping[str, str],
+    tz: str | None,
+    unit: str | None,
+    *,
+    values: Mapping[str, Mapping[str, str]] | None = None,
+    accept: Collection[str] = (),
 ) -> ImportPlan:
     """A plan that makes sense.
 
@@ -100,7 +111,8 @@ def make_plan(
     """
     keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
-    for argument, given in (("map", sources), ("set", constants)):
+    given_values = values or {}
+    for argument, given in (("map", sources), ("set", constants), ("map_values", given_values)):
         unknown = sorted(set(given) - names)
         if unknown:
             raise ValueError(
@@ -110,9 +122,21 @@ def make_plan(
     if both:
         raise ValueError(f"column {both[0]!r} is in both map and set: leave one")
     _check_unit(keyed, unit)
+    words = {name for name, column in keyed.columns.items() if column.kind in _WORDS}
+    wrong = sorted(set(given_values) - words)
+    if wrong:
+        raise ValueError(f"map_values: {wrong[0]!r} holds no words to replace")
+    unknown = sorted(set(accept) - set(AUDITS))
+    if unknown:
+        raise ValueError(f"accept={unknown[0]!r} is not one of {', '.join(AUDITS)}")
+    replaced = {
+        name: {old.strip().lower(): new for old, new in words.items()} for name, words in given_values.items()
+    }
     said = {**_DEFAULTS.get(table, {}), **constants}
     left = {name: value for name, value in said.items() if name not in sources}
-    return ImportPlan(keyed, dict(sources), left, None if tz is None else zone(tz), unit)
+    return ImportPlan(
+        keyed, dict(sources), left, None if tz is None else zone(tz), unit, replaced, frozenset(accept)
+    )
 
 
 def _check_unit(table: Table, unit: str | None) -> None:

@@ -46,7 +46,12 @@ class ImportReport:
         self._waiting = []
         again = rows.duplicated(list(self._plan.table.key))
         equal = rows.duplicated()
-        counts = self._archive.merge(self._plan.table.name, self._complete(rows[~again]))
+        counts = self._archive.merge(
+            self._plan.table.name,
+            self._complete(rows[~again]),
+            unit=self._plan.unit,
+            accept=self._plan.accept,
+        )
         self.written += counts.written
         self.present += counts.present + int((again & equal).sum())
         self.differing += counts.differing + int((again & ~equal).sum())

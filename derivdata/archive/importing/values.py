@@ -38,25 +38,30 @@ class Rejections:
         return self._first
 
 
-def numbers(values: Any, name: str, rejections: Rejections) -> np.ndarray[Any, Any]:
-    """Values as float64; blank is NaN, and text that is no finite number is turned down."""
+def numbers(values: Any, name: str, rejections: Rejections, *, suffix: str = "") -> np.ndarray[Any, Any]:
+    """Return values as float64; blank is NaN, and text that is no finite number is rejected.
+
+    `suffix` is a unit that cells may state after the number, ``%`` or ``h``.
+    """
     if pd.api.types.is_numeric_dtype(getattr(values, "dtype", None)) and values.dtype != bool:
         result = np.array(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
         bad = np.isinf(result)
     else:
         values = list(values)
-        result = np.array([_number(value) for value in values], dtype=np.float64)
+        result = np.array([_number(value, suffix) for value in values], dtype=np.float64)
         bad = np.isinf(result)
     rejections.reject(bad, lambda i: f"{name}={shown(values, i)} is not a number")
     return np.where(bad, np.nan, result)
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, suffix: str) -> float:
     """The number; NaN where blank; infinite where it is none."""
     if _blank(value):
         return np.nan
     if isinstance(value, bool | np.bool_) or (isinstance(value, str) and "_" in value):
         return np.inf
+    if suffix and isinstance(value, str):
+        value = value.strip().lower().removesuffix(suffix)
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):

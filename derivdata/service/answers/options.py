@@ -33,6 +33,7 @@ _COLUMNS = (
     *_PRICES,
 )
 _DAY = pd.Timedelta(1, "D")
+_MOMENT = pd.Timedelta(1, "us")
 _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
@@ -94,14 +95,17 @@ def atm_history(context: RequestContext) -> dict[str, Any]:
 
 
 def surface_history(context: RequestContext) -> dict[str, Any]:
-    """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day."""
+    """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day.
+
+    Each chain stands at its own instant, which is where its times to expiry are counted from.
+    """
     window, view = _window(context), context.view
     _require_pair(view, context.params["symbol"], context.params["exchange"])
     step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
-    chains = [_chain(view, context.params["symbol"], context.params["exchange"], hour) for hour in hours]
-    found = _joined(chains)
+    chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
+    found = _joined(list({chain["time"].iloc[0]: chain for chain in chains}.values()))
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object).str.decode(
         "ascii"
@@ -197,6 +201,25 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
         "options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
     )
     return chain[chain["expiry"] > at].assign(time=at)
+
+
+def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
+    """The chain of one step: the newest at its start, at most an hour old, else the last that came within."""
+    view, params = context.view, context.params
+    if start + length <= view.store.start:
+        return view.read("options_snapshot", start, start)
+    last = min(start + length, view.now + _MOMENT) - _MOMENT
+    chain = tables.OPTIONS_SNAPSHOT.empty()
+    for at, within in ((start, buckets.HOLD), (last, last - start)):
+        if chain.empty and at >= view.store.start:
+            chain = view.store.latest(
+                "options_snapshot",
+                at,
+                within=within,
+                symbols=[params["symbol"]],
+                exchanges=[params["exchange"]],
+            )
+    return chain[chain["expiry"] > chain["time"]]
 
 
 def _hourly(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:

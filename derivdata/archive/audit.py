@@ -1,0 +1,286 @@
+"""Rows on their way in: one spelling of names, and questions where values give a mistake away.
+
+A unit mistake in an archive is not seen later: a rate that is eight times too small is a rate. So what the
+rows themselves give away is looked at before they are written, and refused with the question to answer:
+the size of rates beside the smallest that venues pay, rates of one symbol at several venues, the stated
+interval beside the spacing of stamps, open interest in coins, and stamps of the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import times
+from derivdata.errors import ArchiveError
+from derivdata.schema import Table
+from derivdata.tables import contract, venue_slug
+
+__all__ = ["AUDITS", "Normalised", "audit", "future_limit", "normalise"]
+
+AUDITS = ("unit", "interval", "venues", "future")
+"""Names of the questions, for `accept`."""
+
+_SERIES_ROWS = 500
+_LEAST_ROWS = 30
+_TINY_BPS_8H = 0.01
+_HUGE_BPS_8H = 50.0
+_HUGE_BPS_8H_OF_ONE = 300.0
+_FLOOR_PERCENT = 0.01
+_HUGE_OI_USD = 1e11
+_TINY_OI_USD = 1e6
+_LARGE_COINS = ("BTC", "ETH")
+_AHEAD = pd.Timedelta(5, "min")
+
+# What mistakes multiply a rate by: an hourly rate taken for one of eight hours, an hourly one for a day's, a
+# percentage for basis points, a fraction for basis points.
+_FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
+_NEAR_FACTOR = 1.15
+_LEAST_SYMBOLS = 3
+
+Held = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
+
+
+class Normalised(NamedTuple):
+    """Rows with the library's names, and how many of a quote of lower priority were left out."""
+
+    frame: pd.DataFrame
+    other_quotes: int
+
+
+def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
+    """Return rows with base symbols, the API's venues and its words in lower case.
+
+    Of several contracts of a symbol on a venue, where the table has one row per symbol, venue and instant,
+    those of the first quote currency stay.
+    """
+    words = {
+        name: change
+        for name, change in _changes(table).items()
+        if name in frame.columns and (frame[name].dtype == object or frame[name].dtype.kind not in "fiub")
+    }
+    changed = {name: _renamed(frame[name].reset_index(drop=True), change) for name, change in words.items()}
+    changed = {name: values for name, values in changed.items() if values is not None}
+    if not changed:
+        return Normalised(frame, 0)
+    result = frame.reset_index(drop=True).assign(**changed)
+    result.attrs = dict(frame.attrs)
+    if "symbol" in changed and set(table.key) == {"symbol", "exchange", "time"}:
+        # The rank is that of the name before it was cut: BTC-USDT before BTC-USDC.
+        rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
+        names = [result[name].astype(object) for name in ("exchange", "symbol")]
+        result = result[(rank == rank.groupby(names).transform("min")).to_numpy()]
+    return Normalised(result, len(frame) - len(result))
+
+
+def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
+    """What becomes of the words of a column."""
+    changes: dict[str, Callable[[str], Any]] = {
+        name: lambda word: word.strip().lower() for name, column in table.columns.items() if column.allowed
+    }
+    if "symbol" in table.columns:
+        changes["symbol"] = lambda word: contract(word).symbol
+    if "exchange" in table.columns:
+        changes["exchange"] = venue_slug
+    return changes
+
+
+def audit(
+    table: Table,
+    rows: pd.DataFrame,
+    held: Held,
+    *,
+    unit: str | None = None,
+    accept: Collection[str] = (),
+    synthetic: bool = False,
+) -> None:
+    """Refuse conformed rows whose values give a mistake away.
+
+    Parameters
+    ----------
+    table, rows
+        The rows, as their table, sorted by it.
+    held
+        Rows that are there for some symbols and a window, to compare venues with.
+    unit
+        The unit that the caller named; None if nothing was said about it.
+    accept
+        Questions that the caller answered: names of `AUDITS`.
+    synthetic
+        Whether the rows are made up: their times are then no times of this world.
+
+    Raises
+    ------
+    ArchiveError
+        The message holds the question, and how to answer it.
+    """
+    if rows.empty:
+        return
+    questions = set(AUDITS) - set(accept)
+    _refuse_impossible(table, rows)
+    if "future" in questions and not synthetic:
+        _refuse_future(rows)
+    if {"symbol", "exchange", "time"} <= set(table.key):
+        some = _heads_of_series(rows)
+        if "rate_bps_8h" in table.columns:
+            _ask_about_rates(some, held, questions, unit)
+        elif table.name == "oi_history" and "unit" in questions:
+            _refuse_coins(some)
+
+
+def future_limit() -> pd.Timestamp:
+    """Return the instant after which a stamp is of the future, by the machine's clock."""
+    return pd.Timestamp(times.machine_now()).tz_convert("UTC").as_unit("us") + _AHEAD
+
+
+def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
+    """The words changed; None where that changes none, or where one is no word, which the table refuses."""
+    words = values.dropna().unique()
+    if not all(isinstance(word, str) for word in words):
+        return None
+    changed = {word: change(word) for word in words}
+    if all(old == new for old, new in changed.items()):
+        return None
+    return values.astype(object).map(changed)
+
+
+def _ask_about_rates(some: pd.DataFrame, held: Held, questions: set[str], unit: str | None) -> None:
+    if "unit" in questions:
+        _refuse_unit_of_rates(some, named=unit is not None)
+    if "interval" in questions and "interval_hours" in some.columns:
+        _refuse_intervals(some)
+    if "venues" in questions:
+        _refuse_factors(some, held)
+
+
+def _refuse_future(rows: pd.DataFrame) -> None:
+    last = rows["time"].max()
+    if last > future_limit():
+        raise ArchiveError(
+            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock: mend its "
+            "unit or zone, or say accept=['future'] (--accept future)"
+        )
+
+
+def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
+    for name, column in table.columns.items():
+        if name == "interval_hours":
+            wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
+        elif column.least is not None:
+            wrong = (rows[name] < column.least).to_numpy(dtype=bool, na_value=False)
+        else:
+            continue
+        if wrong.any():
+            first = rows[wrong].iloc[0]
+            key = ", ".join(str(first[k]) for k in table.key)
+            raise ArchiveError(
+                f"{table.name}.{name}: {wrong.sum()} rows cannot be, the first is {first[name]:g} ({key})"
+            )
+
+
+def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
+    """The first rows of each symbol and venue: enough to judge a unit by, however many rows there are."""
+    codes = [rows[name].array.codes for name in ("symbol", "exchange")]
+    change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
+    starts = np.flatnonzero(change)
+    place = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    names = ["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"]
+    return rows.loc[place < _SERIES_ROWS, [name for name in names if name in rows.columns]]
+
+
+def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
+    """Refuse rates that are too small where nobody named their unit, and rates that are too large."""
+    rate = some["rate_bps_8h"].abs()
+    rate = rate[rate > 0].to_numpy()
+    if not rate.size:
+        return
+    median = float(np.median(rate))
+    at_floor = float(np.mean(np.isclose(rate, _FLOOR_PERCENT, rtol=1e-9)))
+    at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and median < 0.1
+    if not named and (median < _TINY_BPS_8H or at_percent_floor):
+        if at_floor > 0.05:
+            kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
+        else:
+            kind = "a fraction, not bps per 8 hours"
+        raise ArchiveError(
+            f"rate_bps_8h looks like {kind}: say --unit native or --unit percent (and --set "
+            "interval_hours=8, say), or --unit bps_8h if it is not; before an append convert it "
+            "(dd.units), or say accept=['unit']"
+        )
+    # A coin may pay as much for days; a major one, or several at once, do not.
+    symbols = set(some["symbol"].unique())
+    many = len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS)
+    if rate.size >= _LEAST_ROWS and median > (_HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE):
+        raise ArchiveError(
+            f"rate_bps_8h: half of the rates are over {median:.0f} bps per 8 hours: what is their unit? say "
+            "it with --unit, or --accept unit (accept=['unit']) if it is right"
+        )
+
+
+def _refuse_intervals(some: pd.DataFrame) -> None:
+    """Refuse settlements whose stated interval is not the time between them."""
+    for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
+        if len(rows) < _LEAST_ROWS:
+            continue
+        hours = rows["time"].diff().dt.total_seconds().to_numpy()[1:] / 3600
+        stated = rows["interval_hours"].to_numpy(dtype=float)[1:]
+        # Missing payments make a spacing longer, none makes it shorter: the lower quartile is the venue's.
+        spacing, interval = float(np.nanquantile(hours, 0.25)), float(np.nanmedian(stated))
+        if not 0.6 < spacing / interval < 1.7:
+            raise ArchiveError(
+                f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
+                f"hours apart: which is right? say --set interval_hours={spacing:g} (and --unit), or "
+                "--accept interval (accept=['interval']) if rows are missing"
+            )
+
+
+def _refuse_factors(some: pd.DataFrame, held: Held) -> None:
+    """Refuse a venue whose rates are those of the others times a mistake's factor.
+
+    Markets differ, so one symbol alone tells nothing: the factor must be that of three symbols, or all the
+    symbols there are for the two large factors.
+    """
+    counts = some.groupby(["symbol", "exchange"], observed=True)["time"].transform("size")
+    some = some[counts >= _LEAST_ROWS]
+    if some.empty:
+        return
+    others = held(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
+    names = ["symbol", "exchange", "rate_bps_8h"]
+    both = pd.concat([rows[names].astype({"symbol": str, "exchange": str}) for rows in (some, others)])
+    both = both.assign(rate_bps_8h=both["rate_bps_8h"].abs())[lambda rows: rows["rate_bps_8h"] > 0]
+    sizes = both.groupby(["symbol", "exchange"])["rate_bps_8h"].agg(["median", "size"])
+    medians = sizes["median"][sizes["size"] >= _LEAST_ROWS].unstack("exchange")
+    for exchange in sorted(set(some["exchange"].astype(str)) & set(medians.columns)):
+        rest = medians.drop(columns=exchange).median(axis=1)
+        ratios = (medians[exchange] / rest).dropna()
+        if ratios.empty:
+            continue
+        ratio = float(ratios.median())
+        for factor, what in _FACTORS.items():
+            near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
+            near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
+            enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
+            if enough and near.mean() > 0.5:
+                size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
+                raise ArchiveError(
+                    f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
+                    f"{', '.join(map(str, ratios.index[near][:5]))}: is their {what} right? mend it, or say "
+                    "--accept venues (accept=['venues']) if it is"
+                )
+
+
+def _refuse_coins(some: pd.DataFrame) -> None:
+    held = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
+    medians = held["median"][held["size"] >= _LEAST_ROWS]
+    for (symbol, exchange), median in medians.items():
+        small = symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD
+        if small or median > _HUGE_OI_USD:
+            guess = "coins or contracts" if small else "another currency or unit"
+            raise ArchiveError(
+                f"oi_usd: {exchange} {symbol} holds {median:,.0f}: is that in {guess}, not USD? multiply it "
+                "by the price (or the contract's size) first, or say --accept unit (accept=['unit']) "
+                "if it is USD"
+            )

@@ -1,0 +1,235 @@
+"""Mistakes that rows give away, at import and at append: refused with the question to answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, import_files, open_archive
+from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from tests.archive.rates import EVER, START, rates
+
+FUNDING = "funding_history"
+SETTLED = "funding_settlements"
+
+
+def settlements(
+    exchange: str = "okx", symbol: str = "BTC", *, hours: float = 8.0, rate: float = 1.0
+) -> pd.DataFrame:
+    """Forty payments eight hours apart, their rates 0.5 and 1.5 times `rate` in turn."""
+    return pd.DataFrame(
+        {
+            "symbol": symbol,
+            "exchange": exchange,
+            "time": pd.date_range(START, periods=40, freq="8h").as_unit("us"),
+            "rate_bps_8h": [rate * (0.5 + i % 2) for i in range(40)],
+            "interval_hours": hours,
+            "kind": "settled",
+        }
+    )
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "mine")
+
+
+def test_an_append_spells_names_as_an_import_does(archive: Archive) -> None:
+    frame = rates(["BTC/USDT:USDT", "sol"], ["Binance", "htx"], hours=3, plus=1.0).assign(kind="Sampled")
+    assert archive.append(FUNDING, frame) == 12
+    assert archive.symbols(FUNDING) == ("BTC", "SOL")
+    assert archive.exchanges(FUNDING) == ("binance", "huobi")
+    assert archive.append(FUNDING, rates(["BTC", "SOL"], ["binance", "huobi"], hours=3, plus=1.0)) == 0
+
+
+def test_of_two_contracts_of_a_symbol_the_first_quote_stays(archive: Archive) -> None:
+    usdc, usdt = (
+        rates([f"BTC-{quote}"], ["okx"], hours=2, plus=plus) for quote, plus in (("USDC", 7.0), ("USDT", 1.0))
+    )
+    with pytest.warns(DataNotice, match="2 rows of a quote currency of lower priority were left out"):
+        assert archive.append(FUNDING, pd.concat([usdc, usdt])) == 2
+    assert archive.read(FUNDING, *EVER)["rate_bps_8h"].tolist() == [1.0, 2.0]
+
+
+def test_what_is_no_such_table_is_told_in_words_of_an_archive(archive: Archive) -> None:
+    with pytest.raises(SchemaError) as refused:
+        archive.append(FUNDING, rates(hours=2).assign(rate_bps_8h="much"))
+    assert "dd.raw" not in str(refused.value)
+    assert "nothing was appended (dd.tables.TABLES['funding_history'] lists the columns)" in str(
+        refused.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"rate_bps_8h": 0.0001}, "looks like a fraction, not bps per 8 hours: say --unit native"),
+        (
+            {"rate_bps_8h": 0.01},
+            "looks like percent, not bps per 8 hours: 100% of the rates are 0.01, the floor",
+        ),
+        ({"rate_bps_8h": 96.0}, "half of the rates are over 96 bps per 8 hours: what is their unit"),
+    ],
+)
+def test_units_of_rates_are_asked_about(archive: Archive, change: dict[str, float], told: str) -> None:
+    frame = settlements().assign(**change)
+    with pytest.raises(ArchiveError, match=told):
+        archive.append(SETTLED, frame)
+    assert archive.tables() == frozenset()
+    assert archive.append(SETTLED, frame, accept=["unit"]) == 40
+
+
+def test_a_stated_interval_is_held_to_the_spacing(archive: Archive) -> None:
+    hourly = settlements("hyperliquid").assign(time=pd.date_range(START, periods=40, freq="h").as_unit("us"))
+    told = (
+        "interval_hours: hyperliquid BTC states 8, and its rows are 1 hours apart: .* --set interval_hours=1 "
+    )
+    with pytest.raises(ArchiveError, match=told):
+        archive.append(SETTLED, hourly)
+    assert archive.append(SETTLED, hourly.assign(interval_hours=1.0)) == 40
+
+
+def test_late_and_missing_payments_are_no_other_interval(archive: Archive) -> None:
+    """Stamps late by milliseconds, a third of the payments missing."""
+    frame = settlements().assign(time=lambda f: f["time"] + pd.to_timedelta(np.arange(40) % 7, "ms"))
+    assert archive.append(SETTLED, frame[np.arange(40) % 3 != 1]) == 27
+
+
+@pytest.mark.parametrize(("factor", "symbols"), [(8, 3), (1 / 8, 3), (24, 3), (100, 1), (1 / 10_000, 1)])
+def test_a_venue_in_another_unit_than_the_others(archive: Archive, factor: float, symbols: int) -> None:
+    """Two venues pay about 1 bps; the third's rates are those times a mistake."""
+    names = ["BTC", "ETH", "SOL"][:symbols]
+    for exchange, rate in (("okx", 1.0), ("bybit", 1.04)):
+        archive.append(SETTLED, pd.concat([settlements(exchange, name, rate=rate) for name in names]))
+    wrong = pd.concat([settlements("zzz", name, rate=factor) for name in names])
+    with pytest.raises(
+        ArchiveError, match=rf"rates of zzz are .* those of other venues for {', '.join(names)}"
+    ):
+        archive.append(SETTLED, wrong, accept=["unit"])
+    assert archive.append(SETTLED, wrong, accept=["unit", "venues"]) == 40 * symbols
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 5.0, 0.4])
+def test_venues_that_merely_differ_are_not_asked_about(archive: Archive, factor: float) -> None:
+    for exchange, rate in (("okx", 1.0), ("bybit", 1.04), ("zzz", factor)):
+        frames = [settlements(exchange, name, rate=rate) for name in ("BTC", "ETH", "SOL")]
+        assert archive.append(SETTLED, pd.concat(frames)) == 120
+
+
+@pytest.mark.parametrize(
+    ("oi", "told"),
+    [
+        (90_171.0, r"oi_usd: okx BTC holds 90,171: is that in coins or contracts, not USD\?"),
+        (5.2e13, r"oi_usd: okx BTC holds 52,000,000,000,000: is that in another currency or unit"),
+    ],
+)
+def test_open_interest_in_coins(archive: Archive, oi: float, told: str) -> None:
+    frame = rates(["BTC"], ["okx"]).drop(columns=["rate_bps_8h", "kind"]).assign(oi_usd=oi)
+    with pytest.raises(ArchiveError, match=told):
+        archive.append("oi_history", frame)
+    assert archive.append("oi_history", frame, accept=["unit"]) == 96
+    assert archive.append("oi_history", frame.assign(exchange="bybit", oi_usd=8e9)) == 96
+
+
+def test_what_cannot_be_is_refused(archive: Archive) -> None:
+    with pytest.raises(ArchiveError, match=r"interval_hours: 40 rows cannot be, the first is 0 \(BTC, okx"):
+        archive.append(SETTLED, settlements(hours=0.0))
+    oi = rates(["BTC"], ["okx"], hours=2).drop(columns=["rate_bps_8h", "kind"]).assign(oi_usd=[5e8, -1.0])
+    with pytest.raises(ArchiveError, match="oi_usd: 1 rows cannot be, the first is -1"):
+        archive.append("oi_history", oi)
+
+
+def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that stands six minutes before the last row, with five of grace."""
+    last = START + pd.Timedelta(3, "h")
+    monkeypatch.setattr(
+        "derivdata.times.machine_now", lambda: (last - pd.Timedelta(6, "min")).to_pydatetime()
+    )
+    frame = rates(hours=4, plus=1.0)
+    with pytest.raises(ArchiveError, match="the newest row is of 2026-01-30T03:00:00Z, in the future"):
+        archive.append(FUNDING, frame)
+    monkeypatch.setattr(
+        "derivdata.times.machine_now", lambda: (last - pd.Timedelta(4, "min")).to_pydatetime()
+    )
+    assert archive.append(FUNDING, frame) == 16
+    made_up = rates(["XRP"], hours=5, start=last + pd.Timedelta(300, "D"))
+    made_up.attrs["provenance"] = {"synthetic": True}
+    assert archive.append(FUNDING, made_up) == 10
+
+
+_BINANCE = "Time,Symbol,Interval,Rate\n" + "".join(
+    f"2026-01-{1 + i // 3:02d} {8 * (i % 3):02d}:00:00,BTCUSDT Perpetual,8h,{0.01 * (0.5 + i % 2):.6f}%\n"
+    for i in range(60)
+)
+
+
+def test_a_website_s_export_with_percent_signs_and_hours(tmp_path: Path) -> None:
+    """As Binance's page exports it: ``0.005000%`` of 8 hours is 0.5 bps."""
+    path = tmp_path / "in.csv"
+    path.write_text(_BINANCE)
+    said: dict[str, Any] = {
+        "map": {"time": "Time", "symbol": "Symbol", "interval_hours": "Interval", "rate_bps_8h": "Rate"},
+        "set": {"exchange": "binance"},
+        "tz": "UTC",
+    }
+    with pytest.raises(ArchiveError, match="cells of rate_bps_8h end in %: say --unit percent"):
+        import_files(SETTLED, path, tmp_path / "to", **said)
+    result = import_files(SETTLED, path, tmp_path / "to", unit="percent", **said)
+    assert (result.written, result.rejected) == (60, 0)
+    rows = open_archive(tmp_path / "to").read(SETTLED, *EVER)
+    assert rows["rate_bps_8h"].tolist()[:2] == [pytest.approx(0.5), pytest.approx(1.5)]
+    assert rows["interval_hours"].unique().tolist() == [8.0]
+    assert rows["symbol"].unique().tolist() == ["BTC"]
+
+
+def test_five_mistakes_in_one_import_are_asked_about_one_by_one(tmp_path: Path) -> None:
+    """No venue, percent taken for bps, the wrong interval, then a fraction; and two rows that cannot be."""
+    stamps = pd.date_range("2026-01-01", periods=60, freq="h")
+    rows = [f"BTC-PERP,{t:%Y-%m-%d %H:%M},{0.00125 * (0.5 + i % 2):.7f}" for i, t in enumerate(stamps)]
+    path = tmp_path / "rates.csv"
+    path.write_text(
+        "\n".join(["coin,when,funding", *rows, "BTC-PERP,2226-01-01 00:00,0.001", "BTC-PERP,soon,0.001"])
+    )
+    names = {"symbol": "coin", "time": "when", "rate_bps_8h": "funding"}
+    said: dict[str, Any] = {"map": names, "tz": "UTC"}
+
+    def attempt(**more: Any) -> Any:
+        return import_files(SETTLED, path, tmp_path / "to", **(said | more))
+
+    with pytest.raises(ArchiveError, match=r"funding_settlements\.exchange is not in the file"):
+        attempt()
+    with pytest.raises(ArchiveError, match="looks like a fraction, not bps per 8 hours"):
+        attempt(set={"exchange": "hyperliquid", "interval_hours": "8"})
+    with pytest.raises(ArchiveError, match="hyperliquid BTC states 8, and its rows are 1 hours apart"):
+        attempt(set={"exchange": "hyperliquid", "interval_hours": "8"}, unit="percent")
+    with pytest.raises(ArchiveError, match="half of the rates are over 100 bps per 8 hours"):
+        attempt(set={"exchange": "hyperliquid", "interval_hours": "1"}, unit="native")
+    result = attempt(set={"exchange": "hyperliquid", "interval_hours": "1"}, unit="percent")
+    assert (result.read, result.written, result.rejected) == (62, 60, 2)
+    assert "rates.csv, line 62: time=2226-01-01T00:00:00Z lies in the future" in str(result.first_rejected)
+    found = open_archive(tmp_path / "to").read(SETTLED, *EVER)["rate_bps_8h"]
+    assert found.tolist()[:2] == [pytest.approx(0.5), pytest.approx(1.5)]
+
+
+def test_words_of_a_file_become_those_of_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    path.write_text(
+        "symbol,exchange,time,side,value_usd\nBTC,okx,2026-01-01T00:00Z,SELL,5\nBTC,okx,2026-01-01T00:01Z,buy,6\n"
+    )
+    with pytest.raises(ArchiveError, match="side='SELL' is not long or short"):
+        import_files("liquidations_events", path, tmp_path / "to")
+    words = {"side": {"sell": "long", "buy": "short"}}
+    assert import_files("liquidations_events", path, tmp_path / "to", map_values=words).written == 2
+    rows = open_archive(tmp_path / "to").read("liquidations_events", *EVER)
+    assert dict(zip(rows["side"], rows["value_usd"], strict=True)) == {"long": 5.0, "short": 6.0}
+
+
+def test_answers_to_questions_that_nobody_asks(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="accept='everything' is not one of unit, interval, venues, future"):
+        import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", accept=["everything"])
+    with pytest.raises(ValueError, match="map_values: 'rate_bps_8h' holds no words to replace"):
+        import_files(SETTLED, tmp_path / "x.csv", tmp_path / "to", map_values={"rate_bps_8h": {"a": "b"}})

@@ -1,0 +1,135 @@
+"""The newest rows, read from what lies beside large files, against reading everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, data_files, open_archive
+from derivdata.archive.schemas import archive_table
+from derivdata.errors import ArchiveError
+from tests.archive.rates import START, rates
+
+FUNDING = "funding_history"
+CHAIN = "options_snapshot"
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_files, "GROUP_ROWS", 8)
+    monkeypatch.setattr(data_files, "_NEWEST_FROM_ROWS", 10)
+
+
+def chains(days: int) -> pd.DataFrame:
+    """Chains of two venues, at irregular instants, of two to four options each."""
+    draw = np.random.default_rng(5)
+    stamps = START + pd.to_timedelta(np.sort(draw.integers(0, days * 86_400, 30 * days)), "s")
+    rows = [
+        {
+            "symbol": "BTC",
+            "exchange": ("okx", "deribit")[i % 2],
+            "time": stamp,
+            "instrument_name": f"BTC-{strike}",
+            "expiry": START + pd.Timedelta(90, "D"),
+            "strike": float(strike),
+            "side": "call",
+            "iv": 0.5,
+            "open_interest": float(i),
+            "underlying_price": 1e5,
+        }
+        for i, stamp in enumerate(stamps.unique())
+        for strike in range(100, 102 + i % 3)
+    ]
+    return pd.DataFrame(rows).astype({"time": "datetime64[us, UTC]"})
+
+
+def oracle(
+    archive: Archive, table: str, at: pd.Timestamp, within: pd.Timedelta, **chosen: Any
+) -> pd.DataFrame:
+    """By reading all that could be among them."""
+    rows = archive.read(table, at - within, at + pd.Timedelta(1, "us"), **chosen)
+    by = [name for name in archive_table(table).key if name not in ("time", "instrument_name")]
+    newest = rows.groupby(by, observed=True)["time"].transform("max")
+    return archive_table(table).conform(rows[rows["time"] == newest])
+
+
+@pytest.mark.parametrize("table", [FUNDING, CHAIN])
+@pytest.mark.usefixtures("small_files")
+def test_the_newest_rows_at_any_instant(tmp_path: Path, table: str) -> None:
+    archive = open_archive(tmp_path)
+    frame = rates(["BTC", "ETH", "SOL"], hours=100) if table == FUNDING else chains(5)
+    frame = frame.sample(frac=1.0, random_state=3)
+    for start in range(0, len(frame), 150):
+        archive.append(table, frame[start : start + 150], accept=["unit"])
+    assert list(tmp_path.rglob("*.newest"))
+    for hours in (-1.0, 0.0, 0.5, 26.0, 48.0, 47.9, 95.3, 99.0, 130.0, 400.0):
+        for within in (pd.Timedelta(1, "h"), pd.Timedelta(3, "D")):
+            for chosen in ({}, {"symbols": ["BTC"]}, {"exchanges": ["okx"]}):
+                at = START + pd.Timedelta(hours, "h")
+                expected = oracle(archive, table, at, within, **chosen)
+                pd.testing.assert_frame_equal(archive.latest(table, at, within=within, **chosen), expected)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_what_is_read_grows_with_the_series_and_not_with_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six series over one day, four and sixteen, in as many appends: six rows of each file are read."""
+    archive, loaded, real = open_archive(tmp_path), [], data_files.load
+
+    def counted(*arguments: Any) -> Any:
+        rows = real(*arguments)
+        loaded.append(len(rows))
+        return rows
+
+    counts = []
+    for days in (1, 4, 16):
+        archive.append(
+            FUNDING,
+            rates(["BTC", "ETH", "SOL"], hours=24 * days, start=pd.Timestamp("2026-03-01", tz="UTC")),
+            accept=["unit"],
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr(data_files, "load", counted)
+            found = archive.latest(FUNDING, archive.now, within=pd.Timedelta(30, "D"))
+        assert found["rate_bps_8h"].tolist() == [24.0 * days - 1] * 6
+        counts.append(sum(loaded))
+        loaded.clear()
+    assert counts == [6, 12, 18]
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_correction_is_seen_in_the_newest_rows(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append(FUNDING, rates())
+    archive.delete(FUNDING, {"exchange": "okx"}, start=START + pd.Timedelta(90, "h"))
+    newest = archive.latest(FUNDING, archive.now, within=pd.Timedelta(9, "D")).groupby(
+        "exchange", observed=True
+    )
+    assert newest["rate_bps_8h"].max().to_dict() == {"binance": 95.0, "okx": 89.0}
+    names = {path for held in archive._manifest().files() for path in held.paths}
+    assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == names
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_damaged_file_of_newest_rows_is_named(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append(FUNDING, rates(hours=24))
+    path = next(tmp_path.rglob("*.newest"))
+    path.write_bytes(path.read_bytes()[:-20] + b"\0" * 20)
+    with pytest.raises(ArchiveError, match=r"\.newest: the file is damaged"):
+        archive.latest(FUNDING, archive.now, within=pd.Timedelta(9, "D"))
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/x", "gs://bucket", "https://host/archive"])
+def test_an_address_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ArchiveError, match="cannot be opened by this version, only folders: copy it to a folder"
+    ):
+        open_archive(address)
+    assert list(tmp_path.iterdir()) == []
