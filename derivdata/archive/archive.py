@@ -15,7 +15,7 @@ from derivdata import times
 from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
 from derivdata.archive.append import Appended, add_rows
-from derivdata.archive.audit import audit, normalise
+from derivdata.archive.audit import AUDITS, Held, audit, normalise
 from derivdata.archive.corrections import (
     Corrected,
     Selection,
@@ -233,21 +233,22 @@ class Archive:
         *,
         requests: Sequence[Request] = (),
         unit: str | None = None,
-        accept: Collection[str] = (),
+        accept: Collection[str] = AUDITS,
     ) -> Appended:
         """Append rows that have the library's names; return counts of rows written, present and differing.
 
-        `unit` names the unit that the rates were converted from, where somebody said so.
+        For those who know what the rows are: no question is asked unless `accept` leaves it open. `unit`
+        names the unit that the rates were converted from, where somebody said so.
         """
         keyed = archive_table(table)
         rows = self._conformed(keyed, frame)
         said = provenance(frame) if "provenance" in frame.attrs else {}
         synthetic = bool(said.get("synthetic", False))
 
-        def held(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+        def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
             return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
 
-        audit(keyed, rows, held, unit=unit, accept=accept, synthetic=synthetic)
+        audit(keyed, rows, Held(self.exchanges(table), read), unit=unit, accept=accept, synthetic=synthetic)
         return add_rows(
             self._path,
             keyed,

@@ -41,7 +41,14 @@ _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000
 _NEAR_FACTOR = 1.15
 _LEAST_SYMBOLS = 3
 
-Held = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
+Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
+
+
+class Held(NamedTuple):
+    """What the archive holds of the table: its venues, and its rows of some symbols and a window."""
+
+    exchanges: Collection[str]
+    read: Read
 
 
 class Normalised(NamedTuple):
@@ -104,7 +111,7 @@ def audit(
     table, rows
         The rows, as their table, sorted by it.
     held
-        Rows that are there for some symbols and a window, to compare venues with.
+        What is there, to compare venues with.
     unit
         The unit that the caller named; None if nothing was said about it.
     accept
@@ -150,10 +157,12 @@ def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
 def _ask_about_rates(some: pd.DataFrame, held: Held, questions: set[str], unit: str | None) -> None:
     if "unit" in questions:
         _refuse_unit_of_rates(some, named=unit is not None)
+    if len(some) < _LEAST_ROWS:
+        return
     if "interval" in questions and "interval_hours" in some.columns:
         _refuse_intervals(some)
-    if "venues" in questions:
-        _refuse_factors(some, held)
+    if "venues" in questions and len({*some["exchange"].cat.categories, *held.exchanges}) > 1:
+        _refuse_factors(some, held.read)
 
 
 def _refuse_future(rows: pd.DataFrame) -> None:
@@ -227,9 +236,10 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
             continue
         hours = rows["time"].diff().dt.total_seconds().to_numpy()[1:] / 3600
         stated = rows["interval_hours"].to_numpy(dtype=float)[1:]
-        # Missing payments make a spacing longer, none makes it shorter: the lower quartile is the venue's.
-        spacing, interval = float(np.nanquantile(hours, 0.25)), float(np.nanmedian(stated))
-        if not 0.6 < spacing / interval < 1.7:
+        # Row by row, as intervals change; missing payments make some spacings longer, and none shorter.
+        ratio = hours / stated
+        if np.nanmedian(ratio) < 0.6 or np.nanquantile(ratio, 0.25) > 1.7:
+            interval, spacing = float(np.nanmedian(stated)), float(np.nanmedian(hours))
             raise ArchiveError(
                 f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
                 f"hours apart: which is right? say --set interval_hours={spacing:g} (and --unit), or "
@@ -237,7 +247,7 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
             )
 
 
-def _refuse_factors(some: pd.DataFrame, held: Held) -> None:
+def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     """Refuse a venue whose rates are those of the others times a mistake's factor.
 
     Markets differ, so one symbol alone tells nothing: the factor must be that of three symbols, or all the
@@ -247,7 +257,7 @@ def _refuse_factors(some: pd.DataFrame, held: Held) -> None:
     some = some[counts >= _LEAST_ROWS]
     if some.empty:
         return
-    others = held(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
+    others = read(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
     names = ["symbol", "exchange", "rate_bps_8h"]
     both = pd.concat([rows[names].astype({"symbol": str, "exchange": str}) for rows in (some, others)])
     both = both.assign(rate_bps_8h=both["rate_bps_8h"].abs())[lambda rows: rows["rate_bps_8h"] > 0]

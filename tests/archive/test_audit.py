@@ -99,6 +99,14 @@ def test_late_and_missing_payments_are_no_other_interval(archive: Archive) -> No
     assert archive.append(SETTLED, frame[np.arange(40) % 3 != 1]) == 27
 
 
+def test_an_interval_that_changes_is_no_mistake(archive: Archive) -> None:
+    """Eight hours, then four, then one, as venues do on a day of stress: each row states its own."""
+    hours = np.array([8.0] * 13 + [4.0] * 13 + [1.0] * 14)
+    times = START + pd.to_timedelta(np.append(0.0, hours[1:].cumsum()), "h")
+    frame = settlements().assign(time=times.as_unit("us"), interval_hours=hours)
+    assert archive.append(SETTLED, frame) == 40
+
+
 @pytest.mark.parametrize(("factor", "symbols"), [(8, 3), (1 / 8, 3), (24, 3), (100, 1), (1 / 10_000, 1)])
 def test_a_venue_in_another_unit_than_the_others(archive: Archive, factor: float, symbols: int) -> None:
     """Two venues pay about 1 bps; the third's rates are those times a mistake."""

@@ -204,7 +204,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
 
 
 def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
-    """The chain of one step: the newest at its start, at most an hour old, else the last that came within."""
+    """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
     view, params = context.view, context.params
     if start + length <= view.store.start:
         return view.read("options_snapshot", start, start)
