@@ -6,9 +6,10 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
+import numpy as np
 import urllib3
 
 __all__ = ["BodyTooLarge", "NotJson", "TooSlow", "check_json", "read_body"]
@@ -16,6 +17,16 @@ __all__ = ["BodyTooLarge", "NotJson", "TooSlow", "check_json", "read_body"]
 _CHUNK = 1 << 16
 _PLACE = re.compile(r"\(byte (\d+)\)")
 _json = msgspec.json.Decoder(msgspec.Raw)
+
+_COLON, _QUOTE, _BLANK = ord(":"), ord('"'), ord(" ")
+_PIECE_BYTES = 1 << 20
+_Scalar: TypeAlias = str | int | float | bool | None
+_List: TypeAlias = list[dict[str, _Scalar] | _Scalar]
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_flat: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+    dict[str, dict[str, dict[str, _Scalar] | _List | _Scalar] | _List | _Scalar] | _List | _Scalar
+)
+"""What answers look like: objects three deep, lists of flat objects in them. Others get the exact test."""
 
 
 class BodyTooLarge(Exception):
@@ -134,6 +145,8 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
         It is a page, broken, nested too deeply, or an object in it has a key twice: of the two values every
         parser keeps one, in silence.
     """
+    if _has_single_keys(body):
+        return
     try:
         _json.decode(body)
         _once_each.decode(body.decode("utf-8"))
@@ -147,6 +160,49 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
         if body.lstrip()[:1] == b"<":
             raise NotJson("it is HTML (a proxy's or a login page?)", cut=False) from None
         raise NotJson(f"it is not JSON: {error}", cut=_may_be_cut(str(error), body, headers)) from None
+
+
+def _has_single_keys(body: bytes) -> bool:
+    """Return True if the body is JSON and no object in it has a key twice; False where that is not certain.
+
+    A key is what a quote and a colon end. Where no colon follows a blank, there are at least as many of these
+    pairs as keys (an escaped quote in a text may add some), and decoded objects have as many fields as keys
+    only if none came twice: the two counts are equal only for a body that is in order. It takes half the time
+    of the exact test, which looks at the keys of each object.
+    """
+    codes = np.frombuffer(body, dtype=np.uint8)
+    before = codes[np.flatnonzero(codes[1:] == _COLON)]
+    if (before <= _BLANK).any():
+        return False
+    try:
+        return int(np.count_nonzero(before == _QUOTE)) == _fields(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _fields(part: bytes | msgspec.Raw) -> int:
+    """Return how many fields the objects of a part have, decoded a piece at a time: dicts take much memory.
+
+    Raises
+    ------
+    msgspec.MsgspecError
+        The part is no JSON, or nested or large in a way that answers are not.
+    """
+    if len(memoryview(part)) > _PIECE_BYTES:
+        members = _members.decode(part)
+        return len(members) + sum(map(_fields, members.values()))
+    count = 0
+    found = [_flat.decode(part)]
+    while found:
+        one = found.pop()
+        if isinstance(one, dict):
+            count += len(one)
+            found += [value for value in one.values() if isinstance(value, dict | list)]
+        elif isinstance(one, list) and set(map(type, one)) == {dict}:
+            count += sum(map(len, one))  # by their type they hold numbers and texts only
+        elif isinstance(one, list):
+            count += sum(len(item) for item in one if isinstance(item, dict))
+    return count
 
 
 class _Repeated(Exception):
