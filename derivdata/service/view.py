@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from derivdata import api, tables, times
 from derivdata.service import buckets
@@ -25,6 +26,10 @@ _KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
 _REMEMBERED = 1024
 _KEPT_BYTES = 128 << 20
+_KEYS = ("symbol", "exchange", "time")
+_FIRST_DAYS = 8
+_BLOCK_ROWS = 500_000
+"""Rows of one block of a series, read or made: some 150 MiB with what is made from them."""
 _DECIMALS = {"rate_bps_8h": 6}
 
 
@@ -189,12 +194,45 @@ class View:
         is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
         them over time; rows that are longer than a bucket have no place in it and are left out.
         """
+        parts: list[tuple[Window, Series]] = []
+        start, days = window.start, _FIRST_DAYS
+        while start < window.end or not parts:
+            end = min(start.floor("1D") + days * _LONGEST, window.end)
+            part = window._replace(start=start, end=end)
+            found, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used)
+            parts.append((part, found))
+            per_day = max(rows, len(found.frame), 1) / max((end - start) / _LONGEST, 1.0)
+            start, days = end, min(max(int(_BLOCK_ROWS / per_day), 1), 3650)
+        steps = {found.used for _, found in parts if len(found.frame) or found.notices}
+        finest = min(steps, key=buckets.length, default=parts[0][1].used)
+        whole = [
+            found
+            if found.used == finest
+            else self._part(table, value, part, resolution, symbols, exchanges, added, finest)[0]
+            for part, found in parts
+        ]
+        notices = list(dict.fromkeys(notice for found in whole for notice in found.notices))
+        return Series(_joined([found.frame for found in whole]), finest, notices)
+
+    def _part(
+        self,
+        table: str,
+        value: str,
+        window: Window,
+        resolution: str | None,
+        symbols: Sequence[str] | None,
+        exchanges: Sequence[str] | None,
+        added: bool,
+        used: str | None,
+    ) -> tuple[Series, int]:
+        """Return a column over a window that fits into memory, and how many rows were read for it."""
         frame, step = self.around(table, window, resolution, symbols=symbols, exchanges=exchanges)
-        step = used or step
+        rows, step = len(frame), used or step
         long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
         frame = frame[~frame["resolution"].isin(long)] if long else frame
-        return Series(self.combined(frame, value, window, step, added=added), step, notices)
+        frame = self.combined(frame, value, window, step, added=added)[[*_KEYS, value]]
+        return Series(frame, step, notices), rows
 
     def around(
         self,
@@ -243,6 +281,21 @@ class View:
             if step is None or not held.size or pd.Timedelta(int(np.max(held)), "us") <= back:
                 break
         return frame
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    """Join parts of a series that follow each other in time, sorted as each is."""
+    frames = [frame for frame in frames if len(frame)] or frames[:1]
+    if len(frames) == 1:
+        return frames[0]
+    columns = {name: pd.concat([frame[name] for frame in frames], ignore_index=True) for name in frames[0]}
+    for name in ("symbol", "exchange"):
+        texts = [pd.Categorical(frame[name]) for frame in frames]
+        columns[name] = pd.Series(union_categoricals(texts, sort_categories=True))
+    order = np.lexsort(
+        (columns["time"].array.asi8, columns["exchange"].cat.codes, columns["symbol"].cat.codes)
+    )
+    return pd.DataFrame(columns, copy=False).take(order)
 
 
 def _reach(frame: pd.DataFrame) -> Any:

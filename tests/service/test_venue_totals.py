@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata import sample
+from derivdata.service import view as views
 from derivdata.service.base_symbols import BaseSymbols
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import View
@@ -128,3 +129,27 @@ def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
     assert ask("2026-06-01T00:00Z") == 0
     assert 1 < ask("2026-05-31T00:00Z") < 1.3
     assert ask("2026-06-10T00:00Z") == 0
+
+
+@pytest.mark.parametrize("store", list(STORES))
+@pytest.mark.parametrize(("table", "value", "added"), COLUMNS)
+@pytest.mark.parametrize("resolution", ["raw", "15m", "1h", "4h"])
+def test_a_series_in_blocks_is_the_series_in_one_piece(
+    store: str, table: str, value: str, added: bool, resolution: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one day and from 300 rows a block, which is a day again, to all at once."""
+    source = STORES[store]
+    view = View(BaseSymbols(source), source.now)
+    window = resolve({"start": pd.Timestamp("2026-06-26T05:00Z")}, now=view.now, tier="pro")
+    found = []
+    for days, rows in ((1, 300), (1, 10**9), (30, 10**9)):
+        monkeypatch.setattr(views, "_FIRST_DAYS", days)
+        monkeypatch.setattr(views, "_BLOCK_ROWS", rows)
+        found.append(view.series(table, value, window, resolution, symbols=["BTC", "ETH"], added=added))
+    for other in found[:2]:
+        assert (other.used, other.notices) == (found[2].used, found[2].notices)
+        left, right = (
+            part.frame.astype({"symbol": str, "exchange": str}).reset_index(drop=True)
+            for part in (other, found[2])
+        )
+        pd.testing.assert_frame_equal(left, right)
