@@ -107,7 +107,10 @@ def _step(
 def _fifth_order(newton: Floats, slope: Floats, h2: Floats, t2: Floats) -> Floats:
     """Householder's step from f''/f', f'''/f' and f''''/f' of ``f = ln|b(s) - c|``, all over s.
 
-    ``b''/b' = h² - t²``, and ``f' = slope``; the rest follows by differentiation.
+    ``b''/b' = (h² - t²)/s``, and ``f' = slope``; the rest follows by differentiation: `second` is
+    ``s f''/f'`` and so on, each from the one before by ``d ln f'/ds``. With ``ν = -f/f'`` the step
+    is ``ν (1 + ν (f₂ + ν f₃/6)) / (1 + ν (3/2 f₂ + ν (f₂²/4 + f₃/3 + ν f₄/24)))`` (Householder 1970). ln b is
+    nearly linear in 1/s² for options far out of the money, which is why so high an order pays.
     """
     second = h2 - t2 - slope
     change = -3.0 * h2 - t2 - slope * second

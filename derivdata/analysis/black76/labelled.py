@@ -50,7 +50,7 @@ def _signs(side: npt.NDArray[Any]) -> Floats:
 
 
 def apply(kernel: Callable[..., tuple[Any, ...]], arrays: Sequence[Any], dtypes: Sequence[Any]) -> list[Any]:
-    """Outputs of an elementwise kernel over broadcast arrays, in the kind of the arrays.
+    """Return outputs of an elementwise kernel over broadcast arrays, in the kind of the arrays.
 
     Parameters
     ----------

@@ -80,7 +80,14 @@ def shortfall_over_vega(h: Floats, t: Floats) -> Floats:
 
 
 def value_over_vega(h: Floats, t: Floats) -> Floats:
-    """``b/b' = M(h - t) - M(h + t)``, each region by the form that keeps its digits."""
+    """``b/b' = M(h - t) - M(h + t)``, each region by the form that keeps its digits.
+
+    For small t the two Mills' ratios are nearly equal, and their difference would lose all digits: there it
+    is summed as a series in t, in powers of h up to h = 10, in 1/h beyond. For t ≥ 0.21 the difference is
+    safe, by the rational fit up to a sum of 10, by erfcx beyond. The region is ``2 · (t wide) + (h deep)``,
+    the index into the four forms; moving a limit means checking both neighbours against 60 digits
+    (``tests/data``, black76_reference_mp60).
+    """
     wide = t >= _SERIES_BELOW
     deep = h + np.where(wide, t, 0.0) > _MILLS_BELOW
     return _by_region(2 * wide.astype(np.int8) + deep, (_series, _asymptotic, _near, _far), h, t)

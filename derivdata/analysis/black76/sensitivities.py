@@ -33,7 +33,7 @@ class Terms(NamedTuple):
 def terms(
     forward: Floats, strike: Floats, years: Floats, iv: Floats, sign: Floats, rate: Floats, *, inverse: bool
 ) -> Terms:
-    """The shared parts; d1 and d2 are ±∞ where no time or no volatility is left, NaN there at F = K."""
+    """Return the shared parts; d1 and d2 are ±∞ where no time or volatility is left, NaN there at F = K."""
     s = iv * np.sqrt(years)
     x = np.copysign(log_distance(forward, strike), forward - strike)
     ratio = x / s

@@ -37,7 +37,20 @@ def certified(raw: Raw) -> NDArray[np.bool_]:
 
 
 def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats) -> Floats:
-    """``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t."""
+    """``64 t² (t² + 1)³ w² g`` as coefficients ``(11, slices)`` of ascending powers of t.
+
+    With ``k = m + σ (t − 1/t)/2`` the root is ``√((k−m)² + σ²) = σ (t + 1/t)/2``, and with the wing slopes
+    ``r = b(1 + ρ)``, ``l = b(1 − ρ)``::
+
+        w  = level/(2 t)          level  = lσ + 2a t + rσ t²
+        w' = slope/(t² + 1)       slope  = −l + r t²
+        k  = place/(2 t)          place  = −σ + 2m t + σ t²
+        w'' = 4 (r + l)/σ · t³/(t² + 1)³
+
+    so ``1 − k w'/(2w) = tangent/(2 level circle)`` with ``circle = t² + 1`` and ``tangent = 2 level circle −
+    place slope``, and ``(w'²/4)(1/w + 1/4)`` has the numerator ``slope² (level² + 8 t level)``. Put over one
+    denominator, that of w² g times powers of t and circle that are positive, g becomes this polynomial.
+    """
     zero, one = np.zeros_like(a), np.ones_like(a)
     level = np.stack([left * sigma, 2.0 * a, right * sigma])
     slope = np.stack([-left, zero, right])
@@ -60,7 +73,12 @@ def _product(p: Floats, q: Floats) -> Floats:
 
 
 def _positive(polynomial: Floats) -> NDArray[np.bool_]:
-    """Whether no Bernstein coefficient is negative on any piece of the positive line."""
+    """Whether no Bernstein coefficient is negative on any piece of the positive line.
+
+    On 0 ≤ s ≤ 1 a polynomial lies between its least and greatest Bernstein coefficient. The pieces are
+    [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where the reversed
+    coefficients are those of the polynomial in 1/t.
+    """
     powers = np.arange(_DEGREE + 1)
     to_unit, to_next = _basis(shifted=False), _basis(shifted=True)
     ends = (

@@ -38,7 +38,7 @@ class Curves(NamedTuple):
     by_delta: bool = False
 
     def rows(self, index: NDArray[np.int64]) -> Curves:
-        """These slices only, of slices on one axis."""
+        """Return these slices only, of slices on one axis."""
         return self._changed(lambda part: part[index], lambda part: part[index])
 
     def standing(self) -> Curves:

@@ -110,7 +110,7 @@ def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
 
 
 def _names(fit: xr.Dataset) -> list[str]:
-    """The variables that curves are made of, those with a dim of nodes last."""
+    """Return the variables that curves are made of, those with a dim of nodes last."""
     names = [*RAW, "method", "k_min", "k_max", "year_fraction"]
     return [*names, *(name for name in ("forward", *SABR, *NODES) if name in fit)]
 

@@ -201,7 +201,7 @@ def _mend(found: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64], arb
 
 
 def _note_time(found: FittedSlices, quotes: SmileQuotes) -> None:
-    """A slice without time has no quotes either; its reason is the time."""
+    """Note slices without time: they have no quotes either, and the reason is the time."""
     unknown, over = ~np.isfinite(quotes.t), quotes.t <= 0.0
     found.notes[unknown], found.notes[over] = Status.BAD_INPUT, Status.EXPIRED
 

@@ -61,7 +61,7 @@ def assemble(
     forward: xr.DataArray | None = None,
     **attrs: str,
 ) -> xr.Dataset:
-    """A fit from its variables, with coordinates, CF flags and units set."""
+    """Return a fit from its variables, with coordinates, CF flags and units set."""
     fit = xr.Dataset(variables, attrs=attrs).assign_coords(year_fraction=year_fraction)
     if forward is not None:
         fit = fit.assign_coords(forward=forward)
@@ -78,7 +78,7 @@ def assemble(
 
 @typed
 def raw_parameters(fit: xr.Dataset) -> Raw:
-    """The raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
+    """Return the raw SVI parameters of a fit, for the conversions; NaN where a slice has none."""
     require_variables(fit, "fit", RAW)
     return Raw(*(fit[name] for name in RAW))
 
@@ -92,7 +92,7 @@ def from_raw(
     k_max: Numbers = np.inf,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """A fit made of known raw SVI parameters: a published slice, a true surface.
+    """Return a fit made of known raw SVI parameters: a published slice, a true surface.
 
     Parameters
     ----------

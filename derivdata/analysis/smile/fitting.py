@@ -217,7 +217,7 @@ def _warm(start: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]
 
 
 def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
-    """The fit of arrays whose last axis, of the first three, are the quotes."""
+    """Return the fit of arrays whose last axis, of the first three, are the quotes."""
 
     def kernel(k: Floats, iv: Floats, weight: Floats, *rest: Floats) -> tuple[Any, ...]:
         lead = np.broadcast_shapes(

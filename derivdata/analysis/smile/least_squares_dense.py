@@ -30,7 +30,7 @@ class DenseProblem(NamedTuple):
     reach: Floats
 
     def rows(self, index: Index) -> Self:
-        """These slices only."""
+        """Return these slices only."""
         wide = {name: getattr(self, name)[index] for name in ("k", "target", "weight")}
         tall = {name: getattr(self, name)[:, index] for name in ("constants", "low", "high")}
         return self._replace(**wide, **tall)

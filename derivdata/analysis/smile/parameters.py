@@ -129,7 +129,7 @@ def _convert(kernel: Callable[..., tuple[Floats, ...]], parameters: tuple[Any, .
     labelled = any(isinstance(part, xr.DataArray) for part in parameters)
 
     def whole(*blocks: Floats) -> tuple[Floats, ...]:
-        """A parameter that is handed on as it came has the dims of all the others too."""
+        """Broadcast the results, so that one handed on as it came has the dims of all the others too."""
         return tuple(np.broadcast_arrays(*kernel(*blocks)))
 
     return xr.apply_ufunc(

@@ -122,7 +122,13 @@ def _cubic(piece: _Piece, at: Floats, derivative: int) -> Floats:
 
 
 def _solve_delta(piece: _Piece, k_ends: tuple[Floats, Floats], k: Floats) -> Floats:
-    """The negative delta x on each piece with ``s²/2 − s N⁻¹(−x) = k``: Newton's steps within a bracket."""
+    """Solve ``s²/2 − s N⁻¹(−x) = k`` for the negative delta x on each piece.
+
+    Where the call's delta is −x, ``d1 = −k/s + s/2 = N⁻¹(−x)``, so ``k = s (s/2 − N⁻¹(−x))``, s the cubic in
+    x. The right side rises from end to end of a piece (`_falling` chose the nodes so), though not always in
+    between: Newton's steps are kept inside a bracket that shrinks, and bisect otherwise. The derivative is
+    ``s'(s − z) + s √(2π) e^(z²/2)`` with ``z = N⁻¹(−x)``, since ``dN⁻¹(u)/du = √(2π) e^(z²/2)``.
+    """
     low = np.where(k == k_ends[1], piece.x1, piece.x0)
     high = np.where(k == k_ends[0], piece.x0, piece.x1)
     at = (low + high) / 2.0
@@ -168,7 +174,11 @@ def _delta_slopes(k: Floats, s: Floats) -> _Delta:
 
 
 def _implicit(k: Floats, s: Floats, f1: Floats, f2: Floats) -> tuple[Floats, Floats]:
-    """Derivatives of s in k where ``s = f(Δ(k, s))``."""
+    """Return derivatives of s in k where ``s = f(Δ(k, s))``.
+
+    Differentiated once, ``s' = f' (Δ_k + Δ_s s')``, so ``s' = f' Δ_k/(1 − f' Δ_s)``; twice, with
+    ``along = dΔ/dk`` and ``bent = Δ_kk + 2 Δ_ks s' + Δ_ss s'²``, ``s'' (1 − f' Δ_s) = f'' along² + f' bent``.
+    """
     by = _delta_slopes(k, s)
     share = 1.0 - f1 * by.s
     first = f1 * by.k / share
@@ -215,6 +225,11 @@ def _slopes(x: Floats, y: Floats) -> Floats:
 
 
 def _end_slope(h0: Floats, h1: Floats, chord0: Floats, chord1: Floats) -> Floats:
+    """Slope at an end by the parabola through three nodes, cut so that the piece stays monotone.
+
+    Fritsch and Carlson's limits: no sign against the first chord, and at most three times it where the
+    chords disagree; beyond that the cubic would overshoot its nodes.
+    """
     slope = ((2.0 * h0 + h1) * chord0 - h0 * chord1) / (h0 + h1)
     slope = np.where(np.sign(slope) != np.sign(chord0), 0.0, slope)
     steep = (np.sign(chord0) != np.sign(chord1)) & (np.abs(slope) > 3.0 * np.abs(chord0))

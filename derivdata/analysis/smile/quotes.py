@@ -29,7 +29,7 @@ class SmileQuotes(NamedTuple):
     k_max: Floats
 
     def rows(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> SmileQuotes:
-        """These slices only."""
+        """Return these slices only."""
         parts: list[Any] = [part[index] for part in self]
         return SmileQuotes(*parts)
 
@@ -67,7 +67,7 @@ def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
 
 
 def scaled_quotes(quotes: SmileQuotes) -> tuple[SmileQuotes, Scaling]:
-    """The quotes with k in [−1, 1], w and the weights of mean 1, and the way back."""
+    """Return the quotes with k in [−1, 1], w and the weights of mean 1, and the way back."""
     half = (quotes.k_max - quotes.k_min) / 2.0
     centre = (quotes.k_max + quotes.k_min) / 2.0
     count = quotes.used.sum(axis=1)

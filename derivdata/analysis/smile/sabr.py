@@ -66,7 +66,7 @@ def sabr_jet(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats,
 
 
 def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats) -> tuple[Sabr, Minimum]:
-    """The best SABR smiles with this `beta`, of two starts each."""
+    """Return the best SABR smiles with this `beta`, of two starts each."""
     found = [_from(quotes, beta, forward, *start) for start in _STARTS]
     best = found[0]
     for other in found[1:]:
@@ -115,7 +115,7 @@ def _curve(x: Floats, constants: Floats, k: Floats) -> tuple[Floats, Floats]:
 
 
 def _log_iv(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats, Floats, Floats]:
-    """ln iv and its first two derivatives in k."""
+    """Return ln iv and its first two derivatives in k."""
     c = (1.0 - sabr.beta) / 2.0
     middle = forward ** (2.0 * c) * np.exp(c * k)
     speed = -sabr.nu / sabr.alpha * middle
@@ -136,7 +136,7 @@ def _log_iv(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats, 
 
 
 def _corrections(sabr: Sabr, t: Floats, middle: Floats) -> tuple[Floats, Floats, Floats]:
-    """The three terms of the correction in T; the second is still to be multiplied by ρ."""
+    """Return the three terms of the correction in T; the second is still to be multiplied by ρ."""
     level = np.square((1.0 - sabr.beta) * sabr.alpha / middle) / 24.0
     cross = sabr.beta * sabr.nu * sabr.alpha / (4.0 * middle)
     own = (2.0 - 3.0 * np.square(sabr.rho)) * np.square(sabr.nu) / 24.0

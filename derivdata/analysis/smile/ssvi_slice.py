@@ -33,7 +33,7 @@ class SsviConditions(NamedTuple):
 
 @typed
 def ssvi_conditions(theta: Numbers, rho: Numbers, phi: Numbers) -> SsviConditions:
-    """The two conditions that keep an SSVI slice free of butterflies.
+    """Return the two conditions that keep an SSVI slice free of butterflies.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
 
 
 def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
-    """The best butterfly-free SSVI slices, from one start on either side of no skew."""
+    """Return the best butterfly-free SSVI slices, from one start on either side of no skew."""
     found = [_from(quotes, rho) for rho in _STARTS]
     best = found[0].loss <= found[1].loss
     both = Minimum(*(np.where(best, a, b) for a, b in zip(*found, strict=True)))

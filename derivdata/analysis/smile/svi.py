@@ -35,29 +35,41 @@ BOX = np.array([[-5.0, 5.0], [np.log(2e-3), np.log(10.0)]])
 
 
 class SviProblem(NamedTuple):
-    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices."""
+    """Variables ``(a, r, l, m, ln σ)`` of raw SVI slices; a `derivdata.analysis.least_squares.Problem`."""
 
     slices: Scaled
 
     @property
     def reach(self) -> Floats:
+        """Longest steps: a range of the quotes for m, a factor of 4.5 for σ."""
         return _REACH
 
     @property
     def low(self) -> Floats:
+        """Least values; wing slopes are not negative."""
         return np.array([-np.inf, 0.0, 0.0, *BOX[:, 0]])[:, None]
 
     @property
     def high(self) -> Floats:
+        """Greatest values; wing slopes obey Lee's bound."""
         high = np.full((5, len(self.slices.cap)), np.inf)
         high[1:3] = self.slices.cap
         high[3:] = BOX[:, 1:]
         return high
 
     def rows(self, index: Index) -> Self:
+        """Return these slices only."""
         return self._replace(slices=self.slices.rows(index))
 
     def evaluate(self, x: Floats) -> Linearised:
+        """Evaluate at x, level and wing slopes first set to their best for its m and σ.
+
+        The residual is linear in (a, r, l), so they are projected out exactly (Golub and Pereyra's variable
+        projection); what is left of the gradient in them is 0 but for slopes held at a bound. Derivatives
+        by m and ln σ follow from those of ``w = a + b̄ R + t x``, with ``b̄ = (r + l)/2``, ``t = (r − l)/2``,
+        ``x = k − m``, ``R = √(x² + σ²)``: ``∂w/∂m = −b̄ x/R − t`` and ``∂w/∂ln σ = b̄ σ²/R``. The moments hold
+        products of ``x/R`` and ``1/R``, so rows 3 and 4 are scaled here, in place and symmetrically.
+        """
         gram, residual, loss = moments(self.slices, x)
         step = best_linear(gram[:3, :3], residual[:3], x[:3], self.slices.cap)
         loss = np.maximum(loss - gain(gram[:3, :3], residual[:3], step), 0.0)
@@ -72,7 +84,14 @@ class SviProblem(NamedTuple):
 
 
 def _projected(gram: Floats) -> Floats:
-    """Diagonal of the outer variables once level and slopes are refitted; 0 for those."""
+    """Diagonal of the outer variables once level and slopes are refitted; 0 for those.
+
+    Damping must act on what m and ln σ do to the residual *after* (a, r, l) have answered, or it would be far
+    too strong: a shift of m is nearly undone by a change of slopes. That is the Schur complement
+    ``c_jj − c_jLᵀ C_LL⁻¹ c_Lj`` of the Gram matrix, whose first step (centring on the level a) gives c, and
+    whose second inverts the 2 × 2 block of the slopes by Cramer's rule. Rounding may make the difference
+    negative, hence the floor; where the slopes' block is singular nothing is subtracted.
+    """
     mean = gram[0, 1:] / gram[0, 0]
     c = gram[1:, 1:] - mean[:, None] * gram[0, 1:]
     det = c[0, 0] * c[1, 1] - c[0, 1] ** 2
@@ -85,7 +104,7 @@ def _projected(gram: Floats) -> Floats:
 
 
 def fit_svi(quotes: SmileQuotes, start: Raw) -> tuple[Raw, Minimum]:
-    """The best raw SVI slices inside Lee's bound with no negative variance.
+    """Return the best raw SVI slices inside Lee's bound with no negative variance.
 
     Where `start` is known its vertex and width are where the search begins. Elsewhere, and where that search
     does not end, it begins at the best place of a coarse grid, and again at the best place of each other
@@ -157,7 +176,7 @@ def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
 
 
 def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """The best slices without negative variance, from those that dip below 0."""
+    """Return the best slices without negative variance, from those that dip below 0."""
     count = len(slices.k)
     bounds = np.zeros((2, 5, count))
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)
@@ -172,7 +191,7 @@ def _lift(slices: Scaled, raw: Raw) -> Minimum:
 
 
 def _scan(slices: Scaled) -> tuple[Floats, Floats]:
-    """The best vertex for each width of a coarse grid: places ``(widths, 2, slices)``, losses, best first."""
+    """Return the best vertex of each width of a coarse grid, ``(widths, 2, slices)``, with losses."""
     m, sigma = np.repeat(_SCAN_M, len(_SCAN_SIGMA)), np.tile(_SCAN_SIGMA, len(_SCAN_M))
     losses = linear_loss(slices, m, sigma).reshape(len(_SCAN_M), len(_SCAN_SIGMA), -1)
     best = losses.argmin(axis=0)

@@ -36,7 +36,7 @@ class Scaled(NamedTuple):
     cap: Floats
 
     def rows(self, index: Index | slice) -> Scaled:
-        """These slices only."""
+        """Return these slices only."""
         return Scaled(*(part[index] for part in self))
 
 
@@ -49,7 +49,13 @@ class Moments(NamedTuple):
 
 
 def moments(slices: Scaled, x: Floats) -> Moments:
-    """Moments at ``x = (a, r, l, m, ln σ)``; the residual is that of these parameters."""
+    """Return the moments at ``x = (a, r, l, m, ln σ)``; the residual is that of these parameters.
+
+    The twelve sums of `_sums` are, with weight v, error e, ``R = √(x² + σ²)`` and ``Q = 1/R``: v e e, v e,
+    v e k, v e R, v e Q, v e Q k, v R, v k R, v Q, v k Q, v Q², v k Q². The rest follows, with ``x = k − m``
+    and ``R² = x² + σ²``, for instance ``Σ v x²/R² = Σ v − σ² Σ v Q²`` and ``Σ v x² Q = Σ v R − σ² Σ v Q``.
+    Such differences lose digits where σ is far larger than the range of k, which the bounds of ln σ exclude.
+    """
     m, square = x[3], np.exp(2.0 * x[4])
     loss, e1, ek, er, eq, ekq, r1, rk, q1, qk, qq1, qqk = _sums(slices, x)
     s0, x1 = slices.s0, slices.s1 - m * slices.s0
@@ -71,7 +77,7 @@ def moments(slices: Scaled, x: Floats) -> Moments:
 
 
 def linear_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
-    """The least loss of every slice at each of several vertices and widths, ``(places, slices)``."""
+    """Return the least loss of every slice at each of several vertices and widths, ``(places, slices)``."""
     losses = np.empty((len(m), len(slices.k)))
     for start in range(0, len(slices.k), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -97,7 +103,7 @@ def _block_loss(slices: Scaled, m: Floats, sigma: Floats) -> Floats:
 
 
 def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
-    """The step from ``at = (a, r, l)`` to the best level and wing slopes, slopes between 0 and `cap`.
+    """Return the step from ``at = (a, r, l)`` to the best level and wing slopes, slopes between 0 and `cap`.
 
     Where the free optimum lies outside the box, the best of its four edges is taken: for two slopes that
     is exact.
@@ -140,7 +146,7 @@ def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Float
 def _wing_sums(
     x1: Floats, r1: Floats, xx: Floats, xr: Floats, rr: Floats
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]]:
-    """Sums of P and Q and of their products from those of x and R."""
+    """Return sums of P and Q and of their products from those of x and R."""
     even, odd = (rr + xx) / 4.0, xr / 2.0
     return ((r1 + x1) / 2.0, (r1 - x1) / 2.0), (even + odd, (rr - xx) / 4.0, even - odd)
 

@@ -74,7 +74,7 @@ def _checked(surface: xr.Dataset, k_limit: float) -> xr.Dataset:
 
 @typed
 def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
-    """Closed conditions under which the later of two SSVI slices lies nowhere below the earlier.
+    """Return closed conditions under which the later of two SSVI slices lies nowhere below the earlier.
 
     Parameters
     ----------

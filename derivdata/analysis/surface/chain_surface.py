@@ -102,7 +102,7 @@ def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, as_of: Any)
 
 
 def _passes(options: pd.DataFrame) -> list[pd.DataFrame]:
-    """The chains of a few instants at a time."""
+    """Return the chains of a few instants at a time."""
     if "time" not in options or options["time"].nunique() <= _INSTANTS + 1:
         return [options]
     instants = np.sort(options["time"].dropna().unique())
@@ -177,7 +177,7 @@ def _filled(surface: xr.Dataset) -> xr.Dataset:
 
 
 def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset:
-    """The surface with every expiry that the chain lists, those without a fit with their reason."""
+    """Return the surface with every expiry that the chain lists, those without a fit with their reason."""
     dims = [str(dim) for dim in surface["method"].dims if dim != "expiry"]
     listed = listed.dropna(subset=["expiry"])
     if listed.empty:
@@ -203,7 +203,7 @@ def _with_lost_expiries(surface: xr.Dataset, listed: pd.DataFrame) -> xr.Dataset
 
 
 def _once(t: xr.DataArray) -> xr.DataArray:
-    """Times to expiry that are those of every label."""
+    """Return times to expiry that are those of every label."""
     return t.max([dim for dim in t.dims if dim != "expiry"])
 
 

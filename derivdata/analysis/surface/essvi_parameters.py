@@ -28,7 +28,7 @@ def from_essvi(
     k_max: Numbers = np.inf,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """A surface of known eSSVI parameters: a published one, a true one.
+    """Return a surface of known eSSVI parameters: a published one, a true one.
 
     Parameters
     ----------

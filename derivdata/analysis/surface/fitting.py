@@ -247,7 +247,7 @@ def _fit(
 
 
 def _block(ordered: QuoteGrid, guess: essvi.SsviSlices, method: str) -> list[Any]:
-    """The kernel's results for surfaces on one axis, expiries as they came."""
+    """Return the kernel's results for surfaces on one axis, expiries as they came."""
     guessed = np.take_along_axis(essvi.slopes(guess), ordered.order[..., None], 1)
     slices, nfev, status, shared = _solved(ordered, guessed, "essvi" if method == "svi" else method)
     parameters: tuple[Floats, ...] = essvi.natural(slices)

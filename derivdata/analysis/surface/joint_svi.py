@@ -47,6 +47,7 @@ _CALENDAR = np.sinh(np.linspace(-1.0, 1.0, 77) * np.arcsinh(100.0))
 _MARGIN_G, _MARGIN_GAP, _MARGIN_WING = 1e-3, 1e-4, 1e-5  # of g; of volatility; of √slope
 _ROUNDS, _FIRST_STEPS, _STEPS, _TOLERANCE = 14, 25, 12, 1e-6
 _FORCE, _FORCE_GROWTH = 1e-2, 3.0
+_FIRMNESS = (1.0, 30.0)  # factors of force and margins; what the first leaves unproved begins again
 _STEEPEST = np.sqrt(2.0 * (1.0 - 1e-6))
 _SIZE = 5
 
@@ -175,7 +176,7 @@ class _JointProblem(NamedTuple):
         return np.asarray(rows @ rows.swapaxes(-1, -2))
 
     def _pair_products(self, lacks: _Constraints, slopes: _Slopes) -> Floats:
-        """The same of each pair, the earlier slice first: ``(surfaces, pairs, 11, 11)``."""
+        """Return the same of each pair, the earlier slice first: ``(surfaces, pairs, 11, 11)``."""
         root, count = np.sqrt(self.force)[:, None, None], lacks.gap.shape[-1]
         rows = np.zeros((*self.pairs.shape, 2 * _SIZE + 1, count + 2))
         active = root * (lacks.gap > 0.0)
@@ -206,19 +207,32 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
     filled = Raw(
         *(np.where(live, part, idle) for part, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
     )
-    problem, x = _problem(quotes, np.where(live, t, 1.0), live, filled)
-    found = JointFit(filled, np.zeros(len(t), dtype=bool), np.zeros(len(t), dtype=np.int64))
-    going = np.arange(len(t))
+    found = JointFit(
+        Raw(*(part.copy() for part in filled)), np.zeros(len(t), dtype=bool), np.zeros(len(t), dtype=np.int64)
+    )
+    for firmness in _FIRMNESS:
+        left = np.flatnonzero(~found.free)
+        if not left.size:
+            break
+        begin = Raw(*(part[left] for part in filled))
+        problem, x = _problem(quotes.rows(left), np.where(live, t, 1.0)[left], live[left], begin)
+        _search(
+            problem._replace(force=firmness * problem.force, margin=firmness * problem.margin), x, left, found
+        )
+    return found
+
+
+def _search(problem: _JointProblem, x: Floats, going: NDArray[np.intp], found: JointFit) -> None:
+    """Search the surfaces `going`, and put those that are proved free into `found`."""
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
         x, found.nfev[going] = ended.x, found.nfev[going] + ended.nfev
         values, _ = problem.constraints(x)
-        raw = Raw(
-            *(part.reshape(live[going].shape) for part in floor_to_raw(problem.slices(x).reshape(5, -1)))
-        )
+        flat = floor_to_raw(problem.slices(x).reshape(_SIZE, -1))
+        raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
         done = _holds(problem, values)
-        done[done] = _proved(Raw(*(part[done] for part in raw)), live[going[done]])
+        done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
         for part, value in zip(found.raw, raw, strict=True):
             part[going[done]] = value[done]
         found.free[going[done]] = True
@@ -226,7 +240,6 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
         x, going = x[:, ~done], going[~done]
         if not going.size:
             break
-    return found
 
 
 def never_below(earlier: Raw, later: Raw) -> Bools:
@@ -284,7 +297,7 @@ def _roots(coefficients: Floats) -> NDArray[np.complex128]:
 
 
 def _problem(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> tuple[_JointProblem, Floats]:
-    """The problem with units of each slice's own deviation, and where its search begins."""
+    """Return the problem with units of each slice's own deviation, and where its search begins."""
     count, expiries = live.shape
     middle = np.where(live, raw_total_variance(0.0, start), 1.0)
     width = np.sqrt(middle)
@@ -346,7 +359,7 @@ def _proved(raw: Raw, live: Bools) -> Bools:
 
 
 def _pressed(problem: _JointProblem, values: _Constraints) -> _JointProblem:
-    """The problem with the multipliers that `values` call for, more force, and a wider margin."""
+    """Return the problem with the multipliers that `values` call for, more force, and a wider margin."""
     force = problem.force[:, None, None]
     multiplier = _Constraints(*(force * lack for lack in problem.lacks(values)))
     return problem._replace(

@@ -57,7 +57,7 @@ def labelled(
 
 
 def labelled_expiry(value: Any, name: str) -> xr.DataArray:
-    """A DataArray as it is; a bare number or 1-D array over ``expiry``.
+    """Return a DataArray as it is; a bare number or 1-D array over ``expiry``.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def require_lengths(parts: Mapping[str, xr.DataArray]) -> None:
 
 
 def _named(value: Any, last: tuple[str, ...], name: str) -> xr.DataArray:
-    """A DataArray as it is; a bare array with `last` as the names of its last dims."""
+    """Return a DataArray as it is; a bare array with `last` as the names of its last dims."""
     if isinstance(value, xr.DataArray):
         return value
     try:
@@ -104,7 +104,7 @@ def _whole(part: xr.DataArray, dim: str) -> xr.DataArray:
 
 
 def bare(value: Any, name: str, argument: str | None = None) -> xr.DataArray:
-    """A DataArray as it is; a number; a 1-D array over a new dim `name`.
+    """Return a DataArray as it is; a number; a 1-D array over a new dim `name`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def bare(value: Any, name: str, argument: str | None = None) -> xr.DataArray:
 
 
 def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
-    """A result whose variables have these units as their only attributes; its status explains itself."""
+    """Return a result whose variables have these units as their only attributes, and CF flags."""
     out = result.copy()
     for name, part in out.data_vars.items():
         part.attrs = {"units": units[str(name)]} if name in units else {}

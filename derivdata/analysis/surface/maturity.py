@@ -98,7 +98,7 @@ def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> t
 
 
 def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
-    """The status that these conditions make."""
+    """Return the status that these conditions make."""
     status = np.zeros(np.shape(flags[0][0]), np.int32)
     for here, bit in flags:
         status |= np.where(here, np.int32(bit), np.int32(0))
@@ -106,7 +106,7 @@ def _said(*flags: tuple[Any, Status]) -> NDArray[np.int32]:
 
 
 def slices_at(surface: xr.Dataset, at: xr.DataArray) -> xr.Dataset:
-    """The slice of each surface at an expiry's position."""
+    """Return the slice of each surface at an expiry's position."""
     picked: dict[Hashable, xr.DataArray] = {}
     for name, part in surface.drop_vars("expiry", errors="ignore").variables.items():
         if "expiry" in part.dims:

@@ -145,7 +145,7 @@ def delta_moneyness(
 def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: float
 ) -> xr.Dataset:
-    """The points of a cut; parameters and result as in `constant_maturity`."""
+    """Return the points of a cut; parameters and result as in `constant_maturity`."""
     _check("delta", delta, DeltaKind)
     _check("atm", atm, AtTheMoney)
     asked = {point: _parsed(point) for point in points}

@@ -111,7 +111,7 @@ def _slices(family: Family, theta: Floats, x: Floats) -> tuple[Floats, Floats]:
 
 
 def _power(theta: Floats, x: Floats) -> tuple[Floats, Floats]:
-    """x = (ρ, s, γ) with ``η = 2 s/(1 + |ρ|)``, so that ``s <= 1`` is the butterfly bound."""
+    """Return ψ and ∂ψ/∂x of x = (ρ, s, γ), with ``η = 2 s/(1 + |ρ|)``: ``s <= 1`` is free of butterflies."""
     rho, share, gamma = (x[:, i, None] for i in range(3))
     psi = theta * power_phi(theta, _eta(rho, share), gamma)
     slopes = [-np.sign(rho) / (1.0 + np.abs(rho)), 1.0 / share, -np.log(theta / (1.0 + theta))]
@@ -123,7 +123,7 @@ def _eta(rho: Floats, share: Floats) -> Floats:
 
 
 def _heston_curve(theta: Floats, x: Floats) -> tuple[Floats, Floats]:
-    """x = (ρ, y) with ``λ = (1 + |ρ|)/4 + e^y``."""
+    """Return ψ and ∂ψ/∂x of x = (ρ, y), with ``λ = (1 + |ρ|)/4 + e^y``."""
     rho, excess = x[:, :1], np.exp(x[:, 1:])
     lam = _lam(rho, excess)
     height, slope = _heston(lam * theta)

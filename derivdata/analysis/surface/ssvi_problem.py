@@ -43,11 +43,11 @@ class SurfaceQuotes(NamedTuple):
     high: Floats | None = None
 
     def rows(self, rows: Index | slice) -> SurfaceQuotes:
-        """The quotes of some surfaces."""
+        """Return the quotes of some surfaces."""
         return self._cut(rows)
 
     def expiry(self, index: int) -> SurfaceQuotes:
-        """The quotes of one expiry of every surface, which stays an axis."""
+        """Return the quotes of one expiry of every surface, which stays an axis."""
         return self._cut(np.s_[:, index : index + 1])
 
     def _cut(self, index: Any) -> SurfaceQuotes:
@@ -79,9 +79,11 @@ class SsviProblem(NamedTuple):
 
     @property
     def reach(self) -> Floats:
+        """Return no limit of a step."""
         return np.full((len(self.low), 1), np.inf)
 
     def rows(self, index: Index) -> Self:
+        """Return these surfaces only."""
         return self._replace(
             constants=self.constants[index],
             quotes=self.quotes.rows(index),
@@ -90,6 +92,11 @@ class SsviProblem(NamedTuple):
         )
 
     def evaluate(self, x: Floats) -> Linearised:
+        """Evaluate at x, by the chain rule through the three numbers of each slice.
+
+        With the rows ``A = (∂w/∂θ, ∂w/∂R, ∂w/∂L, residual)`` of a slice, ``A Aᵀ`` (4 × 4) holds all that its
+        quotes have to say; ``Jᵀ (A Aᵀ)_33 J`` with the model's Jacobian J is the Gauss-Newton matrix.
+        """
         slices, jacobian = self.model(x.T, self.constants)
         rows = _residual_rows(slices, self.quotes)
         normal = rows @ rows.swapaxes(-1, -2)
@@ -141,7 +148,7 @@ def fit_model(
 
 
 def _residual_rows(slices: Floats, quotes: SurfaceQuotes) -> Floats:
-    """Derivatives by (θ, R, L) and, last, the residual: ``(surfaces, expiries, 4, strikes)``.
+    """Return derivatives by (θ, R, L) and, last, the residual: ``(surfaces, expiries, 4, strikes)``.
 
     ``w = (θ + (R − L) k + D)/2`` with ``D² = θ² + 2 (R − L) k θ + (R + L)² k²``.
     """

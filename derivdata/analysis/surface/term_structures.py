@@ -160,7 +160,7 @@ def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
 
 
 def _plain(value: Any, argument: str) -> xr.DataArray:
-    """A time without a coordinate of its own, so that two of them line up by position."""
+    """Return a time without a coordinate of its own, so that two of them line up by position."""
     return (
         value
         if isinstance(value, xr.DataArray)

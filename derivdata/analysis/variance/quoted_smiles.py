@@ -17,6 +17,7 @@ _LEAST_DELTA = 1e-3
 
 
 def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats, *, floor: float) -> tuple[Any, ...]:
+    """Sum the strip of each slice of quoted volatilities, with bounds of what lies beyond it."""
     t = np.asarray(t)[..., None]
     low, high = np.asarray(low)[..., None], np.asarray(high)[..., None]
     with np.errstate(invalid="ignore"):

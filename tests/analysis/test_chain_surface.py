@@ -1,0 +1,118 @@
+"""From chains to surfaces: what was cleaned stays, no expiry is lost, many chains are those of many calls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.analysis import black76, chain, smile, surface
+from derivdata.analysis.status import Status
+
+START = pd.Timestamp("2026-03-01T00:00", tz="UTC")
+
+
+def options(at=START, days=(1.25, 8.25, 30.25), iv=0.6, symbol="BTC", spread=None):
+    """A market of one volatility at one instant; forwards rise from 100 by 0.01 a day."""
+    rows = []
+    for length in days:
+        years, forward = max(length, 0.01) / 365, 100 + 0.01 * length
+        for strike in np.round(100 * np.exp(np.linspace(-2, 2, 9) * iv * np.sqrt(years)), 2):
+            for side in ("call", "put"):
+                row = {
+                    "symbol": symbol,
+                    "exchange": "deribit",
+                    "time": at,
+                    "instrument_name": f"{symbol}-{length}-{strike}-{side}",
+                    "expiry": at + pd.Timedelta(length, "D"),
+                    "strike": strike,
+                    "side": side,
+                    "iv": iv,
+                    "open_interest": 1.0,
+                    "underlying_price": forward,
+                }
+                if spread is not None:
+                    mark = float(black76.price(forward, strike, years, iv, side, premium="inverse"))
+                    row |= {
+                        "bid_coin": mark * (1 - spread),
+                        "ask_coin": mark * (1 + spread),
+                        "mark_coin": mark,
+                    }
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def test_what_clean_was_told_is_respected():
+    """30 minutes left and min_time="0s": three expiries, not two; a volatility of 12 under iv_max=20."""
+    table = options(days=(0.5 / 24, 1.25, 8.25)).assign(
+        iv=lambda o: np.where(o["expiry"] == o["expiry"].min(), 12, 0.6)
+    )
+    cleaned = chain.clean(table, min_time="0s", iv_max=20.0)
+    fitted = surface.from_chain(cleaned, method="slices")
+    np.testing.assert_allclose(smile.iv(fitted, 0.0), [12.0, 0.6, 0.6], rtol=1e-6)
+    with pytest.raises(ValueError, match="as_of is for a chain that was not cleaned"):
+        surface.from_chain(cleaned, as_of="2026-03-01")
+
+
+def test_every_listed_expiry_is_there_with_its_reason():
+    table = options(days=(-1.25, 0.5 / 24, 1.25, 8.25))
+    table.loc[table["expiry"] == table["expiry"].max(), "iv"] = np.nan
+    fitted = surface.from_chain(table)
+    assert fitted["status"].to_numpy().tolist() == [Status.EXPIRED, Status.NEAR_EXPIRY, 0, Status.BAD_INPUT]
+    assert np.isfinite(fitted["a"]).to_numpy().tolist() == [False, False, True, False]
+    np.testing.assert_allclose(fitted["year_fraction"] * 365, [-1.25, 0.5 / 24, 1.25, 8.25], rtol=1e-6)
+
+
+def test_flags_of_the_options_reach_the_surface():
+    """The first expiry is a date, so 08:00 is assumed; one option of the second comes twice."""
+    table = options(days=(2.0, 8.25))
+    table = pd.concat([table, table.iloc[[19]].assign(open_interest=0.5)], ignore_index=True)
+    status = surface.from_chain(table)["status"].to_numpy()
+    assert [bool(s & Status.EXPIRY_TIME_ASSUMED) for s in status] == [True, False]
+    assert [bool(s & Status.DUPLICATE) for s in status] == [False, True]
+
+
+def test_many_instants_are_fitted_as_each_alone():
+    """Eleven days of two symbols go in several passes."""
+    tables = [
+        options(START + pd.Timedelta(day, "D"), iv=0.5 + 0.01 * day, symbol=symbol)
+        for day in range(11)
+        for symbol in (("BTC", "ETH") if day < 6 else ("BTC",))
+    ]
+    fitted = surface.from_chain(pd.concat(tables, ignore_index=True))
+    assert fitted.sizes["time"] == 11
+    assert fitted.sizes["symbol"] == 2
+    assert fitted["time"].to_index().is_monotonic_increasing
+    for table in (tables[0], tables[7], tables[-1]):
+        alone = surface.from_chain(table)
+        here = fitted.sel(symbol=table["symbol"][0], time=table["time"][0].tz_localize(None))
+        here = here.sel(expiry=alone["expiry"])
+        np.testing.assert_allclose(smile.iv(here, 0.0), smile.iv(alone, 0.0), rtol=1e-9)
+        np.testing.assert_array_equal(here["status"], alone["status"])
+    absent = fitted.sel(symbol="ETH").isel(time=-1)
+    assert not (absent["method"] > 0).any()
+    assert (absent["status"] == Status.BAD_INPUT).all()
+
+
+def test_a_fit_beyond_half_the_spread_at_the_money_is_flagged():
+    """Marks two points above the middle of a narrow spread: a fit of the marks is off, of the quotes not."""
+    table = options(spread=0.002)
+    near = table["strike"].between(95, 105)
+    flagged = {}
+    for shift in (0.0, 0.03):
+        moved = table.assign(iv=table["iv"] + np.where(near, 0.0, shift))
+        found = surface.from_chain(moved, method="essvi", weights="equal")
+        assert (found["atm_half_spread_vol"] > 0).all()
+        over = abs(found["atm_error_vol"]) > found["atm_half_spread_vol"]
+        flagged[shift] = ((found["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0).to_numpy()
+        np.testing.assert_array_equal(flagged[shift], over)
+    assert not flagged[0.0].any()
+    assert flagged[0.03].any()
+
+
+@pytest.mark.parametrize("loss", ["quote", "bid_ask"])
+def test_bid_and_ask_need_prices(loss):
+    assert (surface.from_chain(options(spread=0.01), loss=loss)["breach_vol"] < 1e-3).all()
+    if loss == "bid_ask":
+        with pytest.raises(ValueError, match="needs a chain with bid and ask"):
+            surface.from_chain(options(), loss=loss)

@@ -1,0 +1,144 @@
+"""SVI surfaces fitted together: no arbitrage by an independent count, whatever the quotes are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from benchmarks.fits import violations
+from derivdata.analysis import smile, surface
+from derivdata.analysis.smile import Raw
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.joint_svi import never_below
+from tests.analysis import mingone
+from tests.analysis.test_surface_fit import garbage
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20260105)
+
+
+def noisy(rng, surfaces, expiries, noise):
+    k, iv, t = mingone.ragged([mingone.draw(rng, expiries) for _ in range(surfaces)])
+    return k, iv * np.exp(noise * rng.standard_normal(iv.shape)), t
+
+
+def has(fitted, bit):
+    return ((fitted["status"] & np.int32(bit)) != 0).to_numpy()
+
+
+@pytest.mark.parametrize("noise", [0.003, 0.01, 0.03])
+def test_noisy_surfaces_come_out_free_and_without_a_fallback(rng, noise):
+    fitted = surface.fit(*noisy(rng, 8, 6, noise))
+    assert violations(fitted) == (0, 0, 0)
+    assert not has(fitted, Status.FALLBACK_USED).any()
+    assert (fitted["method"] == smile.Method.SVI).all()
+
+
+@pytest.mark.parametrize("most", [0.2, 1.0, 4.0])
+def test_garbage_comes_out_free_or_as_essvi_that_says_so(rng, most):
+    k, iv, t = garbage(rng, 12, most, 1.0)
+    fitted = surface.fit(k, iv, t)
+    assert violations(fitted)[:2] == (0, 0)
+    fallback = has(fitted, Status.FALLBACK_USED)
+    essvi = surface.fit(k, iv, t, method="essvi")
+    assert ((fitted["method"] == smile.Method.SSVI).to_numpy() == fallback).all()
+    for name in Raw._fields:
+        np.testing.assert_allclose(fitted[name].to_numpy()[fallback], essvi[name].to_numpy()[fallback])
+
+
+def test_five_parameters_come_closer_than_three(rng):
+    k, iv, t = noisy(rng, 6, 5, 0.01)
+    five, three = (surface.fit(k, iv, t, method=method, weights="equal") for method in ("svi", "essvi"))
+    assert ((five["rmse_vol"] ** 2).sum("expiry") < (three["rmse_vol"] ** 2).sum("expiry")).all()
+
+
+def test_known_svi_slices_without_arbitrage_are_recovered():
+    """Neither slice is SSVI (its vertex is not where it would be); both are free, and far apart."""
+    years = np.array([0.1, 0.4])
+    both = np.array([(0.01, 0.08, -0.3, 0.02, 0.08), (0.05, 0.12, -0.2, 0.05, 0.2)])
+    raw = Raw(*(both[:, i, None] for i in range(5)))
+    k = np.linspace(-0.8, 0.8, 33)
+    iv = np.sqrt(smile.raw_total_variance(k, raw) / years[:, None])
+    fitted = surface.fit(np.tile(k, (2, 1)), iv, years)
+    assert violations(fitted) == (0, 0, 0)
+    for name, value in raw._asdict().items():
+        np.testing.assert_allclose(fitted[name], value[:, 0], rtol=1e-3, atol=1e-5, err_msg=name)
+    np.testing.assert_allclose(fitted["atm_error_vol"], 0.0, atol=1e-6)
+
+
+def slices(*raw):
+    return Raw(*(np.array([part]) for part in raw))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "free"),
+    [
+        # b, ρ, m, σ alike: the gap is a₂ − a₁ everywhere.
+        ((0.01, 0.1, -0.3, 0.0, 0.1), (0.02, 0.1, -0.3, 0.0, 0.1), True),
+        ((0.02, 0.1, -0.3, 0.0, 0.1), (0.01, 0.1, -0.3, 0.0, 0.1), False),
+        # Higher at the money, but a flatter right wing: 0.5 (1 + 0) against 0.4: they meet near k = 10.
+        ((0.01, 0.5, 0.0, 0.0, 0.1), (1.01, 0.4, 0.0, 0.0, 0.1), False),
+        # Touching at k = 0 and nowhere below: |k|/2 + … with another σ and the same w(0).
+        ((0.0, 0.5, 0.0, 0.0, 0.2), (0.0, 1.0, 0.0, 0.0, 0.1), True),
+        # Shifted copies of one V: w₂ − w₁ tends to −b m on the right.
+        ((0.0, 0.5, 0.0, 0.0, 0.1), (0.0, 0.5, 0.0, 0.1, 0.1), False),
+    ],
+)
+def test_never_below_knows_pairs_whose_answer_is_plain(earlier, later, free):
+    assert never_below(slices(*earlier), slices(*later)).tolist() == [free]
+
+
+def test_never_below_agrees_with_a_dense_grid(rng):
+    count = 4000
+    first = Raw(
+        *(
+            rng.uniform(low, high, count)
+            for low, high in ((0, 0.1), (0.05, 0.6), (-0.9, 0.9), (-0.3, 0.3), (0.02, 0.5))
+        )
+    )
+    second = Raw(*(part * rng.uniform(0.9, 1.4, count) for part in first))
+    second = second._replace(rho=np.clip(second.rho, -0.99, 0.99))
+    k = np.concatenate([-np.geomspace(1e4, 1e-4, 3000), [0.0], np.geomspace(1e-4, 1e4, 3000)])
+    gap = smile.raw_total_variance(k, Raw(*(p[:, None] for p in second))) - smile.raw_total_variance(
+        k, Raw(*(p[:, None] for p in first))
+    )
+    crossed = (gap < -1e-9 * (1 + np.abs(k))).any(axis=1)
+    said = never_below(first, second)
+    assert 200 < said.sum() < count - 200
+    assert not (said & crossed).any()
+    assert (~said & ~crossed).mean() < 0.01  # what crosses between two places, or beyond 10⁴
+
+
+def test_bid_and_ask_bound_what_counts(rng):
+    """Quotes off by noise within wide sides: inside nothing pulls, so the fit is inside nearly everywhere."""
+    k, iv, t = noisy(rng, 3, 4, 0.0)
+    marks = iv * np.exp(0.01 * rng.standard_normal(iv.shape))
+    bid, ask = iv * 0.97, iv * 1.03
+    fitted = surface.fit(k, marks, t, iv_bid=bid, iv_ask=ask)
+    model = smile.iv(fitted, k, extrapolate=True)
+    assert bool(((model > bid) & (model < ask)).where(iv.notnull(), True).all())
+    with pytest.raises(ValueError, match="do not go with method='slices'"):
+        surface.fit(k, iv, t, iv_bid=bid, iv_ask=ask, method="slices")
+
+
+def test_the_error_at_the_money_is_fit_less_quote():
+    """Quotes at k = ∓0.1 of 0.5 and 0.7: variance between them is (0.25 + 0.49)/2, its root 0.60828."""
+    k = np.array([[-0.3, -0.1, 0.1, 0.3]])
+    fitted = surface.fit(k, np.array([[0.5, 0.5, 0.7, 0.7]]), np.array([0.25]), method="essvi")
+    expected = float(smile.iv(fitted, 0.0)[0]) - np.sqrt((0.25 + 0.49) / 2)
+    assert float(fitted["atm_error_vol"][0]) == pytest.approx(expected, abs=1e-12)
+    one_side = surface.fit(k + 0.5, np.full((1, 4), 0.5), np.array([0.25]), method="essvi")
+    assert np.isnan(one_side["atm_error_vol"][0])
+
+
+def test_interpolation_between_expiries_mixes_prices_by_default(rng):
+    fitted = surface.fit(*noisy(rng, 1, 3, 0.01)).isel(time=0)
+    t = float(fitted["year_fraction"][:2].mean())
+    for name, same in (("gj_price", True), ("linear_w", False)):
+        w = surface.total_variance(fitted, np.array([-0.1, 0.1]), t, interpolation=name)
+        default = surface.total_variance(fitted, np.array([-0.1, 0.1]), t)
+        assert bool(np.allclose(w, default, rtol=1e-12)) is same
+    assert isinstance(default, xr.DataArray)
