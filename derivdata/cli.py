@@ -110,10 +110,12 @@ def _add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", help="'sample' or an archive's folder")
+    parser.add_argument("source", help="'sample', 'venues' or an archive's folder")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--now", metavar="ISO", help="freeze the service's clock")
+    live = "follow the machine's clock: for an archive that a collector fills meanwhile"
+    parser.add_argument("--live", action="store_true", help=live)
     parser.add_argument(
         "--key",
         type=_pair,
@@ -289,6 +291,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         host=arguments.host,
         port=arguments.port,
         now=None if arguments.now is None else times.instant(arguments.now, "--now"),
+        live=arguments.live,
         keys=arguments.key,
         keyless=arguments.keyless,
         allow_hosts=arguments.allow_host,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Protocol
 
 import pandas as pd
+
+from derivdata import times
 
 __all__ = ["Clock", "MachineClock"]
 
@@ -31,7 +32,7 @@ class MachineClock:
 
     def now(self) -> pd.Timestamp:
         """Return the instant now, UTC."""
-        return pd.Timestamp(time.time_ns() // 1000, unit="us", tz="UTC")
+        return pd.Timestamp(times.machine_now()).as_unit("us")
 
     def wait(self, seconds: float) -> bool:
         """Wait; return whether collecting should stop instead."""

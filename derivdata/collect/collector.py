@@ -76,6 +76,7 @@ class Collector:
         self.archive, self.symbols, self.names, self.since = archive, list(symbols), names, since
         self.clock = clock or MachineClock()
         self.gone: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
         self._addresses, self._unconfirmed, self._log = dict(addresses or {}), unconfirmed, log
         self._states = {
             name: VenueState(
@@ -87,6 +88,11 @@ class Collector:
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self._refilled: pd.Timestamp | None = None
+
+    @property
+    def venues(self) -> list[str]:
+        """Return the venues that it asks."""
+        return [*self._states]
 
     @property
     def terms(self) -> list[str]:
@@ -155,7 +161,9 @@ class Collector:
             if poll.gone:
                 self.gone[poll.exchange] = next(iter(poll.failed.values()))
             polls.append(poll)
-        return self._write(polls)
+        tally = self._write(polls)
+        self.failed = tally.failed
+        return tally
 
     def _poll(self, name: str, state: VenueState) -> None:
         try:

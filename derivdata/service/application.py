@@ -42,6 +42,7 @@ def app(
     store: Store,
     *,
     now: pd.Timestamp | None = None,
+    clock: Callable[[], pd.Timestamp] | None = None,
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
     limits: bool = True,
@@ -56,6 +57,8 @@ def app(
         Where the base tables come from.
     now
         The service's clock, which stands still; the store's own unless given.
+    clock
+        A clock that moves, instead of `now`: for a store that grows.
     keys
         Key to tier.
     keyless
@@ -72,9 +75,9 @@ def app(
     ValueError
         A tier is unknown, or a key is empty.
     """
-    service = _Service(
-        View(BaseSymbols(store), store.now if now is None else now), Keys(keys or {}, keyless=keyless), limits
-    )
+    moment = clock() if clock is not None else store.now if now is None else now
+    view = View(BaseSymbols(store), moment)
+    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock)
     application = Starlette(
         routes=[
             Route("/", service.hello),
@@ -99,20 +102,38 @@ def app(
 class _Service:
     """What all routes share: the view, the keys, the answers that are kept, the headers."""
 
-    def __init__(self, view: View, keys: Keys, limits: bool) -> None:
-        self._view, self._keys, self._cache, self._queue = view, keys, ResponseCache(), WorkQueue()
+    def __init__(
+        self, view: View, keys: Keys, limits: bool, clock: Callable[[], pd.Timestamp] | None = None
+    ) -> None:
+        self._newest, self._clock = view, clock
+        self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
-        self._headers = {
-            "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
+        self._constant_headers = {
             "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
-            "X-Derivdata-Source-Id": quote(view.store.id, safe=_SAFE),
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "private",
             "Vary": "Accept-Encoding, X-Api-Key",
         }
         if view.store.synthetic:
-            self._headers["X-Derivdata-Synthetic"] = "1"
+            self._constant_headers["X-Derivdata-Synthetic"] = "1"
+
+    @property
+    def _view(self) -> View:
+        """The store as it is known now: another view whenever a moving clock has moved on."""
+        if self._clock is not None and (now := self._clock()) != self._newest.now:
+            self._newest = View(self._newest.store, now)
+        return self._newest
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        """Headers of every answer; an archive has its id from its first row on."""
+        view = self._view
+        return {
+            "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
+            "X-Derivdata-Source-Id": quote(view.store.id, safe=_SAFE),
+            **self._constant_headers,
+        }
 
     def endpoint(self, endpoint: api.Endpoint) -> Callable[[Request], Awaitable[Response]]:
         """Return the handler of one endpoint."""
@@ -156,7 +177,8 @@ class _Service:
         headers: Mapping[str, str],
     ) -> Response:
         """Answer one request: from the cache, or made in its turn while the client stays."""
-        key = (endpoint.path, caller.tier, self._view.store.identity, *sorted(texts.items()))
+        view = self._view
+        key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
         version = self._version()
         packed = _accepts_gzip(request)
         answer = self._cache.get(key)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -29,6 +29,7 @@ from derivdata.service.store import Store
 __all__ = ["Local", "open_store", "serve", "start"]
 
 SAMPLE = "sample"
+VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"
 
@@ -36,8 +37,10 @@ _OPEN = "  no key is asked for: every request counts as Team"
 class Local:
     """A service that runs in this process; made by `start`."""
 
-    def __init__(self, url: str, api_key: str, store: Store, now: pd.Timestamp, server: _Server) -> None:
-        self._url, self._api_key, self._store, self._now, self._server = url, api_key, store, now, server
+    def __init__(
+        self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
+    ) -> None:
+        self._url, self._api_key, self._store, self._clock, self._server = url, api_key, store, clock, server
 
     @property
     def url(self) -> str:
@@ -52,7 +55,7 @@ class Local:
     @property
     def identity(self) -> str:
         """Text that changes whenever an answer could: with the data, and with the clock."""
-        return f"{self._store.identity}@{times.iso(self._now)}"
+        return f"{self._store.identity}@{times.iso(self.now)}"
 
     @property
     def label(self) -> str:
@@ -67,7 +70,12 @@ class Local:
     @property
     def now(self) -> pd.Timestamp:
         """The service's clock."""
-        return self._now
+        return self._clock()
+
+    def take_notices(self) -> list[str]:
+        """Return what the source has to tell since the last time."""
+        take = getattr(self._store, "take_notices", None)
+        return [] if take is None else list(take())
 
     def __repr__(self) -> str:
         return f"<derivdata service of {self.label} at {self.url}>"
@@ -75,10 +83,17 @@ class Local:
     def close(self) -> None:
         """Stop it; a second time does nothing."""
         self._server.stop()
+        if (close := getattr(self._store, "close", None)) is not None:
+            close()
 
 
-def open_store(source: str) -> Store:
-    """Open the sample for ``"sample"``, else the archive at that path.
+def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
+    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive at that path.
+
+    Parameters
+    ----------
+    archive, venues
+        Of ``"venues"``: the folder that keeps what they answered, and the venues to ask.
 
     Raises
     ------
@@ -89,9 +104,13 @@ def open_store(source: str) -> Store:
         from derivdata import sample
 
         return sample.open()
-    from derivdata import archive
+    if source == VENUES:
+        from derivdata.collect.read_through import open_venues
 
-    return archive.open_archive(source, create=False)
+        return open_venues(archive, venues)
+    from derivdata.archive import open_archive
+
+    return open_archive(source, create=False)
 
 
 def start(
@@ -106,15 +125,18 @@ def start(
     allow_hosts: Collection[str] = (),
     request_seconds: float = REQUEST_SECONDS,
     middleware: Sequence[Middleware] = (),
+    archive: str | None = None,
+    venues: Sequence[str] | None = None,
 ) -> Local:
     """Run the service in a thread of this process; it answers when this returns.
 
     Parameters
     ----------
     source
-        ``"sample"``, an archive's path, or a store.
+        ``"sample"``, ``"venues"``, an archive's path, or a store.
     now
-        The service's clock, which stands still; the store's own unless given.
+        The service's clock, which stands still; the store's own unless given, which for the venues is the
+        machine's and moves.
     limits
         Whether the documented request rates hold.
     keys
@@ -129,6 +151,8 @@ def start(
         How long a request may take to arrive.
     middleware
         See `app`.
+    archive, venues
+        See `open_store`.
 
     Raises
     ------
@@ -139,12 +163,12 @@ def start(
     ValueError
         A tier is unknown, a key is empty, or `now` is not an instant.
     """
-    store = open_store(source) if isinstance(source, str) else source
-    clock = store.now if now is None else times.instant(now, "now")
+    store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
+    clock = _clock_of(store, now, live=False)
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     hosts = [host, *allow_hosts]
     served = app(
-        store, now=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, middleware=middleware
+        store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, middleware=middleware
     )
     listener = _listen(host, port)
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
@@ -153,12 +177,26 @@ def start(
     return Local(_url(listener), best, store, clock, server)
 
 
+def _clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
+    """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
+    if now is None and hasattr(store, "take_notices"):
+        return lambda: store.now  # a source that asks the venues
+    if now is None and live:
+        from derivdata.collect import MachineClock
+
+        machine = MachineClock()
+        return lambda: machine.now().floor("s")
+    moment = store.now if now is None else times.instant(now, "now")
+    return lambda: moment
+
+
 def serve(
     source: str,
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
     now: times.Instant | None = None,
+    live: bool = False,
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
     allow_hosts: Collection[str] = (),
@@ -171,6 +209,8 @@ def serve(
 
     Parameters
     ----------
+    live
+        Whether the clock is the machine's: for an archive that a collector fills meanwhile.
     keys
         Tier to key.
     allow_hosts
@@ -182,18 +222,18 @@ def serve(
         As `start`.
     """
     store = open_store(source)
-    clock = store.now if now is None else times.instant(now, "now")
+    clock = _clock_of(store, now, live=live)
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
         raise ValueError("two tiers have the same key: give each one of its own")
     hosts = [host, *allow_hosts]
-    served = app(store, now=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts)
+    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts)
     listener = _listen(host, port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(listener)
         shown = _shown_keys(made_up, stack)
-        _announce(store, clock, listener, [*shown, *[_OPEN] * keyless])
+        _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless])
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         uvicorn.Server(connections.config(served)).run(sockets=[listener])
 
@@ -288,5 +328,18 @@ def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remark
     lines += remarks
     if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         lines.append("  other machines can reach this; keys and data travel unencrypted")
+        lines += _terms_of(store)
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()
+
+
+def _terms_of(store: Store) -> list[str]:
+    """Return a line on data that was collected from venues, whose terms reserve redistribution."""
+    archive = getattr(store, "archive", store)
+    asked = archive.requests()["exchange"] if hasattr(archive, "requests") else []
+    if not len(asked):
+        return []
+    names = ", ".join(sorted(set(asked)))
+    return [
+        f"  collected from {names}: redistribution is your responsibility (derivdata venues says their terms)"
+    ]

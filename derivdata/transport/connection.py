@@ -66,6 +66,10 @@ class Local(Protocol):
     @property
     def now(self) -> pd.Timestamp: ...
 
+    def take_notices(self) -> list[str]:
+        """Return what the source has to tell the user since the last time."""
+        ...
+
     def close(self) -> None:
         """Stop it."""
         ...
@@ -143,6 +147,8 @@ class Connection:
         response = self._response(request, reply.status, reply.headers, reply.body)
         if not reply.from_cache:
             self._learn(reply.headers)
+        for text in () if self._local is None else self._local.take_notices():
+            warn_caller(text)
         return response
 
     def clock(self) -> pd.Timestamp:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import pandas as pd
 
@@ -138,13 +138,16 @@ def connect(
     offline: bool = False,
     now: times.Instant | None = None,
     attribution_url: str | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> Connection:
     """Connect to a source of data; every fetch asks it until the next `connect`.
 
     Parameters
     ----------
     source
-        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, or ``"sample"``.
+        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``, or
+        ``"venues"``: the public APIs of the venues, without a key.
     api_key
         Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
     cache
@@ -155,6 +158,9 @@ def connect(
         Clock of an archive or the sample, instead of its own.
     attribution_url
         Address that the attribution text names, instead of the service's own.
+    archive, venues
+        Of ``"venues"``: the folder that keeps what they answered (one in the user's data folder unless
+        given), and the venues to ask (all but derive, whose terms forbid most uses).
 
     Raises
     ------
@@ -189,7 +195,12 @@ def connect(
                 f"{source!r} is a local source and takes no api_key: an address starts with https://"
             )
         instant = None if now is None else times.instant(now, "now")
-        connection = _local(source, instant, attribution_url, cache=cache, offline=offline)
+        options: dict[str, Any] = {}
+        if source == "venues":
+            options = {"archive": archive and os.fspath(archive), "venues": venues}
+        elif archive is not None or venues is not None:
+            raise ValueError("archive= and venues= are for dd.connect('venues')")
+        connection = _local(source, instant, attribution_url, cache=cache, offline=offline, options=options)
     SESSION.replace_connection(connection)
     return connection
 
@@ -228,15 +239,21 @@ def _hosted(
 
 
 class _Service(Protocol):
-    def start(self, source: str, *, now: pd.Timestamp | None) -> Local: ...
+    def start(self, source: str, *, now: pd.Timestamp | None, **options: Any) -> Local: ...
 
 
 def _local(
-    source: str, now: pd.Timestamp | None, attribution_url: str | None, *, cache: str, offline: bool
+    source: str,
+    now: pd.Timestamp | None,
+    attribution_url: str | None,
+    *,
+    cache: str,
+    offline: bool,
+    options: Mapping[str, Any],
 ) -> Connection:
     # By name: the service is built on this package, so that an import would be a circle.
     service = cast(_Service, importlib.import_module("derivdata.service"))
-    local = service.start(source, now=now)
+    local = service.start(source, now=now, **options)
     settings = Settings(
         scope=f"local {local.identity}",
         folder=cache_folder(),

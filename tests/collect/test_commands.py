@@ -69,3 +69,16 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
     assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
     assert verdicts["/info allPerpMetas"] == "contradicts"
     assert "Expected `array`, got `object`" in rows.loc["/info allPerpMetas", "error"]
+
+
+def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    with Fakes(LAST, clock.now) as fakes:
+        archive = open_archive(tmp_path / "market")
+        Collector(archive, venues=["okx"], symbols=[], clock=clock, addresses=fakes.addresses).once()
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    for host, said in (("127.0.0.1", False), ("0.0.0.0", True)):
+        assert main(["serve", str(tmp_path / "market"), "--live", "--host", host, "--port", "0"]) == 0
+        assert ("collected from okx: redistribution is your" in capsys.readouterr().out) == said

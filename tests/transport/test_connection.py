@@ -31,6 +31,9 @@ class FakeLocal:
     now: pd.Timestamp = NOON
     closed: int = 0
 
+    def take_notices(self) -> list[str]:
+        return []
+
     def close(self) -> None:
         self.closed += 1
 

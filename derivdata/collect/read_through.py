@@ -1,0 +1,204 @@
+"""An archive that asks the venues for what it lacks: the source of ``dd.connect("venues")``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+from platformdirs import user_data_path
+
+from derivdata.archive import Archive, open_archive
+from derivdata.collect.backfill import TABLES as HISTORIES
+from derivdata.collect.backfill import backfill
+from derivdata.collect.clock import Clock, MachineClock
+from derivdata.collect.collector import Collector
+from derivdata.collect.state import CHAINS, STATE
+
+__all__ = ["ReadThrough", "open_venues"]
+
+_FRESH = pd.Timedelta(60, "s")
+_SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
+_FIRST = pd.Timestamp("2019-01-01", tz="UTC")
+_FILLED = ("funding_settlements", "oi_history")
+
+
+def open_venues(
+    archive: str | os.PathLike[str] | None = None, venues: Sequence[str] | None = None
+) -> ReadThrough:
+    """Return a source over an archive, the one in the user's data folder unless another is named.
+
+    Raises
+    ------
+    ArchiveError, ValueError
+        The archive cannot be read; there is no such venue.
+    """
+    folder = Path(archive) if archive is not None else user_data_path("derivdata") / "venues"
+    return ReadThrough(open_archive(folder), venues=venues)
+
+
+class ReadThrough:
+    """A store for the service: reads are answered from the archive, after what it lacks was fetched.
+
+    The state of all venues is asked when the last answer is older than 60 s; histories are asked by window,
+    as the archive's ledger of requests lacks them, of the symbols of each request.
+    """
+
+    synthetic = False
+    label = "venues"
+
+    def __init__(
+        self,
+        archive: Archive,
+        *,
+        venues: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        addresses: Mapping[str, str] | None = None,
+    ) -> None:
+        self.archive, self.clock = archive, clock or MachineClock()
+        self._addresses = addresses
+        self._collector = Collector(archive, venues=venues, symbols=(), clock=self.clock, addresses=addresses)
+        self._polled: pd.Timestamp | None = None
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._notices: list[str] = []
+
+    @property
+    def id(self) -> str:
+        """Return the archive's name for good."""
+        return self.archive.id
+
+    @property
+    def version(self) -> str:
+        """Return the version of the archive's data."""
+        return self.archive.version
+
+    @property
+    def identity(self) -> str:
+        """Return the hash of all that was collected."""
+        return self.archive.identity
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """Return the first instant that histories may reach."""
+        return _FIRST
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """Return the first whole second after the newest state, which is asked for again after a minute.
+
+        So the clock follows the machine's in steps of a minute, and everything that was told is in the past.
+        """
+        self._poll()
+        assert self._polled is not None
+        return self._polled.ceil("s")
+
+    def take_notices(self) -> list[str]:
+        """Return what the user must know, once: venues that could not be had, and why."""
+        with self._lock:
+            notices, self._notices = self._notices, []
+        return notices
+
+    def tables(self) -> frozenset[str]:
+        """Return the tables that venues fill, and what else the archive holds."""
+        return self.archive.tables() | {*STATE, *CHAINS, *_FILLED}
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Return the symbols of a table: all that the venues list."""
+        listed = set(self.archive.symbols(table))
+        if table in _FILLED:
+            listed |= set(self.archive.symbols("markets_symbol_exchanges"))
+        return tuple(sorted(listed))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Return the venues of a table."""
+        listed = set(self.archive.exchanges(table))
+        if table in _FILLED:
+            listed |= set(self._collector.venues)
+        return tuple(sorted(listed))
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return rows of a window, after what the ledger lacks of it was asked."""
+        if table in _FILLED and symbols is not None:
+            self._fill(table, start, end, symbols, exchanges)
+        return self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the newest rows, of a state that is younger than a minute."""
+        return self.archive.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._collector.close()
+
+    def _poll(self) -> None:
+        with self._lock:
+            now = self.clock.now()
+            if self._polled is None or now - self._polled >= _FRESH:
+                self._collector.once()
+                self._polled = self.clock.now()
+                self._tell_failures()
+
+    def _fill(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        symbols: Sequence[str],
+        exchanges: Sequence[str] | None,
+    ) -> None:
+        venues = [
+            name
+            for name in self._collector.venues
+            if name not in self._collector.gone and (exchanges is None or name in exchanges)
+        ]
+        last = min(end, (self.clock.now() - _SETTLED_AFTER).floor("5min"))
+        first = max(start, _FIRST)
+        if table not in HISTORIES or not venues or first >= last:
+            return
+        with self._lock:
+            done = backfill(
+                self.archive,
+                symbols,
+                first,
+                last,
+                venues=venues,
+                names=[table],
+                clock=self.clock,
+                addresses=self._addresses,
+            )
+            self._tell([f"{text}: left out" for text in done.failed] + done.notices)
+
+    def _tell_failures(self) -> None:
+        """Tell of each venue once which of its tables are missing, and why."""
+        gone = self._collector.gone
+        parts: dict[tuple[str, str], list[str]] = {}
+        for part, why in self._collector.failed.items():
+            exchange, _, table = part.partition(" ")
+            if exchange not in gone:
+                parts.setdefault((exchange, why), []).append(table)
+        self._tell([f"{name} is left out: {why}" for name, why in gone.items()])
+        self._tell([f"{name}: no {', '.join(names)}: {why}" for (name, why), names in parts.items()])
+
+    def _tell(self, texts: Sequence[str]) -> None:
+        """Keep each notice once."""
+        self._notices += [text for text in texts if text not in self._told]
+        self._told.update(texts)
