@@ -12,7 +12,7 @@ import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedRequest
 
 import derivdata as dd
-from derivdata.errors import DataNotice, SchemaError
+from derivdata.errors import DataNotice, NotFound, SchemaError
 from derivdata.fetch import (
     builders,
     funding,
@@ -211,13 +211,12 @@ def test_a_row_at_the_end_of_the_window_is_dropped_with_a_notice() -> None:
     assert dd.provenance(frame)["notices"] == [notice]
 
 
-def test_unknown_symbol_is_an_empty_table_with_a_notice() -> None:
-    with pytest.warns(DataNotice, match="historical funding starts in September 2025"):
-        frame = fetched("funding", "history", "NOSUCH", *DAY, cassette="funding_history_unknown")
-    pd.testing.assert_frame_equal(frame, dd.tables.FUNDING_HISTORY.empty(), check_flags=False)
-    assert dd.provenance(frame)["notices"] == [
-        "No data in the requested range; historical funding starts in September 2025."
-    ]
+def test_unknown_symbol_is_an_error_after_the_services_notice() -> None:
+    with (
+        pytest.warns(DataNotice, match="historical funding starts in September 2025"),
+        pytest.raises(NotFound, match="unknown symbol 'NOSUCH': it has no rows in this window, and is not"),
+    ):
+        fetched("funding", "history", "NOSUCH", *DAY, cassette="funding_history_unknown")
 
 
 def test_funding_settlements_read_the_wire() -> None:

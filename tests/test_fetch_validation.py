@@ -252,7 +252,7 @@ def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
         return history(symbol=query["symbol"]) | {"notices": said, "resolution": "1m"}
 
     with (
-        answering(lambda request: (200, body(dict(request.query)))),
+        answering(lambda r: (200, body(dict(r.query))) if "historical" in r.path else (404, {})),
         warnings.catch_warnings(record=True) as got,
     ):
         warnings.simplefilter("always")

@@ -21,9 +21,10 @@ import pyarrow as pa
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.errors import SchemaError
+from derivdata.fetch.naming import require_listed, symbol_names, venue_names
 from derivdata.fetch.series import Point, Settlement, series
 from derivdata.fetch.validation import Envelope, answer_time, tabulate
-from derivdata.fetch.windows import get_windows, names, pieces
+from derivdata.fetch.windows import get_windows, pieces
 from derivdata.schema import coded, floats, ranks, repeated
 from derivdata.transport import Answer
 
@@ -133,12 +134,13 @@ def history(
     Parameters
     ----------
     symbols
-        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows.
+        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
+        of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
     start, end
         Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
         `end` is `derivdata.asof`.
     exchanges
-        Venues; None is all.
+        Venues; None is all. ``"Binance"`` and ``"htx"`` are read as the API's ``binance`` and ``huobi``.
     resolution
         Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
         makes it by the length of the window, and with it the statistics of what comes back.
@@ -147,13 +149,15 @@ def history(
     -------
     DataFrame, table ``funding_history``
         One row per symbol, venue and step. ``rate_bps_8h`` [bps/8h] is sampled, not settled: integrate
-        it over time, do not sum it. A null on the wire is no row; a window without data, or a symbol that
-        is not known, gives zero rows and a `DataNotice`.
+        it over time, do not sum it. A null on the wire is no row; a window without data gives zero rows and
+        a `DataNotice`.
 
     Raises
     ------
     ValueError, TypeError
         `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        A symbol has no rows and is not in the source's own list.
     TierError
         The key may not read history, or not that far back.
     FetchError, SchemaError
@@ -167,12 +171,13 @@ def history(
     >>> dd.funding.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
     (336, 6)
     """
-    spans = pieces(api.FUNDING_HISTORICAL, times.window(start, end), resolution, exchanges)
-    each = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
-    ]
+    listed, venues = symbol_names(symbols), venue_names(exchanges)
+    spans = pieces(api.FUNDING_HISTORICAL, times.window(start, end), resolution, venues)
+    each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in listed]
     answers = get_windows(api.FUNDING_HISTORICAL, each, spans, _History)
-    return tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
+    frame = tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
+    require_listed(api.FUNDING_HISTORICAL.path, listed, frame)
+    return frame
 
 
 @typed
@@ -205,10 +210,13 @@ def settlements(
     -----
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
     """
-    spans = pieces(api.FUNDING_SETTLEMENT, times.window(start, end), "1h", exchanges)
-    each = [{"symbol": s, "exchanges": exchanges} for s in names(symbols, "symbols")]
+    listed, venues = symbol_names(symbols), venue_names(exchanges)
+    spans = pieces(api.FUNDING_SETTLEMENT, times.window(start, end), "1h", venues)
+    each = [{"symbol": s, "exchanges": venues} for s in listed]
     answers = get_windows(api.FUNDING_SETTLEMENT, each, spans, _Settlements)
-    return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
+    frame = tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
+    require_listed(api.FUNDING_SETTLEMENT.path, listed, frame)
+    return frame
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import names, symbol_of, venue_of
 from derivdata.fetch.validation import Envelope, answer_time, instants, tabulate
-from derivdata.fetch.windows import get_windows, names, pieces
+from derivdata.fetch.windows import get_windows, pieces
 from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]
@@ -90,7 +91,7 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     >>> bool(best["bid"] < best["ask"])
     True
     """
-    query = {"symbol": symbol, "exchange": exchange, "limit": limit}
+    query = {"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "limit": limit}
     answer = transport.get(api.ORDERBOOK_BOOK, query, into=_Book)
     return tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
@@ -134,9 +135,12 @@ def depth_history(
     ``GET /orderbook/depth-history``, Dev (30 days) and above.
     """
     spans = pieces(
-        api.ORDERBOOK_DEPTH_HISTORY, times.window(start, end), resolution, names(exchange, "exchange")
+        api.ORDERBOOK_DEPTH_HISTORY,
+        times.window(start, end),
+        resolution,
+        names(venue_of(exchange), "exchange"),
     )
-    each = [{"symbol": symbol, "exchange": exchange, "resolution": resolution}]
+    each = [{"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "resolution": resolution}]
     answers = get_windows(api.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
 

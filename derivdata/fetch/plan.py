@@ -8,7 +8,8 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
-from derivdata.fetch.windows import names, pieces
+from derivdata.fetch.naming import symbol_names, venue_names
+from derivdata.fetch.windows import pieces
 from derivdata.transport.pace import spacing_seconds
 
 __all__ = ["plan"]
@@ -56,12 +57,12 @@ def plan(
     """
     if not latency_seconds >= 0:
         raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
-    asked = names(symbols, "symbols")
+    asked = symbol_names(symbols)
     window = times.window(start, end)
     rows = []
     for fetcher, endpoint in _HISTORIES.items():
         step = _SETTLED if endpoint is api.FUNDING_SETTLEMENT else resolution
-        count = len(asked) * len(pieces(endpoint, window, step, exchanges))
+        count = len(asked) * len(pieces(endpoint, window, step, venue_names(exchanges)))
         each = max(spacing_seconds(endpoint), latency_seconds)
         rows.append(
             {

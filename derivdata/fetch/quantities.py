@@ -9,8 +9,9 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint
+from derivdata.fetch.naming import symbol_names, venue_names, venue_of
 from derivdata.fetch.validation import Envelope, instants, tabulate
-from derivdata.fetch.windows import get_windows, names, pieces, wide_rows
+from derivdata.fetch.windows import get_windows, pieces, wide_rows
 from derivdata.schema import Table
 from derivdata.transport import Answer
 
@@ -48,10 +49,9 @@ def history(
     resolution: str | None,
 ) -> pd.DataFrame:
     """Return a quantity of symbols on every venue over a window."""
-    spans = pieces(quantity.endpoint, times.window(start, end), resolution, exchanges)
-    each = [
-        {"symbol": s, "exchanges": exchanges, "resolution": resolution} for s in names(symbols, "symbols")
-    ]
+    venues = venue_names(exchanges)
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, venues)
+    each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in symbol_names(symbols)]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
@@ -64,8 +64,9 @@ def exchange_totals(
     resolution: str | None,
 ) -> pd.DataFrame:
     """Return a quantity of every venue over all its symbols, over a window."""
-    spans = pieces(quantity.endpoint, times.window(start, end), resolution, exchanges)
-    each = [{"exchanges": exchanges, "resolution": resolution}]
+    venues = venue_names(exchanges)
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, venues)
+    each = [{"exchanges": venues, "resolution": resolution}]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
@@ -74,11 +75,10 @@ def top_symbols(
     quantity: Quantity, exchange: str, start: times.Instant, end: times.Instant | None, limit: int | None
 ) -> pd.DataFrame:
     """Return a quantity of a venue's largest symbols over a window."""
-    each = [{"exchange": exchange, "limit": limit}]
+    venue = venue_of(exchange)
+    each = [{"exchange": venue, "limit": limit}]
     answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
-    return tabulate(
-        quantity.table, answers, lambda a: wide_rows(a, a.body.timeseries, exchange, quantity.value)
-    )
+    return tabulate(quantity.table, answers, lambda a: wide_rows(a, a.body.timeseries, venue, quantity.value))
 
 
 def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:

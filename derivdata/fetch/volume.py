@@ -15,6 +15,7 @@ import pandas as pd
 from derivdata import api, tables, times
 from derivdata.arguments import typed
 from derivdata.fetch import quantities
+from derivdata.fetch.naming import venue_names
 from derivdata.fetch.quantities import Quantity
 from derivdata.fetch.validation import Envelope, instants, tabulate
 from derivdata.fetch.windows import get_windows, pieces
@@ -214,8 +215,9 @@ def oi_ratio(
     -----
     ``GET /volume-oi-ratio``, Dev and above.
     """
-    spans = pieces(api.VOLUME_OI_RATIO, times.window(start, end), resolution, exchanges)
-    each = [{"window_days": window_days, "exchanges": exchanges, "resolution": resolution}]
+    venues = venue_names(exchanges)
+    spans = pieces(api.VOLUME_OI_RATIO, times.window(start, end), resolution, venues)
+    each = [{"window_days": window_days, "exchanges": venues, "resolution": resolution}]
     answers = get_windows(api.VOLUME_OI_RATIO, each, spans, _Ratios)
     return tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
 

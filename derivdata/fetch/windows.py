@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import pandas as pd
 from derivdata import api, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import TierError
+from derivdata.fetch.naming import names
 from derivdata.fetch.validation import instants
 from derivdata.transport import Answer, progress
 
@@ -36,24 +37,6 @@ _MINUTE = pd.Timedelta(1, "min")
 _DAY = pd.Timedelta(1, "D")
 _CAP_DAYS = 90
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
-
-
-def names(value: str | Sequence[str], argument: str) -> list[str]:
-    """A list of names from one name or several.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Something is not text, the list is empty, a name stands twice, or several stand in one text.
-    """
-    found = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
-    if not all(isinstance(name, str) and name for name in found):
-        raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
-    if any("," in name for name in found):
-        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
-    if not found or len(set(found)) < len(found):
-        raise ValueError(f"{argument} must name at least one, and each once: {found!r}")
-    return found
 
 
 def pieces(

@@ -11,6 +11,7 @@ import pandas as pd
 from derivdata import tables, times
 from derivdata.arguments import typed
 from derivdata.fetch.liquidations.orders import LIMIT, ask, coverage
+from derivdata.fetch.naming import symbol_filter, venue_names
 
 __all__ = ["poll"]
 
@@ -69,7 +70,11 @@ def poll(
     tells. Where it lacks the newest the next question goes on from its last order, at once, and nothing is
     missed. Where it lacks the oldest the span before its first order is ``missed``: raise `limit`.
     """
-    query = {"exchange": exchanges, "symbol": symbols, "exclude_symbol": exclude_symbols}
+    query = {
+        "exchange": venue_names(exchanges),
+        "symbol": symbol_filter(symbols),
+        "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
+    }
     reached = times.since(since)
     after, cut = reached - _LATE, None
     seen: dict[tuple[str, str], pd.Timestamp] = {}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import symbol_filter, venue_names
 from derivdata.fetch.validation import Envelope, tabulate
 from derivdata.notices import warn_caller
 from derivdata.transport import Answer
@@ -96,9 +97,9 @@ def events(
         "since": after,
         "limit": limit,
         "min_usd": min_usd,
-        "exchange": exchanges,
-        "symbol": symbols,
-        "exclude_symbol": exclude_symbols,
+        "exchange": venue_names(exchanges),
+        "symbol": symbol_filter(symbols),
+        "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }
     frame, full = ask(query)
     said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}

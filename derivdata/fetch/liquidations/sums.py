@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import symbol_filter
 from derivdata.fetch.rolling import rolling
 from derivdata.fetch.validation import Envelope, instants, tabulate
 from derivdata.fetch.windows import get_windows, pieces
@@ -84,7 +85,7 @@ def history(
     ``GET /liquidations/history``, Dev (30 days) and above.
     """
     spans = pieces(api.LIQUIDATIONS_HISTORY, times.window(start, end), resolution, None)
-    each = [{"symbol": symbols, "resolution": resolution}]
+    each = [{"symbol": symbol_filter(symbols), "resolution": resolution}]
     answers = get_windows(api.LIQUIDATIONS_HISTORY, each, spans, _History)
     return tabulate(tables.LIQUIDATIONS_HISTORY, answers, _history_columns)
 

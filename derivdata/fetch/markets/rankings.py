@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import symbol_of, venue_names
 from derivdata.fetch.validation import Envelope, answer_time, tabulate
 from derivdata.transport import Answer
 
@@ -115,7 +116,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     >>> board["symbol"].head(3).tolist(), board["oi_usd"].is_monotonic_decreasing
     (['BTC', 'ETH', 'SOL'], True)
     """
-    answer = transport.get(api.MARKETS_SYMBOLS, {"exchanges": exchanges}, into=_Symbols)
+    answer = transport.get(api.MARKETS_SYMBOLS, {"exchanges": venue_names(exchanges)}, into=_Symbols)
     return tabulate(
         tables.MARKETS_SYMBOLS,
         [answer],
@@ -155,7 +156,7 @@ def price_movers(
     -----
     ``GET /markets/price-movers`` (wire ``min_value``), Dev and above.
     """
-    query = {"min_value": min_volume_usd, "limit": limit, "exchanges": exchanges}
+    query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(exchanges)}
     answer = transport.get(api.MARKETS_PRICE_MOVERS, query, into=_Movers)
     return tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
 
@@ -183,7 +184,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     -----
     ``GET /markets/funding-leaders``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_FUNDING_LEADERS, {"exchanges": exchanges}, into=_Leaders)
+    answer = transport.get(api.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(exchanges)}, into=_Leaders)
     return tabulate(
         tables.MARKETS_FUNDING_LEADERS,
         [answer],
@@ -215,7 +216,9 @@ def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFra
     -----
     ``GET /markets/price-buckets``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_PRICE_BUCKETS, {"exchanges": exchanges}, into=_PriceBuckets)
+    answer = transport.get(
+        api.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(exchanges)}, into=_PriceBuckets
+    )
     return tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
 
 
@@ -244,7 +247,7 @@ def symbol_stats(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/stats``; Free sees BTC and ETH.
     """
-    answer = transport.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol}, into=_Stats)
+    answer = transport.get(api.MARKETS_SYMBOL_STATS, {"symbol": symbol_of(symbol)}, into=_Stats)
     return tabulate(
         tables.MARKETS_SYMBOL_STATS,
         [answer],

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import symbol_of, venue_of
 from derivdata.fetch.validation import Envelope, Figure, answer_time, instants, tabulate
 from derivdata.fetch.windows import get_windows
 from derivdata.transport import Answer
@@ -115,7 +116,9 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     -----
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": exchange}, into=_ExchangeSymbols)
+    answer = transport.get(
+        api.MARKETS_EXCHANGE_SYMBOLS, {"exchange": venue_of(exchange)}, into=_ExchangeSymbols
+    )
     return tabulate(
         tables.MARKETS_EXCHANGE_SYMBOLS,
         [answer],
@@ -150,7 +153,7 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
     -----
     ``GET /markets/{symbol}/exchanges``, Dev and above.
     """
-    answer = transport.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol}, into=_SymbolExchanges)
+    answer = transport.get(api.MARKETS_SYMBOL_EXCHANGES, {"symbol": symbol_of(symbol)}, into=_SymbolExchanges)
     return tabulate(
         tables.MARKETS_SYMBOL_EXCHANGES,
         [answer],
@@ -192,7 +195,7 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
     """
     answers = get_windows(
         api.MARKETS_EXCHANGE_TIMESERIES,
-        [{"exchange": exchange}],
+        [{"exchange": venue_of(exchange)}],
         [times.window(start, end)],
         _ExchangeHistory,
     )

@@ -12,8 +12,8 @@ from msgspec import UNSET
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import names, symbol_of, venue_of
 from derivdata.fetch.validation import Envelope, Figure, columns_of, tabulate
-from derivdata.fetch.windows import names
 from derivdata.notices import warn_caller
 from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
@@ -174,6 +174,7 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     -----
     ``GET /options/metrics``, Dev and above.
     """
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
     warn_off_matrix(symbol, exchange)
     answer = transport.get(api.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
     return tabulate(
@@ -196,6 +197,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
 
 
 def _asked(symbol: str, exchange: str) -> Answer[_Chain]:
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
     warn_off_matrix(symbol, exchange)
     return transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)
 

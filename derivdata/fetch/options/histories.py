@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.fetch.naming import symbol_of, venue_of
 from derivdata.fetch.options.chains import warn_off_matrix
 from derivdata.fetch.validation import Envelope, Figure, instants, tabulate
 from derivdata.fetch.windows import days_back
@@ -96,6 +97,7 @@ def atm_history(
     -----
     ``GET /options/atm-history``, Dev and above.
     """
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
     window = times.window(start, end)
     query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
     warn_off_matrix(symbol, exchange)
@@ -132,6 +134,7 @@ def surface_history(
     may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
     window: of whole days, the first hour may be missing.
     """
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
     window = times.window(start, end)
     back = days_back(window, spare=pd.Timedelta(0))
     query = {"symbol": symbol, "exchange": exchange, "range": back}

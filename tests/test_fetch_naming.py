@@ -1,0 +1,97 @@
+"""Symbols and venues are recognised by their other names, or refused before anything is sent."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import derivdata as dd
+from derivdata.api import Request
+from derivdata.errors import DataNotice, NotFound
+from tests.test_fetch_validation import DAY, STAMP, always, answering, history
+
+
+def asked(call: Any, body: Any) -> dict[str, str]:
+    """The query, and the path, of the one request that a call makes."""
+    with answering(always(body)) as requests, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataNotice)
+        call()
+    assert len(requests) == 1
+    return {"path": requests[0].path, **dict(requests[0].query)}
+
+
+@pytest.mark.parametrize("name", ["BTC", "btc", "BTCUSDT", "BTC-PERP", "BTC/USDT:USDT", "BTC_USDC", "XBT"])
+def test_contracts_are_read_as_their_asset(name: str) -> None:
+    body = history({"timestamp": STAMP, "y": 1.0})
+    assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == "BTC"
+    rows = {"symbol": "BTC", "unit": "usd", "resolution": "1h", "data": []}
+    assert asked(lambda: dd.oi.history(name, *DAY), rows)["path"] == "/oi/BTC/timeseries"
+    chain = {"symbol": "BTC", "exchange": "deribit", "instruments": []}
+    assert asked(lambda: dd.options.snapshot(name, "Deribit"), chain) == {
+        "path": "/options/snapshot",
+        "symbol": "BTC",
+        "exchange": "deribit",
+    }
+    orders: dict[str, Any] = {"events": []}
+    assert asked(lambda: dd.liquidations.events(symbols=[name, "eth"]), orders)["symbol"] == "BTC,ETH"
+
+
+@pytest.mark.parametrize("name", ["kPEPE", "1000SHIB", "xyz:TSLA", "STARDUST", "SUPERP", "PERP", "FDUSD"])
+def test_names_that_are_assets_stay_whole(name: str) -> None:
+    body = history({"timestamp": STAMP, "y": 1.0}, symbol=name)
+    assert asked(lambda: dd.funding.history(name, *DAY), body)["symbol"] == name
+
+
+def test_two_names_of_one_symbol_are_refused() -> None:
+    with answering(always({})) as requests, pytest.raises(ValueError, match="each once"):
+        dd.funding.history(["BTC", "BTCUSDT"], *DAY)
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [("Binance", "binance"), ("htx", "huobi"), ("gate", "gateio"), ("Gate.io", "gateio"), ("OKX", "okx")],
+)
+def test_venues_are_read_by_their_other_names(name: str, slug: str) -> None:
+    body = history() | {"series": {slug: [{"timestamp": STAMP, "y": 1.0}]}}
+    assert asked(lambda: dd.funding.history("BTC", *DAY, exchanges=[name]), body)["exchanges"] == slug
+    board = {"timestamp": "2026-06-30 12:00:00", "exchange": slug, "symbols": []}
+    call = lambda: dd.markets.exchange_symbols(name)  # noqa: E731
+    assert asked(call, board)["path"] == f"/markets/exchanges/{slug}/symbols"
+
+
+@pytest.mark.parametrize(("name", "near"), [("binanc", "binance"), ("hyperliqid", "hyperliquid")])
+def test_a_misspelt_venue_is_refused_before_sending(name: str, near: str) -> None:
+    with answering(always({})) as requests:
+        with pytest.raises(ValueError, match=f"exchanges='{name}' is no venue; did you mean '{near}'"):
+            dd.funding.history("BTC", *DAY, exchanges=[name])
+        with pytest.raises(ValueError, match=f"did you mean '{near}'"):
+            dd.orderbook.book("BTC", name)
+    assert requests == []
+
+
+def test_a_venue_of_ones_own_is_asked_for() -> None:
+    body = history() | {"series": {"okx2": [{"timestamp": STAMP, "y": 1.0}]}}
+    assert asked(lambda: dd.funding.history("BTC", *DAY, exchanges=["okx2"]), body)["exchanges"] == "okx2"
+
+
+def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
+    def reply(request: Request) -> tuple[int, Any]:
+        if request.path == "/funding/metadata":
+            return 200, {"symbols": ["BTC", "BTCDOM", "ETH"], "timestamp": "", "exchanges": {}}
+        symbol = dict(request.query)["symbol"]
+        return 200, history(symbol=symbol) | {"notices": ["no data: history starts in January 2020"]}
+
+    with answering(reply):
+        with (
+            pytest.warns(DataNotice, match="no data"),
+            pytest.raises(NotFound, match=r"unknown symbol 'BTX'.* 3 symbols .*did you mean BTC"),
+        ):
+            dd.funding.history("BTX", *DAY)
+        with pytest.warns(DataNotice, match="no data"):
+            assert dd.funding.settlements("ETH", *DAY).empty, "the list has it"
+    unlisted = answering(lambda r: (500, {}) if "metadata" in r.path else reply(r))
+    with unlisted, pytest.warns(DataNotice, match="no data"):
+        assert dd.funding.history("BTX", *DAY).empty, "no list could be read"
