@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -78,13 +79,15 @@ class Data:
 
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""
-        return self._history("funding rates", funding.history, self.report_options.symbols)
+        wanted = self.report_options
+        fetch = partial(funding.history, exchanges=wanted.venues, resolution=wanted.resolution)
+        return self._fetch_once("funding rates", lambda: self._of_known_symbols(fetch))
 
     def settlements(self) -> pd.DataFrame | None:
         """Return table ``funding_settlements`` of all symbols."""
         wanted = self.report_options
-        fetch = partial(funding.settlements, wanted.symbols, *wanted.window, exchanges=wanted.venues)
-        return self._fetch_once("funding settlements", fetch)
+        fetch = partial(funding.settlements, exchanges=wanted.venues)
+        return self._fetch_once("funding settlements", lambda: self._of_known_symbols(fetch))
 
     def funding_now(self) -> pd.DataFrame | None:
         """Return table ``funding_snapshot`` of the report's symbols and venues, which every key may read."""
@@ -169,6 +172,20 @@ class Data:
         """Return table ``options_metrics``."""
         fetch = partial(options.metrics, symbol, venue)
         return self._fetch_once(f"options a day ago on {symbol}, {venue}", fetch)
+
+    def _of_known_symbols(self, fetch: Callable[..., pd.DataFrame]) -> pd.DataFrame:
+        """Return the rows of the symbols that the source knows; raise `NotFound` where it knows none."""
+        wanted = self.report_options
+        try:
+            return fetch(wanted.symbols, *wanted.window)
+        except NotFound:
+            frames = []
+            for symbol in wanted.symbols:
+                with suppress(NotFound):
+                    frames.append(fetch(symbol, *wanted.window))
+            if not frames:
+                raise
+            return tables.concat(frames)
 
     def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
         wanted = self.report_options
