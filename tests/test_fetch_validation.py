@@ -138,6 +138,8 @@ def test_a_stamp_that_cannot_be_read_is_a_schema_error(call: Any, body: Any) -> 
     ("call", "body"),
     [
         (lambda: dd.funding.history("BTC", *DAY), history(symbol="ETH")),
+        (lambda: dd.funding.history("BTC", *DAY), history(symbol="BTCDOM")),
+        (lambda: dd.funding.history("kPEPE", *DAY), history(symbol="KPEPE")),
         (lambda: dd.oi.history("BTC", *DAY), held() | {"symbol": "ETH"}),
         (lambda: dd.options.snapshot("BTC", "deribit"), chain(**QUOTED) | {"exchange": "okx"}),
         (

@@ -1,0 +1,93 @@
+"""An endpoint is added in the files that CONTRIBUTING names, and in no other."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+ADDED = {
+    "derivdata/api/oi.py": """
+OI_LARGEST = Endpoint(
+    "/oi/{symbol}/largest", "free", "oi_largest", "The largest venue of one symbol now.",
+    params=(PATH_SYMBOL,), unit="usd",
+)
+""",
+    "derivdata/tables/oi.py": """
+OI_LARGEST = define(
+    "oi_largest",
+    key="symbol exchange",
+    rest="time oi_usd surprise",
+    wire={"oi_usd": "open_interest_usd"},
+    optional="surprise",
+    doc="The largest venue of one symbol now.",
+)
+""",
+    "derivdata/tables/columns.py": """
+COLUMNS["surprise"] = Column(_NUMBER, "1", "A column of a made-up endpoint.", least=0.0)
+""",
+    "derivdata/fetch/oi.py": '''
+__all__ += ["largest"]
+
+
+class _Largest(Envelope):
+    symbol: str
+    data: list[_Row]
+
+
+def largest(symbol: str) -> pd.DataFrame:
+    """Return the largest venue of one symbol now."""
+    answer = transport.get(api.OI_LARGEST, {"symbol": symbol}, into=_Largest)
+    return tabulate(
+        tables.OI_LARGEST,
+        [answer],
+        lambda a: tables.OI_LARGEST.rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
+    )
+''',
+    "derivdata/service/answers/oi.py": """
+def largest(context: RequestContext) -> dict[str, Any]:
+    now = market.oi_at(context.view, context.view.now)[context.params["symbol"]]
+    rows = pd.DataFrame({"exchange": [now.idxmax()], "open_interest_usd": [float(now.max())]})
+    return {"symbol": context.params["symbol"], "unit": "usd", "data": json_rows.rows(rows)}
+
+
+ANSWERS["/oi/{symbol}/largest"] = largest
+""",
+    "derivdata/service/openapi/payloads.py": """
+PAYLOADS["/oi/{symbol}/largest"] = record(
+    symbol=TEXT, unit=TEXT, data=array(row("oi_largest", drop="symbol time surprise"))
+)
+""",
+}
+USED = """
+import derivdata as dd
+from pathlib import Path
+assert Path(dd.__file__).is_relative_to(Path.cwd()), dd.__file__
+dd.connect("sample")
+largest = dd.oi.largest("BTC")
+assert largest[["symbol", "exchange"]].astype(str).to_numpy().tolist() == [["BTC", "binance"]], largest
+assert (largest["oi_usd"] > 1e9).all() and largest["surprise"].isna().all()
+assert "largest" in dir(dd.oi) and dd.provenance(largest)["requests"][0]["path"] == "/oi/BTC/largest"
+assert "/oi/{symbol}/largest" in dd.raw("/openapi.json")["paths"]
+"""
+
+
+def test_a_made_up_endpoint_needs_only_the_files_that_the_page_names(tmp_path: Path) -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("### To add an endpoint")[2]
+    named = re.findall(r"(?m)^\| `(derivdata/[^`]+)` \|", page)
+    assert set(ADDED) == {name.replace("<family>", "oi") for name in named}
+    assert len(named) <= 6
+    shutil.copytree(ROOT / "derivdata", tmp_path / "derivdata", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in ADDED.items():
+        with (tmp_path / name).open("a", encoding="utf-8") as file:
+            file.write(text)
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "DERIVDATA_CACHE_DIR": str(tmp_path / "cache")}
+    run = subprocess.run(
+        [sys.executable, "-c", USED], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
