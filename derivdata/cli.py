@@ -1,4 +1,4 @@
-"""Command line: report, serve, import, bundle, and collect, backfill, status, venues; `--version`; `--debug`.
+"""Command line: report, serve, import, info, bundle, collect, backfill, status, venues.
 
 Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
 """
@@ -62,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
     _add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     _add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
+    _add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
     _add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
     _add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))
     _add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
@@ -216,6 +217,11 @@ def _add_venues(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_venues)
 
 
+def _add_info(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="an archive's folder")
+    parser.set_defaults(run=_info)
+
+
 def _add_bundle(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("info", "verify"))
     parser.add_argument("file", type=Path, metavar="FILE")
@@ -281,6 +287,13 @@ def _bundle(arguments: argparse.Namespace) -> None:
         _say(bundle.info(arguments.file))
     else:
         _say(f"{arguments.file}: {bundle.verify(arguments.file)} answers, every hash right")
+
+
+def _info(arguments: argparse.Namespace) -> None:
+    from derivdata import archive
+
+    tables = archive.open_archive(arguments.archive, create=False).info()
+    _say(tables.to_string() if len(tables) else f"{arguments.archive}: an archive without tables")
 
 
 def _serve(arguments: argparse.Namespace) -> None:

@@ -192,3 +192,24 @@ def test_serve_says_where_and_answers_over_http() -> None:
                 dd.funding.metadata()
         finally:
             process.terminate()
+
+
+def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two hourly rates on one venue; a folder that is no archive fails."""
+    frame = dd.tables.FUNDING_HISTORY.build(
+        {
+            "symbol": ["BTC"] * 2,
+            "exchange": ["okx"] * 2,
+            "timestamp": ["2024-03-01T00:00:00Z", "2024-03-01T01:00:00Z"],
+            "y": [1.0, 2.0],
+            "resolution": ["1h"] * 2,
+            "kind": ["sampled"] * 2,
+        }
+    )
+    dd.open_archive(tmp_path / "mine").append("funding_history", frame)
+    assert main(["info", str(tmp_path / "mine")]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("funding_history")]
+    assert line.split()[1] == "2"
+    assert "2024-03-01 01:00" in line
+    assert main(["info", str(tmp_path / "none")]) == 1
+    assert "no archive is there" in capsys.readouterr().err

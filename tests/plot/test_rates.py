@@ -33,6 +33,17 @@ def test_the_venues_at_both_ends_stand_out_with_their_means() -> None:
     assert np.isnan(grey.get_ydata()[100:112]).all(), "a hole is a gap"
 
 
+def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
+    """One rate of 50 among 708 lies above the 99.5 percentile, and outside the axis."""
+    table = made.funding()
+    table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
+    ax = plot.funding_history(table)
+    assert ax.get_title(loc="left") == "BTC: funding rate by venue (1 outside the axis: ▲▼)"
+    [mark] = [line for line in ax.lines if line.get_marker() == "^"]
+    assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[5]]
+    assert ax.get_ylim()[1] < 50.0
+
+
 def test_named_venues_stand_out() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
