@@ -129,7 +129,7 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
 
 
 def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
-    """The rows of some runs: as they lie in memory where runs are long, else a copy."""
+    """Pick the rows of some runs: as they lie in memory where runs are long, else a copy."""
     lengths = ends - starts
     if lengths.sum() > _LONG_RUN * lengths.size:
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
@@ -151,7 +151,7 @@ def _partitions(
 
 
 def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) -> list[pa.Table]:
-    """What is held where `rows` go: all that could share a key with one of them."""
+    """Read what is held where `rows` go: all that could share a key with one of them."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = data_files.TimeRange(first, last + 1) if "time" in table.key else data_files.EVER
     near = [file for file in held if window.touches(file.first, file.last)]

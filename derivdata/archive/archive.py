@@ -25,14 +25,15 @@ from derivdata.archive.corrections import (
     selection,
     undo,
 )
-from derivdata.archive.dask_reads import lazy
+from derivdata.archive.dask_reads import lazy, lazy_panel
 from derivdata.archive.ledger import Request, requests_frame, unanswered_windows
 from derivdata.archive.manifest import Manifest, TableEntry
 from derivdata.archive.schemas import archive_table
 from derivdata.arguments import typed
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.notices import warn_caller
-from derivdata.schema import Table
+from derivdata.schema import Kind, Table
+from derivdata.tables import panel as tables_panel
 from derivdata.tables import provenance
 
 __all__ = ["Archive", "open_archive"]
@@ -48,7 +49,7 @@ T = TypeVar("T")
 def open_archive(
     path: str | os.PathLike[str], *, create: bool = True, lock_timeout: float = _LOCK_SECONDS
 ) -> Archive:
-    """The archive in a folder.
+    """Open the archive in a folder.
 
     Parameters
     ----------
@@ -330,7 +331,7 @@ class Archive:
         return corrections_frame(self._manifest())
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
-        """The frame as a table, refused in words that suit an archive: there is no answer to look at."""
+        """Conform a frame; refuse it in words that suit an archive, where there is no answer to look at."""
         try:
             return table.conform(frame)
         except SchemaError as problem:
@@ -456,8 +457,65 @@ class Archive:
             self._path, keyed, self._entry(keyed), window, data_files.wanted(keyed, symbols, exchanges)
         )
 
+    def panel(
+        self,
+        table: str,
+        column: str,
+        *,
+        start: times.Instant,
+        end: times.Instant,
+        step: str | pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+        chunks: int | None = None,
+    ) -> Any:
+        """Return one column of a table as a lazy panel, for what is larger than memory.
+
+        Parameters
+        ----------
+        table, column
+            A table keyed by symbol, venue and time, and one of its numeric columns.
+        start, end
+            Half-open window; its start is the grid's first instant.
+        step
+            Spacing of the grid, ``"1m"`` or ``"1h"``. Every row must lie on it: a row beside it is a
+            ValueError when its chunk is computed.
+        symbols, exchanges
+            Those wanted; None is all.
+        chunks
+            Instants in a chunk; None makes chunks of some 32 MB.
+
+        Returns
+        -------
+        DataArray, dims ``(symbol, exchange, time)``
+            As `derivdata.panel` of the rows, reindexed to the grid: NaN where there is no row. Planned from
+            the manifest; each chunk reads the four columns that it needs, and no frame is made in between.
+
+        Raises
+        ------
+        ImportError
+            dask is not installed (``derivdata[dask]``).
+        ValueError
+            There is no such table or column, the table has other keys, or the step is none.
+        """
+        keyed = archive_table(table)
+        if column not in keyed.columns or keyed.columns[column].kind is not Kind.NUMBER:
+            raise ValueError(f"column={column!r} is no column of numbers of {table}")
+        micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
+        if micros <= 0:
+            raise ValueError(f"step={step!r} is no length of time")
+        where = data_files.wanted(keyed, symbols, exchanges)
+        window, entry = _window(start, end), self._entry(keyed)
+        found = lazy_panel(self._path, keyed, column, entry, window, where, micros, chunks)
+        head = next(data_files.row_group_batches(self._path, keyed, entry.files, window, where), None)
+        if head is None:
+            return found.assign_attrs(tables_panel(keyed.empty(), column).attrs)
+        rows = data_files.load(self._path, keyed, head._replace(groups=head.groups[:1]), window, where)
+        attrs = tables_panel(data_files.frame_of(keyed, [rows]).head(1), column).attrs
+        return found.assign_attrs(attrs)
+
     def info(self) -> pd.DataFrame:
-        """What is there: per table its rows, first and last instant, symbols, venues, files and size [MB]."""
+        """Summarise each table: rows, first and last instant, symbols, venues, files and size [MB]."""
         rows = {name: _summary(entry) for name, entry in sorted(self._manifest().tables.items())}
         return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
 
@@ -473,7 +531,7 @@ class Archive:
         return " (synthetic)" if self.synthetic else ""
 
     def _manifest(self) -> Manifest:
-        """The manifest now, read again only when it was swung."""
+        """Return the manifest now, read again only when it was replaced."""
         try:
             state = os.stat(self._path / manifests.NAME)
             mark = (state.st_ino, state.st_mtime_ns, state.st_size)
@@ -493,7 +551,7 @@ class Archive:
         return found
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
-        """What stands behind rows that were read: the archive, its version, corrections of these rows."""
+        """Return what stands behind rows: the archive, its version, corrections of these rows."""
         return {
             "source": self.label,
             "synthetic": self.synthetic,
@@ -530,7 +588,7 @@ class Archive:
 
 
 def _window(start: times.Instant | None, end: times.Instant | None) -> data_files.TimeRange:
-    """The window in microseconds; None leaves an end open."""
+    """Return the window in microseconds; None leaves an end open."""
     return data_files.TimeRange(
         data_files.EVER.start if start is None else _micros(start),
         data_files.EVER.end if end is None else _micros(end),

@@ -84,7 +84,7 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
 
 
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
-    """What becomes of the words of a column."""
+    """Return what becomes of the words of each column."""
     changes: dict[str, Callable[[str], Any]] = {
         name: lambda word: word.strip().lower() for name, column in table.columns.items() if column.allowed
     }
@@ -144,7 +144,7 @@ def future_limit() -> pd.Timestamp:
 
 
 def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
-    """The words changed; None where that changes none, or where one is no word, which the table refuses."""
+    """Change the words; None where that changes none, or where one is no word, which the table refuses."""
     words = values.dropna().unique()
     if not all(isinstance(word, str) for word in words):
         return None
@@ -191,7 +191,7 @@ def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
 
 
 def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
-    """The first rows of each symbol and venue: enough to judge a unit by, however many rows there are."""
+    """Take the first rows of each symbol and venue: enough to judge a unit by."""
     codes = [rows[name].array.codes for name in ("symbol", "exchange")]
     change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
     starts = np.flatnonzero(change)

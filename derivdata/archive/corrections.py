@@ -265,7 +265,7 @@ def _corrected(
 def _taken_out(
     folder: Path, table: Table, files: list[DataFile], chosen: Selection, mask: Chosen
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """The files without some rows, and new ones that hold these rows."""
+    """Return the files without some rows, and new ones that hold these rows."""
     after, removed = [], []
     for file in files:
         near = list(data_files.row_group_batches(folder, table, [file], chosen.window, chosen.where))

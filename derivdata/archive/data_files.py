@@ -66,6 +66,7 @@ class TimeRange(NamedTuple):
     end: int
 
     def touches(self, first: int, last: int) -> bool:
+        """Whether a closed range of instants has one in it."""
         return first < self.end and last >= self.start
 
 
@@ -82,7 +83,7 @@ class RowGroups(NamedTuple):
 def wanted(
     table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
-    """What a read asks for, as values by column.
+    """Return what a read asks for, as values by column.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def sorting(table: Table) -> list[str]:
 
 
 def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
-    """A conformed frame as Arrow, sorted as files are; in its own memory where nothing has to be sorted."""
+    """Return a conformed frame as Arrow, sorted as files are; without a copy where it is sorted so."""
     by = sorting(table)
     if by != [*table.order, *(name for name in table.key if name not in table.order)]:
         frame = frame.sort_values(by, kind="stable")
@@ -193,7 +194,7 @@ def latest_by(table: Table) -> list[str]:
 
 
 def _last_of_series(rows: pa.Table) -> pa.Table:
-    """The rows of the last instant of each run of one symbol and venue; rows are sorted by both and time."""
+    """Return the rows of the last instant of each run of one symbol and venue, sorted by both and time."""
     if not len(rows):
         return rows
     rows = rows.combine_chunks()
@@ -235,8 +236,17 @@ def known(root: Path, table: Table, file: DataFile) -> bool:
     return _checked(root, file, table).names <= set(table.columns)
 
 
-def load(root: Path, table: Table, batch: RowGroups, window: TimeRange, where: Where) -> pa.Table:
-    """Rows of a batch within a span whose columns have one of the given values.
+def load(
+    root: Path,
+    table: Table,
+    batch: RowGroups,
+    window: TimeRange,
+    where: Where,
+    names: Collection[str] | None = None,
+) -> pa.Table:
+    """Load rows of a batch within a window whose columns have one of the given values.
+
+    `names` are the columns that are read, with those that choose rows; None reads all.
 
     Raises
     ------
@@ -246,7 +256,8 @@ def load(root: Path, table: Table, batch: RowGroups, window: TimeRange, where: W
     path = root / batch.file.path
     with footers.reading(path):
         footer = footers.footer(path, batch.file.tail)
-        columns = [name for name in table.columns if name in footer.names]
+        asked = table.columns if names is None else {*names, *where, "time"}
+        columns = [name for name in table.columns if name in footer.names and name in asked]
         with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as parquet:
             rows = parquet.read_row_groups(batch.groups, columns=columns)
         rows.validate(full=True)
@@ -369,7 +380,7 @@ def _write_rows(
 
 
 def _in_chunks(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Some row groups at a time, so that writers hold copies of those only."""
+    """Yield some row groups at a time, so that writers hold copies of those only."""
     for batch in rows:
         for start in range(0, len(batch), _CHUNK_GROUPS * GROUP_ROWS):
             yield batch.slice(start, _CHUNK_GROUPS * GROUP_ROWS)

@@ -43,7 +43,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def footer(path: Path, tail: str) -> Footer:
-    """What a file's end says; read once, and again if another file is there than before.
+    """Read what a file's end says; once, and again if another file is there than before.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def _footer(path: Path, tail: str, _state: tuple[int, int, int]) -> Footer:
 
 
 def digest() -> hashlib.blake2b:
-    """A fresh hash of the kind that archives use."""
+    """Return a new hash of the kind that archives use."""
     return hashlib.blake2b(digest_size=16)
 
 

@@ -132,7 +132,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of some intervals lies outside a union."""
+    """Return what of some intervals lies outside a union."""
     result = []
     for first, end in intervals:
         for a, b in union:

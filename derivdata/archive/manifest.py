@@ -199,7 +199,7 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
 
 
 def _inside(folder: Path, manifest: Manifest) -> Manifest:
-    """The manifest, if every file that it names lies where an archive puts its files."""
+    """Return the manifest, if every file that it names lies where an archive puts its files."""
     places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
     if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
         places.append(manifest.ledger)

@@ -29,7 +29,7 @@ _TYPES = {
 
 
 def archive_table(name: str) -> Table:
-    """The table of a name, keyed for many instants: `time` is file of the key, but an order is one for good.
+    """Return a table keyed for many instants: `time` joins the key, except where an order id is in it.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def archive_table(name: str) -> Table:
 
 
 def schema_of(table: Table) -> pa.Schema:
-    """The table's columns as Arrow stores them."""
+    """Return the table's columns as Arrow stores them."""
     fields = [
         pa.field(name, _TYPES[column.kind], nullable=name not in table.key)
         for name, column in table.columns.items()

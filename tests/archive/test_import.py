@@ -94,6 +94,24 @@ def test_volatility_in_percent(tmp_path: Path) -> None:
     assert pd.isna(row["underlying_price"])
 
 
+def test_prices_of_options_are_kept(tmp_path: Path) -> None:
+    """As a recorder of Deribit writes them: bid, ask and mark in coins, the index in USD."""
+    content = (
+        "time,currency,instrument_name,expiry,strike,option_type,iv,bid_price,ask_price,mark_price,index_price,volume\n"
+        "2026-01-05T04:11:27Z,BTC,BTC-16JAN26-82000-C,2026-01-16T08:00Z,82000,call,0.5124,0.1185,0.127,0.12101857,"
+        "92791.88,1.5\n"
+    )
+    names = {"symbol": "currency", "side": "option_type", "bid_coin": "bid_price", "ask_coin": "ask_price"}
+    names |= {"mark_coin": "mark_price", "index_price_usd": "index_price"}
+    import_files(
+        "options_snapshot", text(tmp_path, content), tmp_path / "to", map=names, set={"exchange": "deribit"}
+    )
+    row = held(tmp_path, "options_snapshot").iloc[0]
+    prices = row[["bid_coin", "ask_coin", "mark_coin", "index_price_usd", "volume"]].tolist()
+    assert prices == [0.1185, 0.127, 0.12101857, 92791.88, 1.5]
+    assert pd.isna(row["bid_usd"])
+
+
 def test_fractions_are_not_taken_for_bps(tmp_path: Path) -> None:
     content = "Symbol,Date,Rate\nBTC,2020-01-01,0.0001\nBTC,2020-01-02,0\n"
     with pytest.raises(ArchiveError, match="looks like a fraction, not bps per 8 hours: say --unit native"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from derivdata import tables
 from derivdata.archive import data_files, open_archive
-from tests.archive.rates import START, rates
+from tests.archive.rates import EVER, START, rates
 
 pytest.importorskip("dask.dataframe")
 
@@ -45,3 +46,63 @@ def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "dask.dataframe", None)
     with pytest.raises(ImportError, match=r"derivdata\[dask\]"):
         open_archive(tmp_path).lazy("funding_history")
+
+
+@pytest.mark.parametrize("chunks", [None, 1, 7, 96])
+def test_a_lazy_panel_is_that_of_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None
+) -> None:
+    """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
+    monkeypatch.setattr(data_files, "GROUP_ROWS", 8)
+    archive = open_archive(tmp_path)
+    frame = rates(["BTC", "ETH"], ["okx"])
+    archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])
+    archive.append("funding_history", rates(["BTC"], ["bybit"], hours=30, plus=0.25))
+    found = archive.panel(
+        "funding_history",
+        "rate_bps_8h",
+        start=START,
+        end=START + pd.Timedelta(4, "D"),
+        step="1h",
+        chunks=chunks,
+    )
+    expected = tables.panel(archive.read("funding_history", *EVER)).reindex(time=found["time"])
+    assert found.chunks is not None
+    assert (found.attrs["units"], found.attrs["kind"]) == (expected.attrs["units"], expected.attrs["kind"])
+    np.testing.assert_array_equal(found.compute().to_numpy(), expected.to_numpy())
+    assert found["symbol"].to_numpy().tolist() == ["BTC", "ETH"]
+    assert int(np.isnan(found.sel(symbol="ETH", exchange="okx")).sum()) == 1
+    some = archive.panel(
+        "funding_history",
+        "rate_bps_8h",
+        start=START,
+        end=START + pd.Timedelta(1, "D"),
+        step="1h",
+        symbols=["ETH"],
+    )
+    assert some.compute().sel(symbol="ETH", exchange="okx").to_numpy().tolist() == [
+        float(i) for i in range(24)
+    ]
+
+
+def test_a_row_beside_the_grid_is_told(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["BTC"], ["okx"], hours=3, start=START + pd.Timedelta(90, "s")))
+    found = archive.panel(
+        "funding_history", "rate_bps_8h", start=START, end=START + pd.Timedelta(1, "D"), step="1h"
+    )
+    with pytest.raises(
+        ValueError, match="a row of funding_history at 2026-01-30 00:01:30 lies beside the grid"
+    ):
+        found.compute()
+
+
+def test_a_panel_that_cannot_be(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    window = {"start": START, "end": START + pd.Timedelta(1, "D")}
+    with pytest.raises(ValueError, match="column='resolution' is no column of numbers"):
+        archive.panel("funding_history", "resolution", step="1h", **window)
+    with pytest.raises(ValueError, match="not keyed by symbol, exchange and time"):
+        archive.panel("options_snapshot", "iv", step="1h", **window)
+    with pytest.raises(ValueError, match="step='0s' is no length of time"):
+        archive.panel("funding_history", "rate_bps_8h", step="0s", **window)

@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 
 
 def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
-    """The rows of a chunk that fit the table, in house names and units.
+    """Return the rows of a chunk that fit the table, in house names and units.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
 
 
 def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
-    """The unit that cells of a column may state: ``h`` of hours, ``%`` where percent was said."""
+    """Return the unit that cells of a column may state: ``h`` of hours, ``%`` where percent was said."""
     if name == "interval_hours":
         return "h"
     if name not in ("rate_bps_8h", "iv") or not any(

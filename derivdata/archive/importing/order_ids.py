@@ -16,7 +16,7 @@ _TELLING = (
 
 
 def with_ids(frame: pd.DataFrame, made: tuple[str, ...], seen: Counter[str]) -> pd.DataFrame:
-    """The frame with the columns of `made` filled.
+    """Return the frame with the columns of `made` filled.
 
     Equal rows of one file are events of their own: `seen` counts them, and the second and later ones get
     their number into the hash.

@@ -64,11 +64,11 @@ class ImportPlan(NamedTuple):
         return name not in may_lack
 
     def allowed(self, name: str) -> tuple[str, ...]:
-        """The words that a column may hold; none said means any."""
+        """Return the words that a column may hold; none said means any."""
         return self.table.columns[name].allowed
 
     def raw(self, name: str, chunk: Chunk) -> Any:
-        """The file's values for a column, or what was said once; None where there is neither.
+        """Return the file's values for a column, or what was said once; None where there is neither.
 
         Raises
         ------
@@ -102,7 +102,7 @@ def make_plan(
     values: Mapping[str, Mapping[str, str]] | None = None,
     accept: Collection[str] = (),
 ) -> ImportPlan:
-    """A plan that makes sense.
+    """Make a plan, and refuse one that makes no sense.
 
     Raises
     ------

@@ -106,7 +106,7 @@ def _table(names: list[str], chunk_rows: list[tuple[int, list[str]]]) -> Chunk:
 
 
 def _json(path: Path, file: IO[str]) -> Iterator[Chunk]:
-    """Records in one list, or one record per line."""
+    """Read records in one list, or one record per line."""
     first = file.read(1)
     while first.isspace():
         first = file.read(1)

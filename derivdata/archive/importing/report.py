@@ -67,6 +67,6 @@ class ImportReport:
         return frame.drop(columns=RANK)
 
     def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table's columns that no row gives, as missing."""
+        """Add the table's columns that no row gives, as missing."""
         absent: dict[str, Any] = dict.fromkeys(set(self._plan.table.columns) - set(frame.columns))
         return frame.assign(**absent)

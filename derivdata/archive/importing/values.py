@@ -55,7 +55,7 @@ def numbers(values: Any, name: str, rejections: Rejections, *, suffix: str = "")
 
 
 def _number(value: Any, suffix: str) -> float:
-    """The number; NaN where blank; infinite where it is none."""
+    """Return the number; NaN where blank; infinite where it is none."""
     if _blank(value):
         return np.nan
     if isinstance(value, bool | np.bool_) or (isinstance(value, str) and "_" in value):
@@ -92,6 +92,6 @@ def _blank(value: Any) -> bool:
 
 
 def shown(values: Any, i: int) -> str:
-    """The value of a row for a message."""
+    """Return the value of a row for a message."""
     value = values.iloc[i] if hasattr(values, "iloc") else values[i]
     return repr(value)[:60]
