@@ -118,7 +118,11 @@ def get(
         The answer is not what `into` says; the message names path and field.
     """
     request = endpoint.request(params)
-    response = SESSION.serve(request, endpoint, until)
+    return _answer(SESSION.serve(request, endpoint, until), into, quiet)
+
+
+def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
+    request = response.request
     body = decode_body(response, into)
     # The service may send notices that the wire struct leaves out, as text or as objects.
     sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
@@ -156,7 +160,7 @@ def get_each(
 ) -> Iterator[Answer[T]]:
     """Yield one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
 
-    Each is requested when it is wanted: a caller that drops one before the next holds one at a time. The
+    Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
     first error ends it; what came before is in the cache, so that running it again goes on from there.
 
     Raises
@@ -166,9 +170,10 @@ def get_each(
     """
     single = until is None or isinstance(until, pd.Timestamp)
     ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
-    pairs = zip(params, ends, strict=True)
-    for one, end in progress(pairs, total=len(params), label=endpoint.path):
-        yield get(endpoint, one, into=into, until=end, quiet=quiet)
+    requests = [(endpoint.request(one), end) for one, end in zip(params, ends, strict=True)]
+    responses = SESSION.serve_each(requests, endpoint)
+    for response in progress(responses, total=len(params), label=endpoint.path):
+        yield _answer(response, into, quiet)
 
 
 def decode_body(response: Response, into: Any) -> Any:

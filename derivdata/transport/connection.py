@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeVar
@@ -22,7 +23,7 @@ from derivdata.transport.origin import Site
 from derivdata.transport.pace import Pace
 from derivdata.transport.response import DIGEST_HEADER, Response, http_date, plain_text
 from derivdata.transport.settings import Settings
-from derivdata.transport.worker import TookTooLong, in_worker
+from derivdata.transport.worker import TookTooLong, begun
 
 if TYPE_CHECKING:
     from derivdata.transport.network import Network, Reply
@@ -31,6 +32,7 @@ __all__ = ["Connection", "Local"]
 
 T = TypeVar("T")
 
+_AT_ONCE = 8
 _CLOCK_SECONDS = 15.0
 """How long the server's last ``Date`` is taken for its clock."""
 _MARKS_SECONDS = 2.0
@@ -133,23 +135,63 @@ class Connection:
         NotCached, NetworkError, SchemaError
             Offline and not there; nothing whole came; what came is not JSON.
         """
+        return self._begin(request, endpoint, until)()
+
+    def serve_each(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
+        """Yield the answers to requests at one endpoint, each with the end of its window, in their order.
+
+        Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
+        request that fails then ends the series with at most seven sent in vain, whose answers are cached.
+        A service in this process gains nothing by it.
+        """
+        single = self._local is not None or (endpoint.per_second is not None and self._settings.paced)
+        waiting: deque[Callable[[], Response]] = deque()
+        for number, (request, until) in enumerate(requests):
+            waiting.append(self._begin(request, endpoint, until))
+            if single or number == 0 or len(waiting) == _AT_ONCE:
+                yield waiting.popleft()()
+        while waiting:
+            yield waiting.popleft()()
+
+    def _begin(
+        self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None
+    ) -> Callable[[], Response]:
+        """Look into the cache, and send the request if need be; return what waits for the answer."""
         self._follow_local()
         url = f"{self._site.base}{_path_and_query(request)}"
         cached = self._cached(url)
-        current = cached is not None and self._is_current(cached.head.headers)
-        if cached is not None and current:
-            return self._response(request, 200, cached.head.headers, cached.body)
-        reply = self._exchange(request, url, endpoint, until, again=cached is not None)
+        if cached is not None and self._is_current(cached.head.headers):
+            response = self._response(request, 200, cached.head.headers, cached.body)
+            return lambda: response
+        again = cached is not None
+        wait = begun(lambda: self._opened().get(request.path, url, endpoint, until, again=again))
+        return lambda: self._received(request, wait)
+
+    def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
+        """Wait for a reply from the network; return it as a response."""
+        try:
+            reply = self._patiently(request.path, wait)
+        except NetworkError as error:
+            if self._local is None or not self._inherited:
+                raise
+            raise NetworkError(
+                request.path,
+                f"the service of {self.source!r} ran in the process that this one was forked from, and does "
+                f"not answer ({error}); call dd.connect in this process",
+            ) from None
+        if self._settings.offline and reply.status == 504:
+            raise NotCached(str(request), "not in the cache, and this connection is offline")
         if self._files.trouble is not None and not self._trouble_told:
             self._trouble_told = True
             warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
-        response = self._response(request, reply.status, reply.headers, reply.body)
         if not reply.from_cache:
             self._learn(reply.headers)
         for text in () if self._local is None else self._local.take_notices():
             warn_caller(text)
-        return response
+        return self._response(request, reply.status, reply.headers, reply.body)
 
     def clock(self) -> pd.Timestamp:
         """Return the source's time, floored to the minute.
@@ -174,7 +216,7 @@ class Connection:
         now = self._settings.timing.monotonic()
         if self._last_date is None or now - self._last_date[0] > _CLOCK_SECONDS:
             self._last_date = None
-            self._learn(self._in_worker("/", lambda: self._opened().head()))
+            self._learn(self._head())
             if self._last_date is None:
                 raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
         return self._last_date[1].floor("min")
@@ -227,7 +269,7 @@ class Connection:
             if not served:
                 return True
             try:
-                self._learn(self._in_worker("/", lambda: self._opened().head()))
+                self._learn(self._head())
             except FetchError:  # the request itself tells what is wrong, after its tries
                 return False
         return self._last_marks is not None and self._last_marks[1] == marks
@@ -258,31 +300,6 @@ class Connection:
             return pd.Timestamp.max.tz_localize("UTC")
         return pd.Timestamp(self._settings.timing.machine()) + _AHEAD
 
-    def _exchange(
-        self,
-        request: Request,
-        url: str,
-        endpoint: Endpoint | None,
-        until: pd.Timestamp | None,
-        *,
-        again: bool,
-    ) -> Reply:
-        try:
-            reply = self._in_worker(
-                request.path, lambda: self._opened().get(request.path, url, endpoint, until, again=again)
-            )
-        except NetworkError as error:
-            if self._local is None or not self._inherited:
-                raise
-            raise NetworkError(
-                request.path,
-                f"the service of {self.source!r} ran in the process that this one was forked from, and does "
-                f"not answer ({error}); call dd.connect in this process",
-            ) from None
-        if self._settings.offline and reply.status == 504:
-            raise NotCached(str(request), "not in the cache, and this connection is offline")
-        return reply
-
     def _opened(self) -> Network:
         """Return the network, imported and opened when it is first needed."""
         with self.fork_lock:
@@ -300,12 +317,16 @@ class Connection:
                 )
             return self._network
 
-    def _in_worker(self, path: str, work: Callable[[], T]) -> T:
+    def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
+        seconds = self._settings.limits.patience
         try:
-            return in_worker(work, seconds=self._settings.limits.patience)
+            return wait(seconds)
         except TookTooLong:
-            seconds = self._settings.limits.patience
             raise NetworkError(path, f"no answer within {seconds:.0f} s") from None
+
+    def _head(self) -> Mapping[str, str]:
+        """Return what the server's headers say now."""
+        return self._patiently("/", begun(lambda: self._opened().head()))
 
     def _key(self, method: str, url: str) -> str:
         """Return the cache key: method, source, path, sorted query, fingerprint of the key, not the port."""

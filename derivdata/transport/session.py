@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -79,10 +79,22 @@ class Session:
         FetchError, SchemaError
             No usable answer came; the message has the service's own words.
         """
-        if self.responder is not None:
-            response = self.responder(request)
+        responder = self.responder
+        if responder is not None:
+            return self._checked(responder(request))
+        return self._checked(self.current().serve(request, endpoint, until))
+
+    def serve_each(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
+        """Yield the responses to requests at one endpoint, in their order; see `serve`."""
+        responder = self.responder
+        if responder is not None:
+            yield from (self._checked(responder(request)) for request, _ in requests)
         else:
-            response = self.current().serve(request, endpoint, until)
+            yield from map(self._checked, self.current().serve_each(requests, endpoint))
+
+    def _checked(self, response: Response) -> Response:
         if self.observer is not None:
             self.observer(response)
         if response.status != 200:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["SharedRequests", "TookTooLong", "in_worker"]
+__all__ = ["SharedRequests", "TookTooLong", "begun", "in_worker"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,11 @@ def in_worker(work: Callable[[], T], *, seconds: float) -> T:
     TookTooLong
         It was not done after `seconds`; and whatever `work` raises.
     """
+    return begun(work)(seconds)
+
+
+def begun(work: Callable[[], T]) -> Callable[[float], T]:
+    """Begin `work` in a daemon thread; return what waits for its result, so many seconds, as `in_worker`."""
     box: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
 
     def run() -> None:
@@ -37,14 +42,17 @@ def in_worker(work: Callable[[], T], *, seconds: float) -> T:
         except BaseException as error:  # handed over, whatever it is: else the caller would wait in vain
             box.put((None, _bare(error)))
 
+    def result(seconds: float) -> T:
+        try:
+            result, error = box.get(timeout=seconds)
+        except queue.Empty:
+            raise TookTooLong from None
+        if error is not None:
+            raise error from None
+        return result  # type: ignore[return-value]
+
     threading.Thread(target=run, name="derivdata-request", daemon=True).start()
-    try:
-        result, error = box.get(timeout=seconds)
-    except queue.Empty:
-        raise TookTooLong from None
-    if error is not None:
-        raise error from None
-    return result  # type: ignore[return-value]
+    return result
 
 
 def _bare(error: BaseException) -> BaseException:

@@ -1,0 +1,117 @@
+"""Several requests under way at once: how many, in which order their answers come, what an error leaves."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from derivdata import errors, transport
+from derivdata.api import FUNDING_HISTORICAL, OI_TIMESERIES
+from derivdata.transport import SESSION
+from tests.transport.conftest import Open
+from tests.transport.server import Asked, Reply, serving
+
+HANGS_SECONDS = 60
+
+
+class Crowd:
+    """A server that knows how many it serves at a time, and answers after the first only eight at once."""
+
+    def __init__(self, at_once: int, fails: str = "") -> None:
+        self.most = self.now = 0
+        self._fails = fails
+        self._lock = threading.Lock()
+        self._gate = threading.Barrier(at_once)
+
+    def __call__(self, asked: Asked) -> Reply:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        try:
+            if "symbol=S000" not in asked.path and "/S000/" not in asked.path:
+                self._gate.wait(HANGS_SECONDS)
+        finally:
+            with self._lock:
+                self.now -= 1
+        if self._fails and self._fails in asked.path:
+            return Reply.json({"error": "not this one"}, status=400)
+        return Reply.json({"path": asked.path})
+
+
+def paths(params: list[dict[str, Any]], **options: Any) -> list[str]:
+    answers = transport.get_each(OI_TIMESERIES, params, into=dict[str, str], **options)
+    return [answer.body["path"] for answer in answers]
+
+
+def symbols(count: int) -> list[dict[str, Any]]:
+    return [{"symbol": f"S{n:03}", "range": "7d"} for n in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def _connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert OI_TIMESERIES.per_second is None
+    assert FUNDING_HISTORICAL.per_second is not None
+
+
+@pytest.mark.parametrize("cache", ["on", "off", "refresh"])
+def test_eight_are_under_way_and_the_answers_come_in_order(cache: str) -> None:
+    crowd = Crowd(8)
+    with serving(crowd) as server:
+        transport.connect(server.url, cache=cache)
+        found = paths(symbols(41))
+        assert [path.split("/")[2] for path in found] == [f"S{n:03}" for n in range(41)]
+        assert crowd.most == 8
+        assert len(server.asked) == 41
+
+
+def test_where_a_limit_stands_one_goes_after_another(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(1)
+    with serving(crowd) as server:
+        monkeypatch.setattr(SESSION, "connection", opened(server.url))
+        params = [{"symbol": f"S{n:03}", "start": "2026-06-01T00:00:00Z"} for n in range(6)]
+        answers = transport.get_each(FUNDING_HISTORICAL, params, into=dict[str, str])
+        for number, _ in enumerate(answers, start=1):
+            assert len(server.asked) == number, "each is requested when it is wanted"
+    assert crowd.most == 1
+
+
+def test_an_error_comes_in_its_turn_and_what_was_answered_is_in_the_cache() -> None:
+    """Seven more were under way: a second run asks for what is missing and for nothing else."""
+    crowd = Crowd(8, fails="S003")
+    with serving(crowd) as server:
+        transport.connect(server.url)
+        answers = transport.get_each(OI_TIMESERIES, symbols(9), into=dict[str, str])
+        got = [next(answers).body["path"].split("/")[2] for _ in range(3)]
+        with pytest.raises(errors.BadRequest, match="not this one"):
+            next(answers)
+        assert got == ["S000", "S001", "S002"]
+        assert len(server.asked) == 9
+        for thread in threading.enumerate():
+            if thread.name == "derivdata-request":
+                thread.join(HANGS_SECONDS)
+        crowd._fails, crowd._gate = "", threading.Barrier(1)
+        assert len(paths(symbols(9))) == 9
+        assert [path.split("/")[2] for path in server.paths[9:]] == ["S003"]
+
+
+def test_a_first_error_ends_it_before_others_are_sent() -> None:
+    crowd = Crowd(1, fails="S000")
+    with serving(crowd) as server:
+        transport.connect(server.url)
+        with pytest.raises(errors.BadRequest):
+            paths(symbols(20))
+        assert len(server.asked) == 1
+
+
+def test_what_the_cache_holds_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Crowd(1)) as server:
+        transport.connect(server.url)
+        first = paths(symbols(20))
+
+        def refuse(*_: Any) -> None:
+            raise AssertionError("a thread was begun")
+
+        monkeypatch.setattr("derivdata.transport.connection.begun", refuse)
+        assert paths(symbols(20)) == first
