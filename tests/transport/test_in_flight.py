@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from derivdata import errors, transport
+from derivdata import errors, times, transport
 from derivdata.api import FUNDING_HISTORICAL, OI_TIMESERIES
+from derivdata.fetch.windows import get_windows
 from derivdata.transport import SESSION
 from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving
@@ -64,6 +65,18 @@ def test_eight_are_under_way_and_the_answers_come_in_order(cache: str) -> None:
         assert [path.split("/")[2] for path in found] == [f"S{n:03}" for n in range(41)]
         assert crowd.most == 8
         assert len(server.asked) == 41
+
+
+def test_histories_of_many_symbols_are_one_series() -> None:
+    """A window that is not cut is one request a symbol, and those go out together too."""
+    crowd = Crowd(8)
+    window = times.window("2026-06-01T00:00Z", "2026-06-02T00:00Z")
+    with serving(crowd) as server:
+        transport.connect(server.url)
+        each = [{"symbol": f"S{n:03}"} for n in range(25)]
+        answers = list(get_windows(OI_TIMESERIES, each, [window], dict[str, str]))
+    assert [answer.request.path.split("/")[2] for answer in answers] == [f"S{n:03}" for n in range(25)]
+    assert crowd.most == 8
 
 
 def test_where_a_limit_stands_one_goes_after_another(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
