@@ -190,6 +190,18 @@ class TestOtherLibraries:
         assert got["delta"] == pytest.approx(peer.deltaForward(), rel=1e-12)
         assert got["gamma"] == pytest.approx(peer.gammaForward(), rel=1e-12)
         assert got["vega"] == pytest.approx(peer.vega(years), rel=1e-12)
+        rho = black76.greeks(forward, strike, years, iv, kind, rate=rate, which=["rho"])["rho"]
+        assert rho == pytest.approx(peer.rho(years), rel=1e-12)
+
+    def test_sides_as_pandas_holds_them(self):
+        frame = pd.DataFrame({"side": ["call", "put"]})
+        side = frame["side"]
+        kinds = [side.to_list(), side, side.values]
+        kinds += [side.astype(kind).values for kind in ("string", "category", "object")]
+        prices = [black76.price(100.0, 90.0, 0.5, 0.6, kind) for kind in kinds]
+        for each in prices[1:]:
+            np.testing.assert_array_equal(each, prices[0])
+        assert prices[0][0] - prices[0][1] == pytest.approx(10.0, abs=1e-12)
 
 
 class TestDerivatives:
@@ -220,6 +232,30 @@ class TestDerivatives:
         assert got["volga"] == pytest.approx(volga, rel=1e-4)
         assert got["vanna"] == pytest.approx((vega_up - vega_down) / (2 * e), rel=1e-6)
 
+    @pytest.mark.parametrize("premium", ["linear", "inverse"])
+    @pytest.mark.parametrize("side", ["call", "put"])
+    @pytest.mark.parametrize("rate", [0.0, 0.07])
+    def test_rho_charm_and_speed_are_derivatives(self, premium: str, side: str, rate: float):
+        """Rho moves the forward with the rate, from a spot that stays."""
+        f, strike, t, v = 100.0, 108.0, 0.4, 0.7
+        how = {"premium": premium, "side": side}
+        got = black76.greeks(f, strike, t, v, rate=rate, which=["rho", "charm", "speed"], **how)
+        spot, e = f * math.exp(-rate * t), 1e-4
+
+        def at_rate(r: float) -> float:
+            return float(black76.price(spot * math.exp(r * t), strike, t, v, rate=r, **how))
+
+        def slope(years: float) -> float:
+            up, down = (black76.price(f + h, strike, years, v, rate=rate, **how) for h in (1e-2, -1e-2))
+            return float(up - down) / 2e-2
+
+        def gamma(forward: float) -> float:
+            return float(black76.greeks(forward, strike, t, v, rate=rate, which=["gamma"], **how)["gamma"])
+
+        assert got["rho"] == pytest.approx((at_rate(rate + e) - at_rate(rate - e)) / (2 * e), rel=1e-6)
+        assert got["charm"] == pytest.approx((slope(t - e) - slope(t + e)) / (2 * e), rel=1e-5)
+        assert got["speed"] == pytest.approx((gamma(f + 1e-3) - gamma(f - 1e-3)) / 2e-3, rel=1e-6)
+
     def test_premium_adjusted_delta_is_forward_delta_less_the_premium_in_coin(self):
         forward, strike, years, iv, side = market(500, seed=4)
         coin = black76.price(forward, strike, years, iv, side, premium="inverse")
@@ -244,6 +280,10 @@ class TestLimits:
         assert greeks["delta"].tolist() == [[1.0, 0.0], [0.0, -1.0]]
         for name in ("gamma", "vega", "theta", "vanna", "volga"):
             assert not greeks[name].any(), name
+        rest = black76.greeks([120.0, 80.0], 100.0, years, iv, "call", which=["rho", "charm", "speed"])
+        assert not rest["charm"].any()
+        assert not rest["speed"].any()
+        assert rest["rho"].tolist() == [100.0 * years, 0.0]  # T K where it will be exercised
 
     def test_without_time_at_the_strike_no_greek_is_defined(self):
         greeks = black76.greeks(100.0, 100.0, 0.0, 0.5, "call")
@@ -284,7 +324,7 @@ class TestLimits:
         [
             ({"side": "Call"}, "side"),
             ({"premium": "coin"}, "premium"),
-            ({"which": ["rho"]}, "which"),
+            ({"which": ["zomma"]}, "which"),
             ({"delta": "fwd"}, "delta"),
         ],
     )

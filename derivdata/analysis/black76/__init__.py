@@ -127,7 +127,9 @@ def greeks(
     which
         Of ``delta``; ``gamma`` (per squared unit of forward); ``vega`` (per 1.00 of volatility);
         ``theta`` (per year, forward fixed); ``vanna`` (of value to forward and volatility); ``volga``
-        (per squared volatility); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the
+        (per squared volatility); ``rho`` (to `rate`, per 1.00, spot fixed: the forward moves with it);
+        ``charm`` (of value to forward, and per year that passes, forward fixed); ``speed`` (third
+        derivative to the forward); ``d1``, ``d2``. All but delta, d1 and d2 are derivatives of the
         discounted premium, in USD or coin as it is.
     delta
         ``"forward"``: ``±N(±d1)``, in forwards, undiscounted. ``"pa"``: premium-adjusted,

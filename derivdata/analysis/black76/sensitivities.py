@@ -99,6 +99,35 @@ def _volga(at: Terms) -> Floats:
     return _or_limit(at, _vega(at) * at.d1 * at.d2 / at.iv)
 
 
+def _rho(at: Terms) -> Floats:
+    """To the rate, spot fixed: the forward ``S e^(rT)`` moves with it.
+
+    ``dV/dr = −T V + T F ∂V/∂F``, and ``F ∂V/∂F − V`` is ``D·(±K N(±d2))``; in coin ``∂(B/F)/∂F = δ_pa/F``.
+    """
+    exercised = at.sign * at.strike * special.ndtr(at.sign * at.d2)
+    if at.inverse:
+        exercised = exercised / at.forward - price(*at[:5], np.zeros_like(at.rate), inverse=True)
+    return _discount(at) * at.years * exercised
+
+
+def _charm(at: Terms) -> Floats:
+    """Of ``∂V/∂F`` as time passes, forward fixed: ``∂d1/∂T = −d2/(2T)``, and the discount grows."""
+    moved = at.d1 if at.inverse else at.d2
+    decay = _or_limit(at, at.density * moved / (2.0 * at.years))
+    delta = _premium_adjusted_delta(at) if at.inverse else _forward_delta(at)
+    return _discount(at) * (decay + at.rate * delta) / (at.forward if at.inverse else 1.0)
+
+
+def _speed(at: Terms) -> Floats:
+    """Of gamma to the forward: ``Γ' = −Γ/F (1 + d1/s)``; in coin ``Γ'/F − 3 Γ/F² + 6 δ_pa/F³``."""
+    gamma = _or_limit(at, at.density / (at.forward * at.s))
+    linear = _or_limit(at, -gamma / at.forward * (1.0 + at.d1 / at.s))
+    if at.inverse:
+        linear = (linear - 3.0 * gamma / at.forward) / at.forward
+        linear = linear + 6.0 * _premium_adjusted_delta(at) / at.forward**3
+    return _discount(at) * linear
+
+
 _DELTAS: dict[str, Callable[[Terms], Floats]] = {
     "forward": _forward_delta,
     "pa": _premium_adjusted_delta,
@@ -110,6 +139,9 @@ _FORMS: dict[str, Callable[[Terms], Floats]] = {
     "theta": _theta,
     "vanna": _vanna,
     "volga": _volga,
+    "rho": _rho,
+    "charm": _charm,
+    "speed": _speed,
     "d1": lambda at: at.d1,
     "d2": lambda at: at.d2,
 }

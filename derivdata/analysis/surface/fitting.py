@@ -288,7 +288,7 @@ def _joint(
     """Raw parameters of the joint SVI fit, begun from eSSVI; eSSVI itself where that found nothing free."""
     wrapped = [xr.DataArray(part) for part in natural]
     start = Raw(*(part.to_numpy() for part in raw_parameters_of(*wrapped)))
-    count = int(ordered.usable.max(initial=0))
+    count = int(np.max(ordered.usable, initial=0))
     if not count:
         return start, nfev, status
     live = np.arange(count) < ordered.usable[:, None]
