@@ -19,6 +19,7 @@ from derivdata.analysis.panels import hours as elapsed_hours
 from derivdata.analysis.panels import hours_at
 from derivdata.analysis.settlements import at_common_stamps, merge_late_stamps, refuse_overlap
 from derivdata.arguments import Numbers, typed
+from derivdata.tables.joining import joined_provenance
 from derivdata.times import length
 from derivdata.units import BPS_UNIT, HOUR_UNIT, bps_from_bps_8h
 
@@ -127,7 +128,7 @@ def asof_join(
     -------
     DataFrame
         `left` in its own order with the other columns of `right` (suffixed ``_right`` where names meet)
-        and ``available_at``; missing where nothing is recent enough.
+        and ``available_at``; missing where nothing is recent enough. The provenance is that of both.
 
     Raises
     ------
@@ -155,7 +156,10 @@ def asof_join(
         suffixes=("", "_right"),
     )
     joined = joined.sort_values("__row").drop(columns="__row").reset_index(drop=True)
-    return joined.astype({name: left[name].dtype for name in by})
+    joined = joined.astype({name: left[name].dtype for name in by})
+    origins = [frame.attrs.get("provenance") for frame in (left, right)]
+    joined.attrs = {} if not any(origins) else {"provenance": joined_provenance(origins)}
+    return joined
 
 
 @typed

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 
 from derivdata.analysis import align
+from derivdata.tables import provenance
 
 
 def panel(stamps: list[str], values: list[float], **attrs: str) -> xr.DataArray:
@@ -165,3 +166,15 @@ def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
             with xr.set_options(keep_attrs=keep):
                 found.append(function())
         xr.testing.assert_identical(*found)
+
+
+def test_a_joined_table_has_the_provenance_of_both() -> None:
+    times = pd.to_datetime(["2026-01-01T00:00Z", "2026-01-01T01:00Z"])
+    left = pd.DataFrame({"time": times, "symbol": "BTC", "exchange": "a", "x": [1.0, 2.0]})
+    right = left.rename(columns={"x": "y"})
+    assert align.asof_join(left, right, tolerance="1h").attrs == {}
+    left.attrs["provenance"] = {"source": "archive", "synthetic": False, "requests": [{"path": "/funding"}]}
+    right.attrs["provenance"] = {"source": "sample", "synthetic": True, "requests": [{"path": "/oi"}]}
+    said = provenance(align.asof_join(left, right, tolerance="1h"))
+    assert (said["source"], said["synthetic"]) == ("archive, sample", True)
+    assert [request["path"] for request in said["requests"]] == ["/funding", "/oi"]

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.analysis import black76, chain
+from derivdata.analysis import black76, chain, exposure
+from derivdata.analysis import surface as surfaces
 from derivdata.analysis.status import Status
 from derivdata.tables.surfaces import surface
 from tests.analysis.deribit import HALF_EMPTY, STAMPS_2026, chain_2025, chain_2026
@@ -97,14 +98,18 @@ class TestClean:
             "iv_missing": 1,
             "iv_not_positive": 2,
             "iv_too_high": 1,
-            "underlying": 2,
+            "underlying": 1,
             "duplicate": 2,
             "crossed": 1,
             "no_time_value": 1,
         }
         assert list(cleaned.attrs["dropped"]) == REASONS
-        assert cleaned[["strike", "open_interest"]].to_numpy().tolist() == [[90.0, 1.0], [110.0, 5.0]]
-        assert cleaned["status"].tolist() == [0, Status.DUPLICATE]
+        assert cleaned[["strike", "open_interest"]].to_numpy().tolist() == [
+            [90.0, 1.0],
+            [100.0, 1.0],  # without an underlying price: its forward may come from parity or delta
+            [110.0, 5.0],
+        ]
+        assert cleaned["status"].tolist() == [0, 0, Status.DUPLICATE]
 
     def test_time_to_expiry_is_actual_over_365(self):
         """2026-01-02T00:00Z to 2026-01-30T08:00Z."""
@@ -683,3 +688,92 @@ class TestRecordedChains:
         assert np.all((long["carry"] > 0.02) & (long["carry"] < 0.08))
         last = raw.loc[raw["expiry"] == raw["expiry"].max(), "underlying_price"].median()
         assert curve["basis"].to_numpy()[-1] == pytest.approx(last / 95602.49 - 1, rel=1e-12)
+
+
+class TestAsTheyCome:
+    """Chains as recorders write them: what is stated once holds for all that follows."""
+
+    STRIKES = tuple(range(60, 145, 5))
+
+    def chains(self, *, at: pd.Timestamp = NOW, **forwards: float) -> pd.DataFrame:
+        """Flat chains of volatility 0.6, an expiry per keyword: ``h18=100.0`` 18 hours ahead at 100."""
+        times = {at + pd.Timedelta(int(name[1:]), "h"): forward for name, forward in forwards.items()}
+        frame = market(times, list(self.STRIKES), time=at)
+        years = (frame["expiry"] - frame["time"]) / pd.Timedelta(365, "D")
+        contract = (frame["underlying_price"], frame["strike"], years, frame["iv"], frame["side"])
+        return frame.assign(delta=black76.greeks(*contract, which=["delta"])["delta"])
+
+    def test_how_a_chain_was_cleaned_is_respected(self):
+        """Half an hour left, and a volatility of 1200 %: both kept by the arguments, here and later."""
+        at = pd.Timestamp("2026-03-01T07:30Z")
+        frame = self.chains(at=at, h24=100.0, h240=101.0)
+        near = market({at + pd.Timedelta("30min"): 100.0}, list(self.STRIKES), time=at, iv=12.0)
+        cleaned = chain.clean(pd.concat([near, frame], ignore_index=True), min_time="0s", iv_max=20.0)
+        assert cleaned["expiry"].nunique() == 3
+        pd.testing.assert_frame_equal(chain.clean(cleaned), cleaned)
+        assert surfaces.from_chain(cleaned).sizes["expiry"] == 3
+        assert chain.clean(cleaned, iv_max=10.0)["expiry"].nunique() == 2, "asked for again, it is done again"
+
+    def test_midnight_beside_other_times_of_day_is_the_time(self):
+        """Quotes at 06:00: 18 hours to midnight. Where all expiries are dates, 08:00 is assumed and said."""
+        at = pd.Timestamp("2026-03-01T06:00Z")
+        exact = chain.clean(self.chains(at=at, h18=100.0, h50=100.5))
+        assert exact.groupby("expiry")["year_fraction"].first().iloc[0] * 8760 == pytest.approx(18.0)
+        assert not (exact["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED)).any()
+        dates = chain.clean(self.chains(at=at, h18=100.0, h42=100.5))
+        assert dates.groupby("expiry")["year_fraction"].first().iloc[0] * 8760 == pytest.approx(26.0)
+        assert (dates["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED)).all()
+        fitted = surfaces.from_chain(self.chains(at=at, h18=100.0, h42=100.5))
+        assert (fitted["status"] & Status.EXPIRY_TIME_ASSUMED).all()
+        assert not (surfaces.from_chain(exact)["status"] & Status.EXPIRY_TIME_ASSUMED).any()
+
+    @pytest.mark.parametrize("how", ["NaN", "absent"])
+    def test_forwards_without_an_underlying_price(self, how):
+        frame = self.chains(h200=100.0, h800=102.0)
+        bare = (
+            frame.assign(underlying_price=np.nan) if how == "NaN" else frame.drop(columns="underlying_price")
+        )
+        fitted = surfaces.from_chain(bare)
+        np.testing.assert_allclose(fitted["forward"], [100.0, 102.0], rtol=1e-6)
+        given = dict(zip(sorted(frame["expiry"].unique()), (99.0, 103.0), strict=True))
+        told = surfaces.from_chain(bare.drop(columns="delta"), given=given)
+        np.testing.assert_array_equal(told["forward"], [99.0, 103.0])
+
+    def test_the_order_of_rows_does_not_choose_between_duplicates(self):
+        frame = self.chains(h800=100.0).assign(open_interest=0.0)
+        both = pd.concat([frame.assign(iv=0.8), frame], ignore_index=True)
+        one, other = (surfaces.from_chain(rows) for rows in (both, both.iloc[::-1]))
+        xr.testing.assert_identical(one["status"], other["status"])
+        assert (one["status"] & Status.DUPLICATE).all()
+        assert chain.clean(both)["iv"].unique().tolist() == [0.6], (
+            "of equal open interest the lower volatility"
+        )
+        assert chain.clean(both.iloc[::-1])["iv"].unique().tolist() == [0.6]
+
+    def test_exposure_of_a_cleaned_chain_has_all_open_interest(self):
+        """7 contracts at a mark of exactly intrinsic go out of the fit, and stay open."""
+        frame = self.chains(h800=100.0)
+        frame["mark_coin"] = black76.price(
+            frame["underlying_price"],
+            frame["strike"],
+            (frame["expiry"] - frame["time"]) / pd.Timedelta(365, "D"),
+            frame["iv"],
+            frame["side"],
+            premium="inverse",
+        )
+        deep = (frame["strike"] == 60.0) & (frame["side"] == "call")
+        frame.loc[deep, ["mark_coin", "open_interest"]] = 0.4, 7.0
+        cleaned = chain.clean(frame)
+        assert cleaned.attrs["dropped"]["no_time_value"] == 1
+        whole, kept = exposure.open_interest(frame), exposure.open_interest(cleaned)
+        xr.testing.assert_equal(whole["open_interest"], kept["open_interest"])
+        assert kept["open_interest"].sel(strike=60.0, side="call").item() == 7.0
+        xr.testing.assert_equal(exposure.max_pain(frame)["max_pain"], exposure.max_pain(cleaned)["max_pain"])
+
+
+@pytest.mark.parametrize(("off", "dropped"), [(0.0009, 0), (0.0011, 1)])
+def test_a_tenth_of_a_volatility_point_always_passes(off, dropped):
+    """Among equal volatilities the usual step is 0: what is further off than 0.1 points is an outlier."""
+    frame = options(*({"strike": strike} for strike in (70.0, 80.0, 90.0, 100.0, 110.0, 120.0, 130.0)))
+    frame.loc[3, "iv"] += off
+    assert chain.clean(frame, mad=5.0).attrs["dropped"]["outlier"] == dropped

@@ -147,7 +147,7 @@ def test_venues_of_unequal_interval_share_a_panel():
         (series([1.0]), {"interval_hours": 8.0, "max_gap_hours": 2.0}, "for sampled rates"),
         (series([1.0, 1.0], kind="sampled"), {"interval_hours": 8.0}, "for settlements"),
         (series([1.0, 1.0], kind="sampled"), {"compound": True}, "only payments compound"),
-        (series([1.0, 1.0], kind="sampled"), {"gaps": "zero"}, "'nan' or 'skip'"),
+        (series([1.0, 1.0], kind="sampled"), {"gaps": "zero"}, "not one of nan, skip"),
         (series([1.0], kind="sampled"), {}, "step_hours"),
         (series([1.0, 1.0]).drop_attrs().assign_attrs(units="bps/8h"), {}, "kind"),
         (series([1.0, 1.0]).drop_attrs(), {}, "not stated"),

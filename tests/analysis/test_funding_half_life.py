@@ -210,8 +210,8 @@ def test_results_do_not_depend_on_neighbours():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sampling": "bucket"}, "'point' or 'mean'"),
-        ({"method": "yule-walker"}, "'ols' or 'ml'"),
+        ({"sampling": "bucket"}, "not one of point, mean"),
+        ({"method": "yule-walker"}, "not one of ols, ml"),
         ({"level": 90}, "probability"),
         ({"resamples": 10}, "99 at least"),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import xarray as xr
 
 from derivdata import times
 from derivdata.analysis.chain.forward import row_forward
-from derivdata.analysis.chain.normalise import keys_of, option_rows, quoted
+from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows, quoted
 from derivdata.analysis.status import Status
 from derivdata.arguments import typed
 from derivdata.tables import provenance
@@ -21,6 +21,7 @@ __all__ = ["clean"]
 
 _OUTLIER_FLOOR = 1e-3  # volatility; quotes rounded to a tick have no spread to speak of
 _NORMAL_MAD = 1.4826
+_GONE = ("expired", "strike", "duplicate")  # what has no open interest, or one that another row counts
 
 
 @typed
@@ -28,9 +29,9 @@ def clean(
     chain: pd.DataFrame | xr.Dataset,
     *,
     as_of: Any = None,
-    min_time: str | pd.Timedelta = "1h",
-    iv_max: float = 10.0,
-    iv_unit: str = "decimal",
+    min_time: str | pd.Timedelta | None = None,
+    iv_max: float | None = None,
+    iv_unit: Literal["decimal", "percent"] = "decimal",
     mad: float | None = None,
 ) -> pd.DataFrame:
     """The options of a chain that can be used, and the count of the others by reason.
@@ -39,13 +40,16 @@ def clean(
     ----------
     chain
         The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
-        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin``, or the same in ``_usd``.
+        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin``, or the same in ``_usd``. A chain may
+        lack ``underlying_price``: forwards then come from parity, delta or what is given.
     as_of
         Instant of the quotes, where the chain has no ``time``.
     min_time
-        Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted.
+        Options nearer to expiry are kept for exposure with status ``NEAR_EXPIRY``, and not fitted; 1 hour by
+        default.
     iv_max
-        Highest volatility [1/√year] that is believed.
+        Highest volatility [1/√year] that is believed; 10 by default. What `clean` gave and gets again without
+        these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
         ``"decimal"``, or ``"percent"``, which is divided by 100.
     mad
@@ -58,11 +62,13 @@ def clean(
     DataFrame
         The rows that stay, in their columns and order, with ``year_fraction`` [years] and ``status``
         (int32): ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an
-        ask and no bid), ``DUPLICATE`` (others at this place had less open interest).
+        ask and no bid), ``DUPLICATE`` (others at this place had less open interest, or as much and a wider
+        quote or a higher volatility: the order of rows decides nothing).
         ``attrs["dropped"]`` counts what went, in this order: ``expired``, ``strike``, ``iv_missing``,
         ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
         ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of
-        a call or the strike of a put), ``outlier``.
+        a call or the strike of a put), ``outlier``. ``attrs["left_out"]`` holds the open interest of live
+        options that went for their volatility or price, which `exposure` counts.
 
     Raises
     ------
@@ -75,16 +81,23 @@ def clean(
     >>> sum(options.attrs["dropped"].values())
     0
     """
+    if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
+        again: pd.DataFrame = chain.copy()
+        return again
     options = option_rows(chain, as_of=as_of, iv_unit=iv_unit)
-    dropped = {}
-    for reason, test in _tests(iv_max, mad).items():
+    dropped, left_out = {}, []
+    for reason, test in _tests(10.0 if iv_max is None else iv_max, mad).items():
         bad = test(options) if len(options) else np.zeros(0, dtype=bool)
         dropped[reason] = int(np.sum(bad))
         if reason == "duplicate":
             options = _marked(options, bad)
+        if reason not in _GONE:
+            left_out.append(options[bad])
         options = options[~bad]
-    options = options.assign(status=options["status"] | _flags(options, times.length(min_time, "min_time")))
+    near = times.length("1h" if min_time is None else min_time, "min_time")
+    options = options.assign(status=options["status"] | _flags(options, near))
     options.attrs["dropped"] = dropped
+    options.attrs["left_out"] = _open_interest(pd.concat(left_out))
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
     return options.reset_index(drop=True)
@@ -98,7 +111,7 @@ def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame
         "iv_missing": lambda o: o["iv"].isna().to_numpy(),
         "iv_not_positive": lambda o: _not(o["iv"] > 0),
         "iv_too_high": lambda o: _not(o["iv"] <= iv_max),
-        "underlying": lambda o: _not(o["underlying_price"] > 0),
+        "underlying": lambda o: (o["underlying_price"] <= 0).to_numpy(),
         "duplicate": _repeated,
         "crossed": _crossed,
         "no_time_value": _without_time_value,
@@ -115,8 +128,31 @@ def _place(options: pd.DataFrame) -> list[str]:
 
 
 def _repeated(options: pd.DataFrame) -> Any:
-    ordered = options.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
+    ranked = options.assign(wide=_width(options))
+    # Of equal open interest the tighter quote stays, then the lower volatility, then the first name.
+    columns = [name for name in ("open_interest", "wide", "iv", "instrument_name") if name in ranked]
+    ascending = [name != "open_interest" for name in columns]
+    ordered = ranked.sort_values(columns, ascending=ascending, na_position="last", kind="stable")
     return ordered.duplicated(_place(options)).reindex(options.index).to_numpy()
+
+
+def _width(options: pd.DataFrame) -> Any:
+    prices = quoted(options)
+    if prices is None:
+        return np.nan
+    return (prices.ask - prices.bid).where(prices.ask >= prices.bid)  # a crossed quote is no tight one
+
+
+def _open_interest(options: pd.DataFrame) -> dict[str, list[Any]]:
+    """Write places and open interest of options as plain lists, which attributes of a frame can hold."""
+    known = options[options["open_interest"] > 0]
+    names = [name for name in (*_place(options), "open_interest") if name in known]
+    return {
+        name: [part.isoformat() for part in known[name]]
+        if isinstance(known[name].dtype, pd.DatetimeTZDtype)
+        else known[name].tolist()
+        for name in names
+    }
 
 
 def _marked(options: pd.DataFrame, repeated: Any) -> pd.DataFrame:

@@ -12,11 +12,11 @@ from derivdata import times
 from derivdata.analysis.inputs import require_columns
 from derivdata.analysis.status import Status
 
-__all__ = ["KEYS", "Quoted", "expiry_slices", "keys_of", "option_rows", "quoted"]
+__all__ = ["KEYS", "Quoted", "expiry_slices", "is_cleaned", "keys_of", "option_rows", "quoted"]
 
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
-_REQUIRED = (*_PLACE, "iv", "underlying_price")
+_REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "year_fraction", "status")
 _PREMIUMS = {"coin": "inverse", "usd": "linear"}
@@ -90,8 +90,6 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
 
 
 def _decimal(frame: pd.DataFrame, unit: str) -> pd.Series:
-    if unit not in ("decimal", "percent"):
-        raise ValueError(f"iv_unit={unit!r} is not one of decimal, percent")
     iv = frame["iv"] / 100.0 if unit == "percent" else frame["iv"]
     venue = [name for name in ("symbol", "exchange") if name in frame]
     medians = iv.groupby([frame[name] for name in venue], observed=True).median() if venue else iv.median()
@@ -104,6 +102,19 @@ def _decimal(frame: pd.DataFrame, unit: str) -> pd.Series:
     return iv
 
 
+def _dated(frame: pd.DataFrame, expiry: pd.Series) -> pd.Series:
+    """Tell which expiries are dates without a time of day.
+
+    An expiry at midnight is taken for a date where all of its chain are at midnight: venues that write dates
+    do so throughout. Beside others with a time of day, midnight is the time.
+    """
+    midnight = expiry == expiry.dt.normalize()
+    keys = [frame[name] for name in ("symbol", "exchange") if name in frame]
+    if keys:
+        return midnight & midnight.groupby(keys, observed=True, dropna=False).transform("all")
+    return midnight & midnight.all()
+
+
 def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
     if as_of is not None:
         frame["time"] = times.instant(as_of, "as_of")
@@ -112,7 +123,7 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
     frame["time"], expiry = (
         instants(frame[name], f"the column {name!r} of chain") for name in ("time", "expiry")
     )
-    dated = expiry == expiry.dt.normalize()
+    dated = _dated(frame, expiry)
     frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
     frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
     frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
@@ -154,6 +165,11 @@ def quoted(frame: pd.DataFrame) -> Quoted | None:
     nothing = pd.Series(np.nan, index=frame.index)
     bid, ask, mark = (frame.get(name, nothing).astype(np.float64) for name in names[units[0]])
     return Quoted(bid, ask, mark, _PREMIUMS[units[0]])
+
+
+def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:
+    """Tell whether `clean` made this: it adds the columns ``year_fraction`` and ``status``."""
+    return isinstance(chain, pd.DataFrame) and {"year_fraction", "status"} <= set(chain.columns)
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:

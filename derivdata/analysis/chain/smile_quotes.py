@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -40,7 +40,7 @@ _UNITS = {
 def smiles(
     options: pd.DataFrame,
     *,
-    side: str = "otm",
+    side: Literal["otm", "both"] = "otm",
     given: Any = None,
     spot: Numbers | None = None,
     methods: Sequence[str] = METHODS,
@@ -72,8 +72,6 @@ def smiles(
     ValueError
         `options` is not the result of `clean`; an unknown `side` or method.
     """
-    if side not in ("otm", "both"):
-        raise ValueError(f"side={side!r} is not one of otm, both")
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
     require_columns(options, "options", _NUMBERS, others=("expiry", "side"))

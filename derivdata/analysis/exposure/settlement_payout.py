@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ _TIE = 1e-12
 def pain(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    settle: str = "usd",
+    settle: Literal["usd", "coin"] = "usd",
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
@@ -45,8 +45,6 @@ def pain(
     ValueError
         An unknown `settle`; as in `open_interest`.
     """
-    if settle not in ("usd", "coin"):
-        raise ValueError(f"settle={settle!r} is not one of usd, coin")
     held = open_interest(chain, contract_size=contract_size, as_of=as_of)
     strike = held["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
@@ -67,7 +65,7 @@ def pain(
 def max_pain(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    settle: str = "usd",
+    settle: Literal["usd", "coin"] = "usd",
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,9 @@ import xarray as xr
 
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import keys_of, option_rows
+from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.arguments import typed
+from derivdata.times import year_fraction
 
 __all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
 
@@ -59,7 +60,7 @@ def open_interest(
 def put_call_ratio(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    weight: str = "oi",
+    weight: Literal["oi", "notional", "premium"] = "oi",
     by: Sequence[str] = (),
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
@@ -86,8 +87,6 @@ def put_call_ratio(
     ValueError
         An unknown `weight`; ``"side"`` in `by`; as in `open_interest`.
     """
-    if weight not in ("oi", "notional", "premium"):
-        raise ValueError(f"weight={weight!r} is not one of oi, notional, premium")
     if "side" in by:
         raise ValueError("by='side' leaves no ratio: the sides are what is compared")
     options = sized(chain, contract_size, as_of)
@@ -106,14 +105,29 @@ def put_call_ratio(
 def sized(
     chain: pd.DataFrame | xr.Dataset, contract_size: float | Mapping[str, float], as_of: Any
 ) -> pd.DataFrame:
-    """Rows with ``oi_coin``."""
+    """Return a row per option with ``oi_coin``, those included that `chain.clean` left out of a fit."""
     options = option_rows(chain, as_of=as_of)
+    if is_cleaned(chain) and chain.attrs.get("left_out", {}).get("open_interest"):
+        options = _with_left_out(options, chain.attrs["left_out"])
     size: Any = contract_size
     if isinstance(contract_size, Mapping):
         size = options["exchange"].astype(object).map(contract_size)
         if size.isna().any():
             raise ValueError(f"contract_size has none for {options.loc[size.isna(), 'exchange'].iloc[0]}")
     return options.assign(oi_coin=options["open_interest"] * size)
+
+
+def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Add the open interest that `chain.clean` noted of options without a usable volatility."""
+    more = pd.DataFrame(dict(left_out))
+    for name in ("time", "expiry"):
+        if name in more:
+            more[name] = pd.to_datetime(more[name], utc=True, format="ISO8601").dt.as_unit("us")
+    for name in keys_of(options):
+        more[name] = more[name].astype(options[name].dtype)
+    more["year_fraction"] = year_fraction(more["time"], more["expiry"])
+    more["side"] = more["side"].astype(options["side"].dtype)
+    return pd.concat([options, more], ignore_index=True)
 
 
 def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[str], units: str) -> xr.Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -87,7 +87,7 @@ def cumulative(
     *,
     interval_hours: Numbers | None = None,
     compound: bool = False,
-    gaps: str = "nan",
+    gaps: Literal["nan", "skip"] = "nan",
     max_gap_hours: float | None = None,
     step_hours: float | None = None,
 ) -> xr.Dataset:
@@ -138,8 +138,6 @@ def cumulative(
     >>> dd.analysis.funding.cumulative(rates)["funding_bps"].values[-1].item()
     90.0
     """
-    if gaps not in ("nan", "skip"):
-        raise ValueError(f"gaps={gaps!r} is not 'nan' or 'skip'")
     prepared = prepare(
         panel, interval_hours=interval_hours, max_gap_hours=max_gap_hours, step_hours=step_hours
     )

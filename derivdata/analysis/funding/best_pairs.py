@@ -169,15 +169,23 @@ def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _scan(block: Floats, order: Any, into: Extremes) -> None:
+    """Find the extremes over the first axis (venues), all of a block at once.
+
+    One pass over the venues in order of preference keeps the highest and lowest rate so far and the rank of
+    the venue that has it. Only a rate that is strictly beyond the one so far takes its place, so that of
+    equal extremes the preferred venue stays; a comparison with NaN is false, and fmax and fmin pass over it.
+    """
     shape = block.shape[1:]
     high, low = np.full(shape, -np.inf), np.full(shape, np.inf)
     ranks = np.zeros((3, *shape), dtype=np.uint8 if len(order) <= 255 else np.uint16)
     lowest, highest, count = ranks
     scratch, beyond = np.empty_like(lowest), np.empty(shape, dtype=bool)
+    # The booleans seen as bytes 0 and 1: a product with a rank is then one pass without a branch.
     mask = beyond.view(np.uint8)
     for rank, venue in enumerate(order):
         rate, step = block[venue], ranks.dtype.type(rank)
-        # Ranks only grow, so the maximum of rank × mask is the last venue that beat the ones before it.
+        # Ranks only grow, so the maximum of rank × mask is the last venue that beat the ones before it. The
+        # first known rate beats −inf; if it is of rank 0, 0 stays, which is right as well.
         np.greater(rate, high, out=beyond)
         np.maximum(highest, np.multiply(mask, step, out=scratch), out=highest)
         np.fmax(high, rate, out=high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -28,7 +28,7 @@ def comovement(
     *,
     interval_hours: Numbers | None = None,
     period_hours: float = 8.0,
-    method: str = "pearson",
+    method: Literal["pearson", "spearman"] = "pearson",
     max_lag: int = 0,
     min_periods: int = 30,
     age_hours: xr.DataArray | None = None,
@@ -71,8 +71,6 @@ def comovement(
         As `cumulative`; an option makes no sense.
     """
     require_rate(panel, "exchange", "time")
-    if method not in ("pearson", "spearman"):
-        raise ValueError(f"method={method!r} is not 'pearson' or 'spearman'")
     if not 0 <= max_lag <= _MOST_LAGS or min_periods < 3 or not 0.0 <= max_filled <= 1.0:
         raise ValueError(
             f"{max_lag=}, {min_periods=}, {max_filled=}: need 0 to {_MOST_LAGS:,}, >= 3 and a share"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -68,8 +68,8 @@ def half_life(
     panel: xr.DataArray,
     *,
     interval_hours: Numbers | None = None,
-    sampling: str = "point",
-    method: str = "ols",
+    sampling: Literal["point", "mean"] = "point",
+    method: Literal["ols", "ml"] = "ols",
     level: float | None = 0.9,
     resamples: int = 499,
     seed: int = 0,
@@ -120,7 +120,7 @@ def half_life(
     is measured in docs/funding.md.
     """
     require_rate(panel, "time")
-    _check(sampling, method, level, resamples, seed)
+    _check(level, resamples, seed)
     plan, step = _planned(panel, interval_hours)
     plan = plan._replace(
         means=sampling == "mean", likelihood=method == "ml", level=level, resamples=resamples, seed=seed
@@ -144,11 +144,7 @@ def half_life(
     return result
 
 
-def _check(sampling: str, method: str, level: float | None, resamples: int, seed: int) -> None:
-    if sampling not in ("point", "mean"):
-        raise ValueError(f"sampling={sampling!r} is not 'point' or 'mean'")
-    if method not in ("ols", "ml"):
-        raise ValueError(f"method={method!r} is not 'ols' or 'ml'")
+def _check(level: float | None, resamples: int, seed: int) -> None:
     if level is not None and not 0.0 < level < 1.0:
         raise ValueError(f"{level=} is a probability: 0.9")
     require_draws(resamples, seed, least=99)

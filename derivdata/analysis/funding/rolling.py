@@ -49,6 +49,10 @@ def sliding(
     The result is ``window − 1`` shorter; entry i covers ``values[..., i : i + window]``. `scratch` is three
     arrays like `values`, of which the result takes the first.
     """
+    # `window` in binary says which runs of 1, 2, 4, ... rows add up to it: with window = 13 = 0b1101 the runs
+    # of 1, 4 and 8. `power` holds the sums over runs of `span` rows, made by adding those of half the length
+    # to themselves, half a run later; where the bit is set, `part` (the runs that begin after the `done` rows
+    # that are in the total already) is added. Nothing is subtracted: no window feels what lies outside it.
     total, *spare = np.empty((3, *values.shape), values.dtype) if scratch is None else scratch
     power, done = values, 0
     for bit in range(window.bit_length()):
@@ -73,6 +77,9 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     NaN is left out; fewer than `least` values give NaN. The deviation is right to about 1e-10 of itself,
     and exactly 0 where all values are equal. The results live in `room`.
     """
+    # Sums are taken about the mean of the first window: squares about 0 would lose all digits of a level that
+    # is large against its moves. Where a window has moved so far that its squares still cancel (`lost`), and
+    # where nothing moves, it is taken again exactly.
     about, total, squares, spare, more = room.floats
     known = np.equal(values, values, out=room.known)
     centre = _centre(values[:, :window], known[:, :window])
@@ -115,7 +122,9 @@ def _centre(lead: Floats, known: Bools) -> Floats:
 
 
 def _blank(values: Floats, known: Bools, scratch: Floats) -> None:
-    # 0 where not known, as one AND over the bits: several times faster than a masked copy.
+    # 0 where not known, as one AND over the bits: several times faster than a masked copy. Known is 1, and −1
+    # is all bits set: a float ANDed with it stays; unknown is 0, and a float ANDed with it, NaN included, is
+    # +0.0 (all bits clear). `scratch` is a float array of the same shape, whose memory serves as integers.
     keep = scratch.view(np.int64)
     np.copyto(keep, known)
     np.bitwise_and(np.negative(keep, out=keep), values.view(np.int64), out=values.view(np.int64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,12 @@ from derivdata.units import USD_UNIT
 
 @typed
 def migration(
-    oi: xr.DataArray, start: Any, end: Any, *, method: str = "midpoint", price: xr.DataArray | None = None
+    oi: xr.DataArray,
+    start: Any,
+    end: Any,
+    *,
+    method: Literal["base", "midpoint", "lmdi"] = "midpoint",
+    price: xr.DataArray | None = None,
 ) -> xr.Dataset:
     """Split the change of each venue's open interest into the market's growth and its change of share.
 
@@ -60,8 +65,6 @@ def migration(
     """
     require_quantity(oi, "exchange", "time")
     refuse_negative(oi)
-    if method not in _METHODS:
-        raise ValueError(f"method={method!r} is not one of {', '.join(_METHODS)}")
     first, last = (_at(oi, when, name, "oi") for when, name in ((start, "start"), (end, "end")))
     there = first.notnull() & last.notnull()
     first, last = first.where(there), last.where(there)

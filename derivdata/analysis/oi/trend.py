@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import xarray as xr
 from scipy.special import ndtri
@@ -16,7 +18,9 @@ _DAY_US = 86_400_000_000
 
 
 @typed
-def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.95) -> xr.Dataset:
+def share_trend(
+    share: xr.DataArray, *, ci: Literal["ar1", "iid"] = "ar1", confidence: float = 0.95
+) -> xr.Dataset:
     """Estimate the slope of shares per day (Theil–Sen), with an interval that allows for autocorrelation.
 
     Parameters
@@ -45,8 +49,6 @@ def share_trend(share: xr.DataArray, *, ci: str = "ar1", confidence: float = 0.9
     Sen (1968), JASA 63:1379. The interval's order statistics follow Kendall's S with ties corrected.
     """
     require_share(share, "time")
-    if ci not in ("ar1", "iid"):
-        raise ValueError(f"ci={ci!r} is not one of ar1, iid")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"{confidence=} is a probability: 0.95")
     if "time" in share.coords:
