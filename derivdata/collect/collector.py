@@ -15,6 +15,7 @@ from derivdata.archive import Archive, Request
 from derivdata.collect.backfill import backfill, chosen_venues
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.session import Stopped, VenueSession
+from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import Poll, VenueState
 from derivdata.venues.registry import VENUES
 
@@ -24,6 +25,7 @@ _STEP = pd.Timedelta(1, "min")
 _WEEK = pd.Timedelta(7, "D")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
+_LIQUIDATIONS = "liquidations_fills"
 _REFILL_EVERY = pd.Timedelta(1, "h")
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 
@@ -53,6 +55,8 @@ class Collector:
         How far back the first refill reaches.
     clock, addresses, unconfirmed
         As in `derivdata.collect.backfill`.
+    sockets
+        Where venues' WebSockets are instead of their own addresses.
     log
         Called with a line for each minute.
     """
@@ -67,6 +71,7 @@ class Collector:
         since: pd.Timedelta = _WEEK,
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
+        sockets: Mapping[str, str] | None = None,
         unconfirmed: bool = False,
         log: Callable[[str], None] | None = None,
     ) -> None:
@@ -77,6 +82,7 @@ class Collector:
         self.clock = clock or MachineClock()
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
+        self._sockets = dict(sockets or {})
         self._addresses, self._unconfirmed, self._log = dict(addresses or {}), unconfirmed, log
         self._states = {
             name: VenueState(
@@ -85,6 +91,7 @@ class Collector:
             )
             for name in chosen_venues(venues)
         }
+        self._streams: dict[str, LiquidationStream] = {}
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
         self._refilled: pd.Timestamp | None = None
@@ -119,12 +126,46 @@ class Collector:
         ArchiveError
             The archive cannot be written: a full disk, say. What was acknowledged before is there.
         """
+        if self.names is None or _LIQUIDATIONS in self.names:
+            self._listen()
+        try:
+            self._run()
+        finally:
+            for stream in self._streams.values():
+                stream.stop()
+            self._write_liquidations(_Tally())
+
+    def _listen(self) -> None:
+        """Connect to the channels of liquidations, each in a thread of its own."""
+        for name, state in self._states.items():
+            if state.session.venue.stream is not None:
+                socket = self._sockets.get(name)
+                stream = LiquidationStream(state.session.venue, state.listed, self.clock, address=socket)
+                self._streams[name] = stream
+                stream.start()
+
+    def _write_liquidations(self, tally: _Tally) -> None:
+        """Append what was pushed, with the windows that were listened to."""
+        frames, requests = [], []
+        for name, stream in self._streams.items():
+            rows, covered, error = stream.drain()
+            frames.append(rows)
+            requests += [Request(name, None, window.start, window.end) for window in covered]
+            if error:
+                tally.failed[f"{name} {_LIQUIDATIONS}"] = error
+        if frames:
+            keyed = tables.TABLES[_LIQUIDATIONS]
+            rows = keyed.conform(pd.concat(frames, ignore_index=True))
+            tally.rows[_LIQUIDATIONS] = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
+
+    def _run(self) -> None:
         while True:
             now = self.clock.now()
             start = (now - _AFTER).floor("min") + _STEP + _AFTER
             if self.clock.wait((start - now).total_seconds()):
                 return
             tally = self._minute(deadline=_DEADLINE_SECONDS)
+            self._write_liquidations(tally)
             hour = self.clock.now().floor("h")
             if self.clock.now() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour):
                 self._refill(tally)

@@ -11,7 +11,7 @@ from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.frames import frames
-from derivdata.venues.records import Records, State
+from derivdata.venues.records import Instrument, Records, State
 from derivdata.venues.wire import us_of
 
 __all__ = ["CHAINS", "STATE", "Poll", "VenueState"]
@@ -47,6 +47,14 @@ class VenueState:
             for endpoint in session.venue.endpoints
             if endpoint.every is not None and (endpoint.confirmed or unconfirmed)
         ]
+
+    def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+        """Return the contracts that trade and what is known of them; they are asked for if need be."""
+        if self.contracts is None:
+            self._list(self.session.clock.now())
+        assert self.contracts is not None
+        items = [item for item in self.contracts.items if item.perpetual and item.active]
+        return items, dict(self.session.context)
 
     def poll(self) -> Poll:
         """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.venues import binance
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 
 _endpoint = partial(Endpoint, "aster")
 
@@ -43,4 +43,5 @@ VENUE = Venue(
     binance.refuse,
     budget=10.0,
     socket="wss://fstream.asterdex.com/ws/!forceOrder@arr",
+    stream=Stream("!forceOrder@arr", lambda _: [], b"forceOrder"),
 )

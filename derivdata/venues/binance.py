@@ -12,7 +12,7 @@ import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.tables import contract
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.records import (
     Instrument,
@@ -455,5 +455,6 @@ VENUE = Venue(
     refuse,
     budget=10.0,
     socket="wss://fstream.binance.com/market/ws/!forceOrder@arr",
+    stream=Stream("!forceOrder@arr", lambda _: [], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",
 )

@@ -6,6 +6,7 @@ A liquidation names the side of the position: ``Buy`` is a long that was liquida
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -14,7 +15,7 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.binance import option_name
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.records import (
     Instrument,
@@ -389,6 +390,7 @@ _BOOK = ("orderbook_book", "orderbook_depth_history")
 _LIST = {"limit": "1000"}
 _WALK = Paging(descending=True, limit=200)
 _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
+_TOPICS = 200
 _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 
@@ -434,6 +436,14 @@ ENDPOINTS = (
     _endpoint("liquidations", "WS", "allLiquidation.{symbol}", ("liquidations_fills",), liquidations),
 )  # fmt: skip
 
+
+def _subscriptions(names: Sequence[str]) -> list[str]:
+    """Return messages for the linear contracts, of at most some hundred topics each."""
+    topics = [f"allLiquidation.{name}" for name in names if not name.endswith("USD")]
+    parts = [topics[i : i + _TOPICS] for i in range(0, len(topics), _TOPICS)]
+    return [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
+
+
 VENUE = Venue(
     "bybit",
     "https://api.bybit.com",
@@ -442,5 +452,6 @@ VENUE = Venue(
     budget=5.0,
     socket="wss://stream.bybit.com/v5/public/linear",
     ping=('{"op":"ping"}', 20.0),
+    stream=Stream("allLiquidation.{symbol}", _subscriptions, b'"topic"'),
     terms="No text on public data was found: for the user's own use. Refuses some countries.",
 )

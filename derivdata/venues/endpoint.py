@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from derivdata.venues.reading import Reading
     from derivdata.venues.records import Records
 
-__all__ = ["Endpoint", "Paging", "Venue", "pattern"]
+__all__ = ["Endpoint", "Paging", "Stream", "Venue", "pattern"]
 
 
 @dataclass(frozen=True)
@@ -138,6 +138,25 @@ def pattern(place: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """A channel that pushes liquidations.
+
+    Attributes
+    ----------
+    channel
+        Its name, as in `Endpoint.path`, to read frames by.
+    subscribe
+        The messages that subscribe to some contracts.
+    marker
+        What every frame with data holds; others answer a subscription or a ping.
+    """
+
+    channel: str
+    subscribe: Callable[[Sequence[str]], list[str]]
+    marker: bytes
+
+
+@dataclass(frozen=True)
 class Venue:
     """A venue: where it answers, how often it may be asked, and what its errors look like.
 
@@ -151,6 +170,8 @@ class Venue:
         Raises a `VenueError` for a body that is an error; called before a body is read.
     ping
         Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping.
+    stream
+        The channel of liquidations that is listened to, if the venue is collected by one.
     terms
         What is known of the venue's terms for its data, in a sentence.
     named_only
@@ -164,5 +185,6 @@ class Venue:
     budget: float
     socket: str = ""
     ping: tuple[str, float] = ("", 20.0)
+    stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
     named_only: bool = False

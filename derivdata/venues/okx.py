@@ -10,7 +10,7 @@ from functools import partial
 
 from derivdata.errors import VenueError
 from derivdata.venues.binance import option_name
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.records import Instrument, Liquidation, OiPoint, Option, Payment, Records, State
 from derivdata.venues.wire import Wire
@@ -401,6 +401,11 @@ ENDPOINTS = (
     _endpoint("liquidations", "WS", "liquidation-orders", ("liquidations_fills",), liquidations),
 )  # fmt: skip
 
+_SUBSCRIBE = (
+    '{"op":"subscribe","args":[{"channel":"liquidation-orders","instType":"SWAP"},'
+    '{"channel":"liquidation-orders","instType":"FUTURES"}]}'
+)
+
 VENUE = Venue(
     "okx",
     "https://www.okx.com",
@@ -409,5 +414,6 @@ VENUE = Venue(
     budget=2.5,
     socket="wss://ws.okx.com:8443/ws/v5/public",
     ping=("ping", 25.0),
+    stream=Stream("liquidation-orders", lambda _: [_SUBSCRIBE], b'"data"'),
     terms="API agreement of 2026-03-26 covers all endpoints; its clause on data was not seen.",
 )

@@ -125,7 +125,8 @@ def test_twenty_minutes_with_a_tenth_of_the_requests_failing_lose_none(
         if len(lines) == 20:
             clock.stop()
 
-    _collector(archive, fakes, clock, "bybit", log=stop_after_twenty).run()
+    names = ["funding_history", "oi_history"]
+    _collector(archive, fakes, clock, "bybit", names=names, log=stop_after_twenty).run()
     assert len(lines) == 20
     rows = _rows(archive, "oi_history").loc[("bybit", "BTC")]
     assert len(rows) == 20

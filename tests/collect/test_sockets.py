@@ -1,0 +1,146 @@
+"""Liquidations over WebSockets: subscribed, read, kept once, and listened to again after a break."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from websockets.sync.server import ServerConnection, serve
+
+from derivdata.archive import open_archive
+from derivdata.collect import Collector
+from derivdata.collect.clock import MachineClock
+from derivdata.collect.sockets import LiquidationStream
+from derivdata.venues.records import Instrument
+from derivdata.venues.registry import VENUES
+from tests.collect.fakes import Fakes, SimulatedClock
+
+MS = 1_772_438_400_000
+PUSH = {"topic": "allLiquidation.BTCUSDT", "type": "snapshot", "ts": MS, "data": [
+    {"T": MS, "s": "BTCUSDT", "S": "Buy", "v": "2", "p": "50000"}
+]}  # fmt: skip
+FORCED = {"e": "forceOrder", "E": MS, "o": {
+    "s": "ETHUSDT", "S": "BUY", "q": "3", "p": "2000", "ap": "2001", "z": "3", "T": MS, "st": 1
+}}  # fmt: skip
+
+
+class Pushing:
+    """A venue's socket: what it was sent, and what it pushes to each connection in turn."""
+
+    def __init__(self, pushes: list[list[Any]], wants: int) -> None:
+        self.received: list[Any] = []
+        self._pushes, self._wants = pushes, wants
+        self._server = serve(self._handle, "127.0.0.1", 0)
+        self.address = f"ws://127.0.0.1:{self._server.socket.getsockname()[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def _handle(self, socket: ServerConnection) -> None:
+        for _ in range(self._wants):
+            self.received.append(json.loads(socket.recv()))
+            socket.send('{"success":true,"op":"subscribe"}')
+        pushed = self._pushes.pop(0) if self._pushes else None
+        for message in pushed or []:
+            socket.send(json.dumps(message))
+        if pushed is None or self._pushes == []:
+            for _ in socket:
+                pass
+        # else the connection ends here: a drop
+
+    def close(self) -> None:
+        self._server.shutdown()
+
+
+@pytest.fixture
+def streams() -> Iterator[Callable[..., tuple[LiquidationStream, Pushing]]]:
+    opened: list[tuple[LiquidationStream, Pushing]] = []
+
+    def made(exchange: str, pushes: list[list[Any]], wants: int) -> tuple[LiquidationStream, Pushing]:
+        server = Pushing(pushes, wants)
+        items = [Instrument("BTCUSDT", "BTC", "USDT", 1.0), Instrument("ETHUSDT", "ETH", "USDT", 1.0)]
+        stream = LiquidationStream(
+            VENUES[exchange], lambda: (items, {}), MachineClock(), address=server.address
+        )
+        opened.append((stream, server))
+        stream.start()
+        return stream, server
+
+    yield made
+    for stream, server in opened:
+        stream.stop()
+        server.close()
+
+
+def _rows(stream: LiquidationStream, count: int) -> tuple[pd.DataFrame, list[Any]]:
+    """Drain until so many rows came; only a hang takes the whole minute."""
+    frames, windows = [], []
+    deadline = time.monotonic() + 60
+    while sum(map(len, frames)) < count and time.monotonic() < deadline:
+        rows, covered, _ = stream.drain()
+        frames.append(rows)
+        windows += covered
+        time.sleep(0.05)
+    return pd.concat(frames, ignore_index=True), windows
+
+
+def test_bybit_is_subscribed_by_contract_and_read(streams: Any) -> None:
+    stream, server = streams("bybit", [[PUSH]], 1)
+    rows, windows = _rows(stream, 1)
+    assert server.received == [
+        {"op": "subscribe", "args": ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]}
+    ]
+    assert rows[["exchange", "symbol", "side", "value_usd"]].to_numpy().tolist() == [
+        ["bybit", "BTC", "long", 100_000.0]
+    ]
+    assert all(window.start < window.end for window in windows)
+
+
+def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(streams: Any) -> None:
+    stream, _ = streams("binance", [[FORCED], [FORCED, FORCED]], 0)
+    rows, _ = _rows(stream, 2)
+    assert rows["order_id"].nunique() == 1
+    assert rows["side"].unique().tolist() == ["short"]
+    assert rows["value_usd"].unique().tolist() == [6003.0]
+
+
+def test_a_refused_subscription_is_the_error(streams: Any) -> None:
+    refused = {"success": False, "ret_msg": "Invalid topic", "op": "subscribe"}
+    stream, _ = streams("bybit", [[refused], []], 1)
+    error, deadline = "", time.monotonic() + 60
+    while not error and time.monotonic() < deadline:
+        _, _, error = stream.drain()
+        time.sleep(0.05)
+    assert "Invalid topic" in error
+
+
+def test_what_is_pushed_is_appended_with_the_windows_that_were_listened_to(tmp_path: Path) -> None:
+    clock = SimulatedClock("2026-03-02T08:00:10")
+    server = Pushing([[PUSH], []], 1)
+    archive = open_archive(tmp_path / "market")
+    deadline = time.monotonic() + 60
+
+    def stop_when_it_came(_: str) -> None:
+        time.sleep(0.05)  # a simulated minute takes no time, a connection does
+        if archive.symbols("liquidations_fills") or time.monotonic() > deadline:
+            clock.stop()
+
+    with Fakes(int(clock.now().timestamp()) + 86_400, clock.now) as fakes:
+        Collector(
+            archive,
+            venues=["bybit"],
+            symbols=(),
+            clock=clock,
+            addresses=fakes.addresses,
+            sockets={"bybit": server.address},
+            log=stop_when_it_came,
+        ).run()
+    server.close()
+    assert archive.symbols("liquidations_fills") == ("BTC",)
+    asked = archive.requests().set_index("table").loc[["liquidations_fills"]]
+    assert asked["answered"].all()
+    assert set(asked["exchange"]) == {"bybit"}
