@@ -35,7 +35,7 @@ KILLER = """
             if child == 0:
                 work(kill, lambda: os.write(write, b"."))
             os.close(write)
-            said = len(os.read(read, 1))
+            said = sum(len(os.read(read, 1)) for _ in range(chance.randint(1, 4)))
             time.sleep(chance.uniform(0, longest))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
