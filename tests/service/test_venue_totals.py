@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from derivdata import sample
+from derivdata import sample, service
 from derivdata.service import view as views
 from derivdata.service.base_symbols import BaseSymbols
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import View
 from derivdata.service.window import resolve
 from tests.service import market, slow_totals
+from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore
 from tests.service.test_mixed_steps import frames
 
@@ -153,3 +155,22 @@ def test_a_series_in_blocks_is_the_series_in_one_piece(
             for part in (other, found[2])
         )
         pd.testing.assert_frame_equal(left, right)
+
+
+def test_volatility_at_the_money_of_a_day_is_made_once() -> None:
+    """Two days are read for the first request; a third day is all that a longer one reads."""
+    store = Counting()
+    with closing(service.start(store, keys=KEYS, now="2026-06-28")) as local:
+        ask = Caller(local)
+        ask.body("/options/atm-history", symbol="BTC", exchange="deribit", range="2d")
+        before = store.days
+        assert before > 2
+        body = ask.body("/options/atm-history", symbol="BTC", exchange="deribit", range="3d")
+        assert store.days - before < 1.2
+        assert {row["hour"][:10] for row in body["data"]} == {
+            "2026-06-25",
+            "2026-06-26",
+            "2026-06-27",
+            "2026-06-28",
+        }
+        ask.session.close()

@@ -84,7 +84,7 @@ def metrics(context: RequestContext) -> dict[str, Any]:
 def atm_history(context: RequestContext) -> dict[str, Any]:
     """``GET /options/atm-history``: a row per full hour and expiry."""
     window = _window(context)
-    found = _joined([_atm(chains) for chains in _hourly(context, window)])
+    found = _joined(list(_atm_by_day(context, window)))
     columns = {"hour": found["time"], **found[["expiry", "underlying_price", "strike", "iv"]]}
     return _envelope(context) | {
         "count": len(found),
@@ -222,20 +222,31 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     return chain[chain["expiry"] > chain["time"]]
 
 
-def _hourly(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:
-    """Yield the chains at the full hours of the window, a day at a time."""
+def _atm_by_day(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:
+    """Yield the volatility at the money of the window's full hours, a day at a time; days are kept."""
     view, params = context.view, context.params
     _require_pair(view, params["symbol"], params["exchange"])
     for day in cut(window, _DAY):
-        frame = view.read(
-            "options_snapshot",
-            day.start - buckets.HOLD,
-            day.end,
-            symbols=[params["symbol"]],
-            exchanges=[params["exchange"]],
-        )
-        hours = pd.date_range(day.start.ceil("1h"), day.end, freq="1h", inclusive="left", unit="us")
-        yield _at_hours(frame, pd.DatetimeIndex(hours))
+        key = ("atm", params["symbol"], params["exchange"], day.start, day.end)
+        found = view.recall(key)
+        if found is None:
+            found = _atm(_hourly(context, day))
+            view.remember(key, found, int(found.memory_usage().sum()) + 1024)
+        yield found
+
+
+def _hourly(context: RequestContext, day: Window) -> pd.DataFrame:
+    """Return the chains at the full hours of a day."""
+    view, params = context.view, context.params
+    frame = view.read(
+        "options_snapshot",
+        day.start - buckets.HOLD,
+        day.end,
+        symbols=[params["symbol"]],
+        exchanges=[params["exchange"]],
+    )
+    hours = pd.date_range(day.start.ceil("1h"), day.end, freq="1h", inclusive="left", unit="us")
+    return _at_hours(frame, pd.DatetimeIndex(hours))
 
 
 def _at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
