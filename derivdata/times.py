@@ -75,7 +75,7 @@ def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Times
 
 
 def asof() -> pd.Timestamp:
-    """The current instant: the server's, floored to the minute; the recorded one in replay.
+    """Return the current instant: the server's, floored to the minute; the recorded one in replay.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
 
 
 def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
-    """A length of time, from ``"90s"``, ``"5min"``, ``"4h"``, ``"30d"`` and the like or a Timedelta.
+    """Return a length of time, from ``"90s"``, ``"5min"``, ``"4h"``, ``"30d"`` and the like or a Timedelta.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def window(start: Instant, end: Instant | None = None) -> Window:
 
 
 def since(start: Instant, name: str = "since") -> pd.Timestamp:
-    """The instant from which a window that ends now starts: an instant, or a lookback from `asof`.
+    """Return the instant from which a window that ends now starts: an instant, or a lookback from `asof`.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def parse(texts: Any) -> pd.DatetimeIndex:
 
 
 def micros(texts: Any) -> np.ndarray[Any, Any]:
-    """The same as microseconds since 1970, which take less time than their index; NaT is the least number.
+    """Return the same as microseconds since 1970, which is faster than their index; NaT is the least number.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class Contents:
 
 
 def info(path: str | Path) -> Contents:
-    """What a bundle holds, after every hash was checked.
+    """Return what a bundle holds, after every hash was checked.
 
     Raises
     ------

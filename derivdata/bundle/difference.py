@@ -60,7 +60,7 @@ class BundleDiff:
 
 @typed
 def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
-    """What differs between two recordings.
+    """Return what differs between two recordings.
 
     Answers are compared by their bodies, repeated ones in their order. A request that is in one recording
     only is compared with one of the other that is the same but for its instants, if there is one: a
@@ -150,7 +150,7 @@ def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[
 
 
 def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
-    """The table of a pair's endpoint, and its rows that differ; None where no fetcher makes it of both."""
+    """Return the table of a pair's endpoint and its rows that differ; None where no fetcher makes both."""
     endpoint = endpoint_of(next(e.path for e in pair if e is not None))
     if endpoint is None:
         return None, None
@@ -199,6 +199,6 @@ def _is_snapshot(frame: pd.DataFrame) -> bool:
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with categories as text: two answers rarely have the same ones."""
+    """Return the frame with categories as text: two answers rarely have the same ones."""
     texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
     return frame.astype(dict.fromkeys(texts, "str"))

@@ -70,7 +70,7 @@ def system() -> str:
 
 
 def differences(manifest: Manifest) -> tuple[str, ...]:
-    """What differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty where nothing does."""
+    """Return what differs between here and there, as ``"numpy 2.4.1 then, 2.5.0 now"``; empty for nothing."""
     then = {"platform": manifest.platform, "python": manifest.python, **manifest.versions}
     now = {"platform": system(), "python": python(), **versions()}
     then.setdefault("BLAS kernel", "unknown")  # not written down by version 0.1

@@ -126,17 +126,17 @@ def described(manifest: Manifest, entries: Sequence[Entry], answers_sha256: str)
 
 
 def body_name(sha256: str) -> str:
-    """A body's name in the file."""
+    """Return a body's name in the file."""
     return f"bodies/{sha256}"
 
 
 def request_of(entry: Entry) -> Request:
-    """The request that an entry answers."""
+    """Return the request that an entry answers."""
     return Request(entry.path, tuple(entry.query))
 
 
 def entry_of(response: Response) -> Entry:
-    """The entry of an answer."""
+    """Return the entry of an answer."""
     dated = response.as_of is not pd.NaT
     return Entry(
         method="GET",
@@ -155,7 +155,7 @@ def entry_of(response: Response) -> Entry:
 
 
 def response_of(entry: Entry, body: bytes) -> Response:
-    """The answer of an entry."""
+    """Return the answer of an entry."""
     return Response(
         request=request_of(entry),
         status=entry.status,

@@ -90,7 +90,7 @@ class Bundle:
             raise
 
     def body(self, entry: Entry) -> bytes:
-        """An answer's raw body.
+        """Return an answer's raw body.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class Recording:
         self._writer.begin()
 
     def _clock(self) -> pd.Timestamp:
-        """The time when this was first asked for; it stands still from then on."""
+        """Return the time when this was first asked for; it stands still from then on."""
         if self._asof is None:
             self._asof = self._clock_before()
             self._writer.asof = times.iso(self._asof)

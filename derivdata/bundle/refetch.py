@@ -24,7 +24,7 @@ _ARGUMENTS = {"min_value": ("min_volume_usd",), "range": ("window", "start")}
 
 
 def table_of(entry: Entry, body: bytes, asof: str | None) -> pd.DataFrame | None:
-    """What an answer's fetcher makes of it; None where no fetcher asks for just that, or it is an error.
+    """Return what an answer's fetcher makes of it; None for an error, or where no fetcher requests just that.
 
     The fetcher itself is called, with the request's parameters, at the recorded time `asof`, and given this
     answer and no other.
@@ -90,7 +90,7 @@ def _optional(signature: inspect.Signature) -> dict[str, Any]:
 
 
 def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) -> dict[str, Any] | None:
-    """The fetcher's arguments for what was sent; None where it has none for something."""
+    """Return the fetcher's arguments for what was sent; None where it has none for something."""
     kinds = {p.name: p.kind for p in endpoint.params}
     sent: dict[str, Any] = {}
     for wire, value in (*endpoint.values(request.path).items(), *request.query):

@@ -84,7 +84,7 @@ class Replay:
         return self.asof
 
     def _respond(self, request: Request) -> Response:
-        """The request's next answer; its last one again when there are no more."""
+        """Return the request's next answer; its last one again when there are no more."""
         answers = self._answers.get(request)
         if answers is None:
             raise NotRecorded(str(request), f"not in {self.path}; {_nearest(request, list(self._answers))}")
@@ -160,7 +160,7 @@ def replay(path: str | Path) -> Replay:
 
 
 def _nearest(request: Request, recorded: list[Request]) -> str:
-    """The recorded request that is most like this one, and in what it differs."""
+    """Return the recorded request that is most like this one, and in what it differs."""
     if not recorded:
         return "the bundle holds no answers at all"
     wanted = str(request)

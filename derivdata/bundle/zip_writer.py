@@ -43,7 +43,7 @@ class Member:
 
 
 def pack(data: bytes) -> Packed:
-    """A body, deflated."""
+    """Return a body, deflated."""
     squeezer = zlib.compressobj(6, zlib.DEFLATED, -15)
     return Packed(squeezer.compress(data) + squeezer.flush(), zlib.crc32(data), len(data))
 

@@ -75,7 +75,7 @@ class Adapter(HTTPAdapter):
         self._closed = False
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """The whole answer to a request, tried again while that can help and the limits allow."""
+        """Return the whole answer to a request, tried again while that can help and the limits allow."""
         left = self._limits.budget
         for tried in range(1, self._limits.tries + 1):
             self._turn(str(request.url))
@@ -138,7 +138,7 @@ class Adapter(HTTPAdapter):
             return network_error(path, error)
 
     def _wire(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """The request as it goes out: with the key, if this is the origin that it is for."""
+        """Return the request as it goes out: with the key, if this is the origin that it is for."""
         wire = request.copy()
         wire.headers.pop("Cache-Control", None)
         if self._secret is not None and origin_of(str(wire.url)) == self._origin:
@@ -179,7 +179,7 @@ def _checked(
 
 
 def _clean(request: requests.PreparedRequest, response: requests.Response, body: bytes) -> requests.Response:
-    """The response with its body read, the headers that matter, and the request that has no key."""
+    """Return the response with its body read, the headers that matter, and the request that has no key."""
     headers = CaseInsensitiveDict(
         {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
     )

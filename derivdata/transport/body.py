@@ -49,7 +49,7 @@ class NotJson(Exception):
 
 
 def read_body(raw: Any, *, deadline: float, cap: int, monotonic: Callable[[], float]) -> bytes:
-    """The whole body of a urllib3 response, decompressed.
+    """Return the whole body of a urllib3 response, decompressed.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def _is_gzip(raw: Any) -> bool:
 
 
 def _piece(raw: Any) -> bytes:
-    """What is there, up to a chunk, as it came."""
+    """Return what is there, up to a chunk, as it came."""
     if isinstance(raw, urllib3.HTTPResponse):
         return raw.read1(_CHUNK, decode_content=False)
     # A cassette's stand-in of a response has no read1, and nothing in it is compressed.

@@ -60,7 +60,7 @@ class Record(NamedTuple):
 
 
 def dump(key: str, url: str, response: Any) -> bytes:
-    """The record of a response; `url` is its path and query."""
+    """Return the record of a response; `url` is its path and query."""
     head = Head(
         key=key,
         url=url,
@@ -75,7 +75,7 @@ def dump(key: str, url: str, response: Any) -> bytes:
 
 
 def read(data: bytes, key: str) -> Record | None:
-    """What a record holds; None if it is damaged or another key's."""
+    """Return what a record holds; None if it is damaged or another key's."""
     seal, _, rest = data.partition(b"\n")
     if seal != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
         return None
@@ -88,7 +88,7 @@ def read(data: bytes, key: str) -> Record | None:
 
 
 def load_head(data: bytes) -> Head | None:
-    """What the first bytes of a record say, unchecked by the seal; None if they cannot be read."""
+    """Return what the first bytes of a record say, unchecked by the seal; None if they cannot be read."""
     seal, _, rest = data.partition(b"\n")
     return _head(rest.partition(b"\n")[0]) if seal.startswith(_MAGIC) else None
 

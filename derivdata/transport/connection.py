@@ -56,17 +56,34 @@ class Local(Protocol):
     """A local service, running in this process."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where it answers."""
+        ...
+
     @property
-    def api_key(self) -> str | None: ...
+    def api_key(self) -> str | None:
+        """A key that it takes."""
+        ...
+
     @property
-    def identity(self) -> str: ...
+    def identity(self) -> str:
+        """Text that changes whenever an answer could."""
+        ...
+
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """The name that people know it by."""
+        ...
+
     @property
-    def synthetic(self) -> bool: ...
+    def synthetic(self) -> bool:
+        """Whether its data is made up."""
+        ...
+
     @property
-    def now(self) -> pd.Timestamp: ...
+    def now(self) -> pd.Timestamp:
+        """Its clock."""
+        ...
 
     def take_notices(self) -> list[str]:
         """Return what the source has to tell the user since the last time."""

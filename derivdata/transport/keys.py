@@ -50,7 +50,7 @@ class Secret:
             )
 
     def reveal(self) -> Masked:
-        """The key itself, for the one header that carries it."""
+        """Return the key itself, for the one header that carries it."""
         return self._text
 
     def fingerprint(self) -> str:
@@ -62,7 +62,7 @@ class Secret:
         return len(self._text) >= _LEAST_SECRET and self._text.encode() in data
 
     def redact(self, data: bytes) -> bytes:
-        """`data` with every copy of the key masked, if it has 8 characters or more."""
+        """Return `data` with every copy of the key masked, if it has 8 characters or more."""
         return data.replace(self._text.encode(), _MASK.encode()) if self.within(data) else data
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class Secret:
 
 
 def find(given: Secret | None) -> Secret | None:
-    """The key: the argument's, else the environment's, else the key file's; None where there is none.
+    """Return the key: the argument's, else the environment's, else the key file's; None where there is none.
 
     Raises
     ------

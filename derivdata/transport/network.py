@@ -154,7 +154,7 @@ class Network:
 
 
 def _ours(path: str, ask: Callable[[], requests.Response]) -> requests.Response:
-    """The response, or what requests raised as an error of ours."""
+    """Return the response, or what requests raised as an error of ours."""
     try:
         return ask()
     except requests.RequestException as error:
@@ -215,7 +215,7 @@ def _keeper(
     secret: Secret | None,
     latest: Callable[[], pd.Timestamp],
 ) -> Callable[..., requests.Response]:
-    """A hook that writes our policy onto an answer, before requests-cache reads it there.
+    """Return a hook that writes our policy onto an answer, before requests-cache reads it there.
 
     An answer that repeats the key is not kept.
     """

@@ -51,7 +51,7 @@ def is_url(source: str) -> bool:
 
 
 def site(url: str) -> Site:
-    """The site at an address.
+    """Return the site at an address.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def site(url: str) -> Site:
 
 
 def _parts(url: str) -> SplitResult:
-    """The parts of an address, spelled as requests spells them when it sends."""
+    """Return the parts of an address, spelled as requests spells them when it sends."""
     parts = urlsplit(url.strip())
     host = str(parts.hostname or "")
     if ":" in host:

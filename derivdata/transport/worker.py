@@ -22,7 +22,7 @@ class TookTooLong(Exception):
 
 
 def in_worker(work: Callable[[], T], *, seconds: float) -> T:
-    """The result of `work`, done in a daemon thread.
+    """Return the result of `work`, done in a daemon thread.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def begun(work: Callable[[], T]) -> Callable[[float], T]:
 
 
 def _bare(error: BaseException) -> BaseException:
-    """The error without the frames that saw the request as it went out, key and all."""
+    """Return the error without the frames that saw the request as it went out, key and all."""
     error.__context__ = error.__cause__ = None
     return error.with_traceback(None)
 
@@ -69,7 +69,7 @@ class SharedRequests(Generic[T]):
         self._under_way: dict[str, Future[T]] = {}
 
     def run(self, key: str, work: Callable[[], T]) -> T:
-        """The result of `work`, or of the same key's work that is under way."""
+        """Return the result of `work`, or of the same key's work that is under way."""
         with self._lock:
             flight = self._under_way.get(key)
             mine = Future[T]() if flight is None else None
