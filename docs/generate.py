@@ -59,7 +59,7 @@ def endpoints() -> str:
 def tables_page() -> str:
     """The page of every table with its key, and every column with its unit, storage and meaning."""
     parts = [_MADE, _TABLES_HEAD]
-    for family, title in FAMILIES.items():
+    for family, title in (FAMILIES | {"prices": "Prices"}).items():
         fixed = [t for t in tables.TABLES.values() if _family(t.name) == family]
         opened = [_open_table(t) for t in tables.OPEN_TABLES.values() if _family(t.name) == family]
         fetched = [_table(t) for t in fixed if not _is_base(t)]
@@ -145,7 +145,8 @@ def _family(table: str) -> str:
 def _is_base(table: Table) -> bool:
     """Whether no function returns it: it has none of its name, or that one returns an open table."""
     family, _, name = table.name.partition("_")
-    return table.name in tables.OPEN_TABLES or name not in getattr(derivdata, family).__all__
+    fetchers = getattr(derivdata, family).__all__ if family in derivdata.__all__ else ()
+    return table.name in tables.OPEN_TABLES or name not in fetchers
 
 
 def _function(table: str) -> str:
