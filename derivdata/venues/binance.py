@@ -7,6 +7,7 @@ count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticke
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from derivdata.venues.records import (
     Option,
     Payment,
     Price,
+    Quotes,
     Records,
     State,
 )
@@ -248,6 +250,7 @@ def exchange_info(reading: Reading) -> Records:
 
 class _Mark(Wire):
     symbol: str
+    markPrice: str
     markIV: str
     delta: str
     gamma: str
@@ -261,11 +264,11 @@ def option_marks(reading: Reading) -> Records:
     for row in reading.decode(list[_Mark]):
         symbol, expiry, strike, side = option_name(reading, row.symbol)
         iv = reading.number(row.markIV)
-        greeks = [reading.number(v) for v in (row.delta, row.gamma, row.vega, row.theta)]
+        greeks: list[Any] = [reading.number(v) for v in (row.delta, row.gamma, row.vega, row.theta)]
         records.options.append(
             Option(
                 row.symbol, symbol, reading.at, expiry, strike, side, iv if iv and iv > 0 else None, *greeks
-            )
+            )._replace(quotes=Quotes(False, mark=reading.number(row.markPrice)))
         )
     return records
 
@@ -282,15 +285,22 @@ def option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
 class _OptionTicker(Wire):
     symbol: str
     exercisePrice: str
+    bidPrice: str
+    askPrice: str
+    volume: str
 
 
 def option_tickers(reading: Reading) -> Records:
-    """Read the index that each option settles on; volatilities come with the marks."""
+    """Read quotes and the index that each option settles on; volatilities come with the marks."""
     records = Records()
     for row in reading.decode(list[_OptionTicker]):
         symbol, expiry, strike, side = option_name(reading, row.symbol)
         index = reading.number(row.exercisePrice) or None
-        records.options.append(Option(row.symbol, symbol, reading.at, expiry, strike, side, underlying=index))
+        bid, ask = reading.number(row.bidPrice) or None, reading.number(row.askPrice) or None
+        quotes = Quotes(False, bid, ask, index_price=index, volume=reading.number(row.volume))
+        records.options.append(
+            Option(row.symbol, symbol, reading.at, expiry, strike, side, underlying=index, quotes=quotes)
+        )
     return records
 
 

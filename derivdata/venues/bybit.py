@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,7 @@ from derivdata.venues.records import (
     Option,
     Payment,
     Price,
+    Quotes,
     Records,
     State,
 )
@@ -242,6 +243,11 @@ class _OptionTicker(Wire):
     theta: str
     openInterest: str
     underlyingPrice: str
+    bid1Price: str
+    ask1Price: str
+    markPrice: str
+    indexPrice: str
+    volume24h: str
 
 
 class _OptionTickers(Wire):
@@ -260,7 +266,7 @@ def option_tickers(reading: Reading) -> Records:
     records = Records()
     for row in body.result.rows:
         symbol, expiry, strike, side = option_name(reading, row.symbol.removesuffix("-USDT"))
-        numbers = [
+        numbers: list[Any] = [
             reading.number(v)
             for v in (row.delta, row.gamma, row.vega, row.theta, row.openInterest, row.underlyingPrice)
         ]
@@ -274,9 +280,16 @@ def option_tickers(reading: Reading) -> Records:
                 side,
                 reading.number(row.markIv) or None,
                 *numbers,
-            )
+            )._replace(quotes=_quotes(reading, row))
         )
     return records
+
+
+def _quotes(reading: Reading, row: _OptionTicker) -> Quotes:
+    """Return the prices in USD; a bid or ask of 0 is none."""
+    bid, ask = reading.number(row.bid1Price) or None, reading.number(row.ask1Price) or None
+    rest = [reading.number(v) for v in (row.markPrice, row.indexPrice, row.volume24h)]
+    return Quotes(False, bid, ask, *rest)
 
 
 class _Listed(Wire):

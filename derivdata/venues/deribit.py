@@ -11,7 +11,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, Option, Payment, Records, State
+from derivdata.venues.records import Instrument, Liquidation, Option, Payment, Quotes, Records, State
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
@@ -91,6 +91,11 @@ class _OptionSummary(Wire):
     creation_timestamp: int
     open_interest: float | None
     underlying_price: float | None
+    bid_price: float | None
+    ask_price: float | None
+    mark_price: float | None
+    volume: float | None
+    estimated_delivery_price: float | None = None
     mark_iv: float | None = None
 
 
@@ -108,6 +113,11 @@ def option_summaries(reading: Reading) -> Records:
             Option(
                 row.instrument_name, symbol, time, expiry, strike, side, iv,
                 open_interest=row.open_interest, underlying=row.underlying_price or None,
+                quotes=Quotes(
+                    "_" not in row.instrument_name, row.bid_price or None, row.ask_price or None,
+                    row.mark_price,
+                    row.estimated_delivery_price, row.volume,
+                ),
             )
         )  # fmt: skip
     return Records(options=options)

@@ -7,13 +7,14 @@ venue is off unless the user names it.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Option, Payment, Records, State
+from derivdata.venues.records import Instrument, Option, Payment, Quotes, Records, State
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
@@ -44,6 +45,7 @@ def _named(name: str) -> Instrument:
 
 
 class _Stats(Wire):
+    c: str
     oi: str
     v: str
     p: str
@@ -60,6 +62,8 @@ class _Pricing(Wire):
 
 class _Slim(Wire):
     t: int
+    a: str
+    b: str
     I: str  # noqa: E741
     M: str
     f: str | None
@@ -86,14 +90,21 @@ def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
         return
     pricing = row.option_pricing
     symbol, expiry, strike, side = _option_name(reading, name)
-    numbers = [
+    numbers: list[Any] = [
         reading.number(v) for v in (pricing.d, pricing.g, pricing.v, pricing.t, row.stats.oi, pricing.f)
     ]
     records.options.append(
         Option(
             name, symbol, time, expiry, strike, side, reading.number(pricing.i) or None, *numbers
-        )
+        )._replace(quotes=_quotes(reading, row))
     )  # fmt: skip
+
+
+def _quotes(reading: Reading, row: _Slim) -> Quotes:
+    """Return the prices in USD; a bid or ask of 0 is none."""
+    bid, ask = reading.number(row.b) or None, reading.number(row.a) or None
+    mark, index, volume = (reading.number(v) for v in (row.M, row.I, row.stats.c))
+    return Quotes(False, bid, ask, mark, index, volume)
 
 
 def _option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:

@@ -368,6 +368,7 @@ def _within(levels: list[tuple[float, float | None]], mid: float, depth_bps: flo
 
 
 def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
+    quotes = [row.quotes for row in rows]
     return {
         "symbol": [row.symbol for row in rows],
         "time": _stamps([row.time for row in rows], at),
@@ -382,4 +383,12 @@ def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
         "theta": [row.theta for row in rows],
         "open_interest": [row.open_interest for row in rows],
         "underlying_price": [row.underlying for row in rows],
+        "bid_coin": [q.bid if q and q.in_coin else None for q in quotes],
+        "ask_coin": [q.ask if q and q.in_coin else None for q in quotes],
+        "mark_coin": [q.mark if q and q.in_coin else None for q in quotes],
+        "bid_usd": [q.bid if q and not q.in_coin else None for q in quotes],
+        "ask_usd": [q.ask if q and not q.in_coin else None for q in quotes],
+        "mark_usd": [q.mark if q and not q.in_coin else None for q in quotes],
+        "index_price_usd": [q.index_price if q else None for q in quotes],
+        "volume": [q.volume if q else None for q in quotes],
     }

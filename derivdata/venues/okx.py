@@ -7,6 +7,7 @@ the coins (linear) or USD (inverse) of one. The rate that was paid is ``realized
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from derivdata.errors import VenueError
 from derivdata.venues.binance import option_name
@@ -230,7 +231,7 @@ def option_summary(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_SummaryBody).data:
         symbol, expiry, strike, side = _option(reading, row.instId)
-        numbers = [reading.number(v) for v in (row.deltaBS, row.gammaBS, row.vegaBS, row.thetaBS)]
+        numbers: list[Any] = [reading.number(v) for v in (row.deltaBS, row.gammaBS, row.vegaBS, row.thetaBS)]
         numbers += [None, reading.number(row.fwdPx) or None]  # open interest comes with another answer
         records.options.append(
             Option(

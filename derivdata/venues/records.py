@@ -20,6 +20,7 @@ __all__ = [
     "Option",
     "Payment",
     "Price",
+    "Quotes",
     "Records",
     "State",
 ]
@@ -145,6 +146,17 @@ class Book(NamedTuple):
     asks: list[tuple[float, float | None]]
 
 
+class Quotes(NamedTuple):
+    """Prices of an option, in coin where it is settled in coin, else in USD; contracts of 24 hours."""
+
+    in_coin: bool
+    bid: float | None = None
+    ask: float | None = None
+    mark: float | None = None
+    index_price: float | None = None
+    volume: float | None = None
+
+
 class Option(NamedTuple):
     """What one answer says of one option."""
 
@@ -161,6 +173,7 @@ class Option(NamedTuple):
     theta: float | None = None
     open_interest: float | None = None
     underlying: float | None = None
+    quotes: Quotes | None = None
 
 
 class Interval(NamedTuple):
@@ -201,7 +214,10 @@ class Records:
         options: dict[str, Option] = {}
         for option in self.options:
             first = options.get(option.name, option)
-            options[option.name] = Option(*_filled(first, option))
+            filled = Option(*_filled(first, option))
+            if first.quotes is not None and option.quotes is not None:
+                filled = filled._replace(quotes=Quotes(*_filled(first.quotes, option.quotes)))
+            options[option.name] = filled
         newest: dict[str, int] = {}
         for option in options.values():
             if option.time is not None:

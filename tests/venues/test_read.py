@@ -154,6 +154,10 @@ CASES: list[tuple[str, str, Any, dict[str, Any], str, str, list[float | str]]] =
                     "creation_timestamp": MS,
                     "open_interest": 5.0,
                     "underlying_price": 0.61,
+                    "bid_price": None,
+                    "ask_price": None,
+                    "mark_price": 0.01,
+                    "volume": 0.0,
                     "mark_iv": 80.0,
                 }
             ]
@@ -173,6 +177,10 @@ CASES: list[tuple[str, str, Any, dict[str, Any], str, str, list[float | str]]] =
                     "creation_timestamp": MS,
                     "open_interest": 5.0,
                     "underlying_price": 0.61,
+                    "bid_price": None,
+                    "ask_price": None,
+                    "mark_price": 0.01,
+                    "volume": 0.0,
                     "mark_iv": 80.0,
                 }
             ]
@@ -388,6 +396,22 @@ def test_a_body_is_read_in_its_own_unit(
     else:
         np.testing.assert_allclose(found, values, rtol=1e-12)
     assert set(frame["exchange"]) == {exchange}
+
+
+def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
+    row = {"creation_timestamp": MS, "open_interest": 5.0, "underlying_price": 50_500.0, "mark_iv": 60.0,
+           "bid_price": 0.04, "ask_price": None, "mark_price": 0.041, "volume": 2.0,
+           "estimated_delivery_price": 50_000.0}  # fmt: skip
+    rows = [{**row, "instrument_name": f"{base}-27MAR26-50000-C"} for base in ("BTC", "BTC_USDC")]
+    path = "/public/get_book_summary_by_currency?currency=BTC&kind=option"
+    found = dd.venues.read("deribit", path, json.dumps({"result": rows}))["options_snapshot"]
+    found = found.set_index("instrument_name")
+    inverse, linear = found.loc["BTC-27MAR26-50000-C"], found.loc["BTC_USDC-27MAR26-50000-C"]
+    assert (inverse["bid_coin"], inverse["mark_coin"], inverse["index_price_usd"]) == (0.04, 0.041, 50_000.0)
+    assert np.isnan(inverse["ask_coin"])
+    assert np.isnan(inverse["bid_usd"])
+    assert (linear["bid_usd"], linear["volume"]) == (0.04, 2.0)
+    assert np.isnan(linear["bid_coin"])
 
 
 def test_a_rate_without_an_interval_is_left_out_until_one_is_named() -> None:
