@@ -116,7 +116,7 @@ def native_from_bps_8h(rate_bps_8h: Numbers, interval_hours: Numbers) -> Any:
 
 @typed
 def apr_from_bps_8h(rate_bps_8h: Numbers) -> Any:
-    """Simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095.
+    """Return the simple annual rate (decimal, 365 days): 1 bps/8h is 0.1095.
 
     Examples
     --------
@@ -188,6 +188,6 @@ def bps_8h_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
 
 @typed
 def apr_from_bps(amount_bps: Numbers, hours: Numbers) -> Any:
-    """Simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
+    """Return the simple annual rate (decimal) of an amount [bps of notional] that accrued over `hours`."""
     result = amount_bps / BPS * (HOURS_PER_YEAR / hours)
     return _labelled(result, "apr", APR_UNIT, amount_bps, "amount_bps", BPS_UNIT)

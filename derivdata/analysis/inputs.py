@@ -255,7 +255,7 @@ def _sizes(values: Iterable[Any]) -> dict[Hashable, int]:
 
 
 def _named(value: Any, sizes: Mapping[Hashable, int]) -> xr.DataArray:
-    """A bare array over the last of some dims."""
+    """Label a bare array with the last of some dims."""
     dims = list(sizes)[len(sizes) - np.ndim(value) :]
     whole = value if hasattr(value, "__dask_graph__") else np.asarray(value)
     return xr.DataArray(np.broadcast_to(whole, [sizes[dim] for dim in dims]), dims=dims)

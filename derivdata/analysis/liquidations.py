@@ -333,7 +333,7 @@ def _summed(at: tuple[Array, ...], values: Array, shape: tuple[int, ...]) -> Arr
 
 
 def _observed(labels: pd.DatetimeIndex, width: pd.Timedelta, coverage: pd.DataFrame | None) -> Array:
-    """The part of each bucket that lies in the union of the observed spans."""
+    """Return the part of each bucket that lies in the union of the observed spans."""
     if coverage is None:
         return np.ones(len(labels))
     require_columns(coverage, "coverage", others=("start", "end"))

@@ -57,7 +57,7 @@ _SUFFIXES = {
 
 
 def unit_of(panel: xr.DataArray, argument: str = "panel") -> str | None:
-    """Unit of a panel, from ``attrs["units"]`` or else from its name; None where neither says it.
+    """Return the unit of a panel, from ``attrs["units"]`` or else from its name; None where neither says it.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def require_rate(panel: Any, *dims: str, name: str = "panel") -> None:
 
 
 def kind_of(panel: xr.DataArray, *, name: str = "panel") -> str:
-    """``"sampled"`` or ``"settled"``, for the functions whose result depends on it.
+    """Return ``"sampled"`` or ``"settled"``, for the functions whose result depends on it.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def usual_step(since: Floats, step_hours: float | None = None) -> float:
 
 
 def positive(value: Any, name: str) -> float:
-    """A finite number above 0.
+    """Require a finite number above 0.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def positive(value: Any, name: str) -> float:
 
 
 def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> xr.DataArray:
-    """A companion of a panel (interval, open interest, mask) spread over the panel's dims.
+    """Spread a companion of a panel (interval, open interest, mask) over the panel's dims.
 
     Parameters
     ----------
@@ -285,13 +285,13 @@ def beside(panel: xr.DataArray, other: Any, *, units: str | None, name: str) -> 
 
 
 def whole(panel: xr.DataArray, *dims: str) -> xr.DataArray:
-    """The panel with these dims in one chunk each; in-memory panels are returned as they are."""
+    """Put each of these dims of the panel into one chunk; in-memory panels are returned as they are."""
     split = {dim: -1 for dim in dims if len(panel.chunksizes.get(dim, ())) > 1}
     return panel.chunk(split) if split else panel
 
 
 def like(result: Any, template: xr.DataArray) -> Any:
-    """`result` with its dims in the template's order, new dims before ``time`` or last."""
+    """Put the dims of `result` into the template's order, new dims before ``time`` or last."""
     kept = [dim for dim in template.dims if dim in result.dims]
     added = [dim for dim in result.dims if dim not in template.dims]
     at = kept.index("time") if "time" in kept else len(kept)
@@ -309,5 +309,5 @@ def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) ->
 
 
 def row_by_row(block: NDArray[Any]) -> NDArray[Any]:
-    """The block with its first axis outermost in memory: copied where that axis is the innermost."""
+    """Return the block with its first axis outermost in memory: copied where that axis is the innermost."""
     return np.ascontiguousarray(block) if block.strides[0] < block.strides[-1] else block

@@ -34,7 +34,7 @@ def clean(
     iv_unit: Literal["decimal", "percent"] = "decimal",
     mad: float | None = None,
 ) -> pd.DataFrame:
-    """The options of a chain that can be used, and the count of the others by reason.
+    """Return the options of a chain that can be used, and count the others by reason.
 
     Parameters
     ----------

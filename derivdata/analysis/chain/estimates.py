@@ -96,7 +96,7 @@ def forward_from_delta(
 
 
 def _joined(table: pd.DataFrame, value: Any, argument: str) -> pd.Series:
-    """A number, a mapping by expiry, or a labelled Series or DataArray, one value per row of `table`.
+    """Spread a number, a mapping by expiry, or a labelled Series or DataArray over the rows of `table`.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _undiscounted(forward: pd.Series) -> pd.DataFrame:
 
 
 def _underlying(evidence: Evidence) -> pd.DataFrame:
-    """The median underlying, if expiries have their own: they differ by more than one does within itself."""
+    """Return the median underlying, if expiries have their own: they differ more than each in itself."""
     names = keys_of(evidence.table)
     prices = evidence.options["underlying_price"].groupby(evidence.place)
     frame = evidence.table.assign(within=prices.max() - prices.min(), one="")
@@ -200,7 +200,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, str]:
-    """Calls beside the puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
+    """Pair calls with the puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
     prices = quoted(options)
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"], "spread": 1.0})
     if prices is None:

@@ -92,7 +92,7 @@ def slice_forwards(
     methods: Sequence[str] = METHODS,
     discount: float | str = 1.0,
 ) -> pd.DataFrame:
-    """`forwards` as a table: one row per slice of rows."""
+    """Return what `forwards` returns as a table: one row per slice of rows."""
     strange = [name for name in methods if name not in ESTIMATES]
     if strange:
         raise ValueError(f"methods: {strange[0]!r} is not one of {', '.join(METHODS)}")

@@ -131,7 +131,7 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
 
 
 def instants(column: pd.Series, called: str) -> pd.Series:
-    """A column of instants as UTC; text is read each by itself.
+    """Read a column of instants as UTC; each text is read by itself.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:
 
 
 def keys_of(frame: pd.DataFrame) -> list[str]:
-    """The columns that tell one chain from another."""
+    """List the columns that tell one chain from another."""
     return [name for name in KEYS if name in frame]
 
 

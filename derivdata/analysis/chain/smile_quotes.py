@@ -125,7 +125,7 @@ def _out_of_the_money(quotes: pd.DataFrame) -> pd.DataFrame:
 
 @typed
 def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
-    """Static arbitrage between the quotes of each expiry; nothing is dropped for it.
+    """Find static arbitrage between the quotes of each expiry; nothing is dropped for it.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ _READINGS = {
 
 @typed
 def vendor_greeks(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None) -> pd.DataFrame:
-    """The venue's greeks against our own, greek by greek.
+    """Compare the venue's greeks with our own, greek by greek.
 
     Parameters
     ----------

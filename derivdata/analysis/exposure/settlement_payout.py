@@ -25,7 +25,7 @@ def pain(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """What the writers of each expiry pay if it settles at each of its strikes.
+    """Compute what the writers of each expiry pay if it settles at each of its strikes.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def max_pain(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Listed strike of each expiry at which its writers pay least.
+    """Find the listed strike of each expiry at which its writers pay least.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ def put_call_ratio(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Puts over calls.
+    """Divide the open interest of puts by that of calls.
 
     Parameters
     ----------
@@ -131,6 +131,7 @@ def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> 
 
 
 def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[str], units: str) -> xr.Dataset:
+    """Sum a value of each option by symbol, venue, time and the names in `by`."""
     strange = [each for each in by if each not in _PLACES]
     if strange:
         raise ValueError(f"by={strange[0]!r} is not one of {', '.join(_PLACES)}")

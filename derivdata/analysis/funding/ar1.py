@@ -84,7 +84,7 @@ def corrected(phi: Any, pairs: Any) -> Any:
 
 
 def half_life_steps(phi: Any) -> Floats:
-    """Steps in which a deviation halves; 0 for φ ≤ 0, inf for φ ≥ 1."""
+    """Return the steps in which a deviation halves; 0 for φ ≤ 0, inf for φ ≥ 1."""
     phi = np.asarray(phi, dtype=np.float64)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(2.0) / np.abs(np.log(np.clip(phi, 0.0, 1.0))), dtype=np.float64)

@@ -50,7 +50,7 @@ def best_pair(
     max_age_hours: float | None = None,
     tradable: xr.DataArray | Sequence[str] | None = None,
 ) -> xr.Dataset:
-    """The pair with the largest spread: long where the rate is lowest, short where it is highest.
+    """Find the pair with the largest spread: long where the rate is lowest, short where it is highest.
 
     Parameters
     ----------

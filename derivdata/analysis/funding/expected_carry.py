@@ -229,7 +229,7 @@ def _slopes(pairs: Floats) -> Floats:
 
 
 def _carry(last: float, slope: Floats, mean: Floats, plan: _Plan) -> tuple[Floats, Floats, Floats]:
-    """Expected carry over the horizon, the spread that it starts from and its half-life.
+    """Compute the expected carry over the horizon, the spread that it starts from and its half-life.
 
     The last period is over: the next is expected at ``mean + slope (last − mean)``. The start is the spread
     at that instant from which continuous decay gives the same mean over the next period.

@@ -45,7 +45,7 @@ def deribit_rate(premium: Numbers, *, damper: float = 0.00025) -> Any:
 
 @typed
 def payment(rate_per_8h: Numbers, notional: Numbers, hours: Numbers) -> Any:
-    """What a long pays over `hours` at a rate per 8 hours [fraction], in the unit of `notional`.
+    """Return what a long pays over `hours` at a rate per 8 hours [fraction], in the unit of `notional`.
 
     A short receives it. NaN stays NaN.
 

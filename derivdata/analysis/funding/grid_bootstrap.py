@@ -23,7 +23,7 @@ _TOP = 1.0 - 1e-6  # stands for a unit root, with a start that is still drawn fr
 def phi_interval(
     series: Floats, fit: Fit, *, level: float, resamples: int, seed: int, means: bool
 ) -> tuple[float, float]:
-    """Ends of the interval of φ per step, 0 where it reaches 0 or less, 1 where it reaches a unit root.
+    """Return the ends of φ's interval per step: 0 where it reaches 0 or less, 1 where it reaches a unit root.
 
     Parameters
     ----------

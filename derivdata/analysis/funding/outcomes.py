@@ -255,7 +255,7 @@ def _hits(
 
 
 def _as_of(rates: Floats, *interval: Floats, prepared: PreparedPanel, instants: Floats) -> Floats:
-    """The rate that each series shows at some instants: its last one, if that is not too old."""
+    """Return the rate that each series shows at some instants: its last one, if that is not too old."""
     last = last_valid(np.isfinite(rates))
     row = np.searchsorted(prepared.since, instants + 1e-9, side="right") - 1
     at = np.where(row >= 0, last[..., np.maximum(row, 0)], -1)

@@ -66,7 +66,7 @@ def period_sums(prepared: PreparedPanel, period_hours: float) -> xr.Dataset:
 
 
 def period_ends(prepared: PreparedPanel, period_hours: float) -> NDArray[np.datetime64]:
-    """Ends of the whole periods that the panel's rows cover.
+    """Return the ends of the whole periods that the panel's rows cover.
 
     Raises
     ------

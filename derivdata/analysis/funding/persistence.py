@@ -228,7 +228,7 @@ def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float
 
 
 def _samples(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float, int]:
-    """Samples once per step, at multiples of the step from 00:00 UTC; as means, the whole steps between."""
+    """Sample once per step, at multiples of the step from 00:00 UTC; as means, the whole steps between."""
     row_step = usual_step(plan.since)
     first, last = np.ceil(plan.origin / step), np.floor((plan.origin + plan.since[-1]) / step)
     if last < first or np.isnan(step):

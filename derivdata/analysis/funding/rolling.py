@@ -31,13 +31,13 @@ class Room(NamedTuple):
 
     @classmethod
     def of(cls, rows: int, columns: int) -> Room:
-        """Room for blocks up to this size."""
+        """Allocate room for blocks up to this size."""
         counter = np.int16 if columns < 2**15 else np.int32
         shape = (rows, columns)
         return cls(np.empty((5, *shape)), np.empty((4, *shape), counter), np.empty(shape, np.bool_))
 
     def cut(self, rows: int, columns: int) -> Room:
-        """The part of it that fits a block."""
+        """Cut out the part of this memory that fits a block."""
         return Room._make(part[..., :rows, :columns] for part in self)
 
 

@@ -106,7 +106,7 @@ def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) 
 
 
 def _score(rows: Floats, windows: _Windows, score: Floats) -> None:
-    """The scores of `rows` into `score`, block by block."""
+    """Write the scores of `rows` into `score`, block by block."""
     window, lag, least, robust = windows
     wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
     at_once = _BLOCK_ROBUST // (wide * window) if robust else _BLOCK // (wide + window)
