@@ -200,7 +200,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
 
 
 def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, str]:
-    """Pair calls with the puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
+    """Pair calls with puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
     prices = quoted(options)
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"], "spread": 1.0})
     if prices is None:
