@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.tables.required import require_columns
+from derivdata.tables.required import require_columns, require_decimal_volatility
 
 __all__ = [
     "along",
     "require_beside",
     "require_columns",
+    "require_decimal_volatility",
     "require_draws",
     "require_labels",
     "require_names",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-__all__ = ["require_columns", "require_instants"]
+__all__ = ["require_columns", "require_decimal_volatility", "require_instants"]
+
+_LARGEST_MEDIAN_IV = 5.0  # no market trades at a median of 500 %, but 5 may be 5 % written as percent
 
 
 def require_columns(
@@ -42,3 +46,20 @@ def require_instants(frame: pd.DataFrame, argument: str, names: Sequence[str]) -
             raise ValueError(f"{argument} has no instants in the column {name!r} but {frame[name].dtype}")
         if frame[name].isna().any():
             raise ValueError(f"{argument} has a row without {name!r}")
+
+
+def require_decimal_volatility(iv: Any, remedy: str = "divide it by 100") -> None:
+    """Refuse implied volatilities that look like percent: their median, of the finite ones, is above 5.
+
+    Raises
+    ------
+    ValueError
+        The message ends with the `remedy`.
+    """
+    values = np.asarray(iv, dtype=np.float64)
+    finite = values[np.isfinite(values)]
+    if finite.size and (median := float(np.median(finite))) > _LARGEST_MEDIAN_IV:
+        raise ValueError(
+            f"iv looks like percent, its median is {median:.4g}: "
+            f"a volatility is decimal, 0.55 for 55 %; {remedy}"
+        )

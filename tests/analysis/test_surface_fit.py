@@ -273,7 +273,7 @@ def test_the_fit_says_what_was_quoted(noisy):
 
 def test_misuse_is_refused(noisy):
     k, iv, years = noisy
-    with pytest.raises(ValueError, match="percent"):
+    with pytest.raises(ValueError, match="looks like percent, its median is"):
         surface.fit(k, 100 * iv, years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="'svi' is not one of essvi"):
         surface.fit(k, iv, years, method="svi", weights="equal")

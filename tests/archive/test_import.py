@@ -85,7 +85,7 @@ def test_volatility_in_percent(tmp_path: Path) -> None:
         "BTC,deribit,2025-12-05T01:10Z,B,2025-12-06T08:00Z,90000,Call,51.24\n"
     )
     path = text(tmp_path, content)
-    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent: say --unit percent"):
+    with pytest.raises(ArchiveError, match=r"in\.csv: iv looks like percent, .*; say --unit percent"):
         import_files("options_snapshot", path, tmp_path / "to")
     import_files("options_snapshot", path, tmp_path / "to", unit="percent")
     row = held(tmp_path, "options_snapshot").iloc[0]

@@ -9,7 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.inputs import require_columns
+from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 
 __all__ = ["KEYS", "Quoted", "expiry_slices", "is_cleaned", "keys_of", "option_rows", "quoted"]
@@ -21,7 +21,6 @@ _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "year_fraction", "status")
 _PREMIUMS = {"coin": "inverse", "usd": "linear"}
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
-_PERCENT_ABOVE = 5.0  # a median above 500 % is no market, but 5 % written as percent
 
 
 class Quoted(NamedTuple):
@@ -92,13 +91,9 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
 def _decimal(frame: pd.DataFrame, unit: str) -> pd.Series:
     iv = frame["iv"] / 100.0 if unit == "percent" else frame["iv"]
     venue = [name for name in ("symbol", "exchange") if name in frame]
-    medians = iv.groupby([frame[name] for name in venue], observed=True).median() if venue else iv.median()
-    highest = float(np.nanmax(np.append(medians, 0.0)))
-    if highest > _PERCENT_ABOVE:
-        raise ValueError(
-            f"iv looks like percent, its median is {highest:.4g}: a volatility is decimal, 0.55 for 55 %; "
-            "pass the chain through chain.clean(..., iv_unit='percent') first"
-        )
+    # Each venue by itself: one that writes percent must not hide among others.
+    for _, group in iv.groupby([frame[name] for name in venue] or np.zeros(len(iv)), observed=True):
+        require_decimal_volatility(group, "pass the chain through chain.clean(..., iv_unit='percent') first")
     return iv
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis.inputs import require_same
+from derivdata.analysis.inputs import require_decimal_volatility, require_same
 from derivdata.analysis.smile.fallback import Options, fit_slices
 from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.parameters import Floats, Raw
@@ -21,7 +21,6 @@ __all__ = ["fit"]
 METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
 ARBITRAGE = ("flag", "penalty", "gj", "ssvi")
 _ROWS = 8192
-_PERCENT_ABOVE = 5.0
 _FACTS = {
     "method": np.int8,
     "repaired": np.bool_,
@@ -96,7 +95,7 @@ def fit(
     ------
     ValueError
         An unknown method, weighting, repair or axis; options that do not go together; a missing dim;
-        volatilities whose median is above 5, which must be in percent (lazy input is not asked).
+        volatilities whose median is above 5, which must be in percent (lazy input is not checked).
     TypeError
         A bare array beside labelled ones whose dims are not plain from theirs.
 
@@ -110,7 +109,8 @@ def fit(
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
     named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
     require_same(named, volatility, "iv")
-    _refuse_percent(volatility)
+    if volatility.chunks is None:
+        require_decimal_volatility(volatility)
     warm = _warm(start, k, volatility)
     names = [*RAW, *(SABR if options.method == Method.SABR else ()), *_FACTS]
     nodes = NODES if options.method == Method.PCHIP else ()
@@ -190,15 +190,6 @@ def _wrap(value: Any, dims: list[str], name: str) -> xr.DataArray:
             f"{name} is a bare array of {array.ndim} dims; wrap it in a DataArray that names them"
         )
     return xr.DataArray(array, dims=dims[len(dims) - array.ndim :])
-
-
-def _refuse_percent(iv: xr.DataArray) -> None:
-    if iv.chunks is not None or not (known := iv.values[np.isfinite(iv.values)]).size:
-        return
-    if (middle := float(np.median(known))) > _PERCENT_ABOVE:
-        raise ValueError(
-            f"iv looks like percent (median {middle:.3g}); divide by 100: volatility is decimal here"
-        )
 
 
 def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from derivdata.analysis.inputs import require_decimal_volatility
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.ssvi_problem import Floats, Rows, SurfaceQuotes
 
@@ -17,7 +18,6 @@ MINIMUM = 3
 """Distinct strikes that an expiry needs to have a slice of its own."""
 
 _BATCH = 64
-_PERCENT = 5.0
 
 
 class QuoteGrid(NamedTuple):
@@ -52,8 +52,7 @@ def arrange(k: Floats, iv: Floats, t: Floats, weight: Floats, bid: Floats, ask: 
     live = (
         np.isfinite(k) & np.isfinite(iv) & (iv > 0.0) & (weight > 0.0) & ((t > 0.0) & (t < np.inf))[..., None]
     )
-    if live.any() and np.median(iv[live]) > _PERCENT:
-        raise ValueError("iv looks like percent (its median is above 5); divide it by 100")
+    require_decimal_volatility(iv[live])
     k, iv, weight, bid, ask = _packed(live, k, iv, weight, bid, ask)
     with np.errstate(invalid="ignore"):
         distinct = (np.diff(np.sort(k, axis=-1), axis=-1) > 0.0).sum(axis=-1) + 1

@@ -16,13 +16,13 @@ from derivdata.archive.importing.values import Rejections, numbers, shown, words
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind
 from derivdata.tables import contract, venue_slug
+from derivdata.tables.required import require_decimal_volatility
 
 __all__ = ["RANK", "Rows", "quotes", "rows"]
 
 RANK = "quote_rank"
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
-_HUGE_IV = 5.0
 
 
 class Rows(NamedTuple):
@@ -175,8 +175,11 @@ def _convert(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) ->
     if "rate_bps_8h" in found:
         _convert_rate(found, plan, rejections)
     if "iv" in found:
-        if plan.unit is None and _median(found["iv"]) > _HUGE_IV:
-            raise ArchiveError("iv looks like percent: say --unit percent, or --unit decimal if it is not")
+        if plan.unit is None:
+            try:
+                require_decimal_volatility(found["iv"], "say --unit percent, or --unit decimal if it is not")
+            except ValueError as fault:
+                raise ArchiveError(str(fault)) from None
         if plan.unit == "percent":
             found["iv"] = found["iv"] / 100
 
@@ -195,11 +198,6 @@ def _convert_rate(found: dict[str, Any], plan: ImportPlan, rejections: Rejection
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
         found["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
-
-
-def _median(values: Any) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if finite.size else float("nan")
 
 
 def _require(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
