@@ -231,7 +231,7 @@ def _fractions(values: Array, out: Array) -> Array:
     totals = np.empty(values.shape[-1])
     for start in range(0, values.shape[-1], _BLOCK):
         block = values[:, start : start + _BLOCK]
-        if block.size and np.fmin.reduce(block, axis=None) < 0.0:
+        if (block < 0.0).any():
             raise ValueError("oi is negative somewhere: open interest is 0 or more, see dd.quality")
         total = block.sum(axis=0, out=totals[start : start + _BLOCK])
         np.divide(block, np.where(total > 0, total, np.nan), out=out[:, start : start + _BLOCK])
@@ -271,7 +271,7 @@ def _figures(block: Array) -> tuple[Any, ...]:
 
 def _squares(block: Array) -> Array:
     """Sum of squares over the first axis, added in its order however the block lies in memory."""
-    if block.size and np.fmin.reduce(block, axis=None) < 0.0:
+    if (block < 0.0).any():
         raise ValueError("share is negative somewhere: a share is from 0 to 1")
     total, square = np.zeros(block.shape[1]), np.empty(block.shape[1])
     for row in block:
