@@ -61,6 +61,7 @@ def endpoints() -> pd.DataFrame:
     return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
 
 
+@typed
 def read(
     exchange: str,
     request: str,
@@ -163,7 +164,8 @@ def opened(
     asked = Request.parse(request)
     endpoint, parts = (None, {}) if asked.place == "any" else _endpoint_of(venue, asked)
     arrival = None if at is None else us_of(times.instant(at, "at"))
-    raw = body.encode() if isinstance(body, str) else bytes(body)
+    # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
+    raw = body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body)
     return Reading(
         exchange,
         endpoint,
@@ -185,8 +187,8 @@ def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[
         if (match := endpoint.pattern.fullmatch(place) or endpoint.pattern.fullmatch(request.place))
     ]
     if not near:
-        known = ", ".join(sorted({e.path for e in venue.endpoints}))
-        raise ValueError(f"{venue.exchange} has no endpoint {request.place!r}: it has {known}")
+        paths = ", ".join(sorted({e.path for e in venue.endpoints}))
+        raise ValueError(f"request: {venue.exchange} has no endpoint {request.place!r}: it has {paths}")
     asked = request.params
     fitting = [
         (len(endpoint.fixed) - len(match.groupdict()), endpoint, match)

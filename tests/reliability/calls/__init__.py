@@ -19,6 +19,7 @@ LEFT_OUT = {
     "funding.metadata": "takes nothing",
     "markets.exchanges": "takes nothing",
     "disconnect": "takes nothing",
+    "venues.endpoints": "takes nothing",
     "liquidations.poll": "waits for ever",
     "serve": "serves for ever",
     "analysis.liquidations.observed": "its arguments have no names",
@@ -28,7 +29,7 @@ LEFT_OUT = {
 
 MAIN = set(
     """
-    panel plan provenance quality raw
+    panel plan provenance quality raw venues.read
     funding.history funding.settlements
     oi.history oi.exchange_totals
     volume.history

@@ -1,4 +1,4 @@
-"""Calls of what stands at the top, of units and of tables."""
+"""Calls of what stands at the top, of units, of tables and of venues."""
 
 from __future__ import annotations
 
@@ -50,4 +50,9 @@ CALLS: Calls = {
     "tables.surface": lambda: {"chain": options()},
     "tables.venue_slug": lambda: {"name": "Binance"},
     "tables.surface_history": lambda: {"rows": options()},
+    "venues.read": lambda: {
+        "exchange": "binance", "request": "/fapi/v1/fundingRate",
+        "body": '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]',
+        "at": "2023-11-01", "context": {"interval_hours": 8.0},
+    },
 }  # fmt: skip
