@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata import __version__
+from derivdata.text import escape_controls
 
 __all__ = ["main"]
 
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (DerivdataError, OSError, ValueError) as problem:
         if arguments.debug:
             raise
-        print(f"derivdata {arguments.command}: {_line(str(problem))}", file=sys.stderr)
+        print(f"derivdata {arguments.command}: {escape_controls(str(problem))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
@@ -41,14 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _say(result: Any) -> None:
     """Print a result with the letters that the terminal has; others as escapes."""
-    text = "\n".join(map(_line, str(result).split("\n")))
+    text = escape_controls(str(result), keep="\n")
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "backslashreplace").decode(encoding))
-
-
-def _line(text: str) -> str:
-    """Return text as one line, with control characters as escapes."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _parser() -> argparse.ArgumentParser:

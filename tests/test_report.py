@@ -480,8 +480,8 @@ def test_the_page_allows_no_script_and_holds_no_control_characters(
     monkeypatch.setattr(funding, "history", noticed)
     out = dd.report("BTC", out=tmp_path / "r.html", window="1d", sections=["funding"])
     text = out.read_text(encoding="utf-8")
-    assert "Notice of the source: red \ufffd[31mtext \ufffd backwards \ufffdgnp.exe" in text
-    assert all(character.isprintable() or character in "\n\ufffd" for character in text)
+    assert "Notice of the source: red \\x1b[31mtext \\x07 backwards \\u202egnp.exe" in text
+    assert all(character.isprintable() or character == "\n" for character in text)
 
 
 def test_synthetic_is_a_banner_at_the_top_and_in_every_tile(written: str) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 
-__all__ = ["count", "lasting", "listing", "pct", "rate", "usd", "without_controls"]
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+__all__ = ["count", "lasting", "listing", "pct", "rate", "usd"]
 
 
 def usd(value: float) -> str:
@@ -47,8 +44,3 @@ def count(number: int, what: str) -> str:
 def listing(items: list[str]) -> str:
     """Join words: ``a``, ``a and b``, ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def without_controls(text: str) -> str:
-    """Replace characters that control a terminal or the direction of text; lines and tabs stay."""
-    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.reports.formatting import without_controls
 from derivdata.reports.svg import draw_svg
+from derivdata.text import escape_controls
 
 __all__ = ["Finding", "Number", "Section", "linked", "render_page"]
 
@@ -103,8 +103,8 @@ def render_page(
 ) -> str:
     """Return the whole HTML text; `made` is the one line that may differ between two equal reports.
 
-    The page allows itself styles and pictures that it holds, and no script; characters that control a
-    terminal or the direction of text are replaced.
+    Its policy allows the styles and pictures inside it, and no script; characters that control a
+    terminal or the direction of text are escaped.
     """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
     body = "\n".join(
@@ -112,14 +112,15 @@ def render_page(
         for s in sections
     )
     warning = f'<p class="banner" role="note">{escape(banner)}</p>' if banner else ""
-    return without_controls(
+    return escape_controls(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_stylesheet()}</style></head>\n"
         f'<body>{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
-        f'<footer><p class="soft" id="made">{escape(made)}</p></footer></body></html>\n'
+        f'<footer><p class="soft" id="made">{escape(made)}</p></footer></body></html>\n',
+        keep="\n\t",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -14,11 +13,12 @@ import msgspec
 import pandas as pd
 
 from derivdata.api import Request
+from derivdata.text import escape_controls
 
 __all__ = ["DIGEST_HEADER", "Response", "http_date", "notices_in", "plain_text", "retry_after"]
 
 DIGEST_HEADER = "X-Body-Sha256"
-"""Under which a whole body's hash comes up with it and goes into the cache, so that it is taken once."""
+"""Header under which the hash of a whole body is passed on and cached, so that it is computed once."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,13 @@ def retry_after(value: str | None, date: str | None) -> float | None:
     return seconds if 0 <= seconds < float("inf") else None
 
 
-_UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Unicode categories of what a terminal obeys or does not show: control, direction, line separators."""
-
-
 def plain_text(text: str, limit: int) -> str:
     """Return what a server wrote as text for people: one line of at most `limit` characters.
 
     Blanks are single; a character that a terminal would obey instead of showing (an escape sequence, a
     change of direction) is written as its code.
     """
-    shown = " ".join(text[: 4 * limit].split())
-    if not shown.isprintable():
-        shown = "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _UNSEEN else c for c in shown)
+    shown = escape_controls(" ".join(text[: 4 * limit].split()))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 

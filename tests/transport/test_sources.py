@@ -260,7 +260,7 @@ def test_a_user_without_a_home_has_a_cache_while_the_process_lives(tmp_path: Pat
 
 
 def test_what_a_server_writes_reaches_people_as_one_line_without_control_characters() -> None:
-    assert plain_text("two\n  lines\tand \x1b]0;title\x07", 100) == r"two lines and \u001b]0;title\u0007"
+    assert plain_text("two\n  lines\tand \x1b]0;title\x07", 100) == r"two lines and \x1b]0;title\x07"
     assert plain_text("\u202egnp.exe", 100) == r"\u202egnp.exe"
     assert plain_text("Märkte 日本 😀", 100) == "Märkte 日本 😀"
     assert plain_text("x" * 301, 300) == "x" * 299 + "…"
@@ -274,7 +274,7 @@ def test_notices_are_few_short_and_harmless(recwarn: pytest.WarningsRecorder) ->
         answer = transport.get(FUNDING, {}, into=dict[str, object])
     assert len(answer.notices) == len(recwarn) == 20
     assert max(map(len, answer.notices)) == 300
-    assert answer.notices[0].startswith(r"\u001b[2Jlong long")
+    assert answer.notices[0].startswith(r"\x1b[2Jlong long")
     assert answer.notices[18:] == ("notice 17", "and 49,982 more notices")
 
 
@@ -287,8 +287,8 @@ def test_errors_sources_and_deprecations_are_harmless_too(recwarn: pytest.Warnin
 
     with serving(answer) as server:
         transport.connect(server.url)
-        with pytest.raises(errors.BadRequest, match=r"no\\u001b\[2J such thing"):
+        with pytest.raises(errors.BadRequest, match=r"no\\x1b\[2J such thing"):
             transport.raw("/bad")
         got = transport.get(FUNDING, {}, into=dict[str, str])
-    assert got.source == r"mine \u001b]0;x"
-    assert [str(w.message) for w in recwarn] == [r"/funding: Deprecation: true; Link: a\u007fb"]
+    assert got.source == r"mine \x1b]0;x"
+    assert [str(w.message) for w in recwarn] == [r"/funding: Deprecation: true; Link: a\x7fb"]
