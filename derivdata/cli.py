@@ -385,19 +385,26 @@ def _venues(arguments: argparse.Namespace) -> None:
 
     from derivdata import collect, venues
     from derivdata.collect.backfill import chosen_venues
+    from derivdata.collect.checked import checked_on, keep_checks
     from derivdata.collect.session import VenueSession
     from derivdata.collect.status import check
     from derivdata.venues.registry import VENUES
 
     names = chosen_venues(arguments.venues)
     if arguments.action is None:
-        rows = venues.endpoints()
+        rows, days = venues.endpoints(), checked_on()
+        named = rows["exchange"] + " " + rows["path_or_channel"]
+        rows["verified_on"] = [days.get(name, "") for name in named]
         _say(rows[rows["exchange"].isin(names)].to_string(index=False))
         _say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
         return
     clock = collect.MachineClock()
     parts = [check(VenueSession(VENUES[name], clock)) for name in names]
-    _say(pd.concat(parts, ignore_index=True).to_string(index=False))
+    found = pd.concat(parts, ignore_index=True)
+    named = found["exchange"] + " " + found["path_or_channel"]
+    confirmed = dict.fromkeys(named[found["verdict"] == "confirms"], f"{clock.now():%Y-%m-%d}")
+    keep_checks(confirmed, named[found["verdict"] == "contradicts"].tolist())
+    _say(found.to_string(index=False))
 
 
 def _value_pair(text: str) -> tuple[str, str, str]:

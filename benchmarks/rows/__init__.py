@@ -14,6 +14,7 @@ from benchmarks.rows import (
     smiles,
     surfaces,
     tables,
+    venues,
 )
 
 __all__ = ["ROWS"]
@@ -30,4 +31,5 @@ ROWS = [
     *imports.ROWS,
     *service.ROWS,
     *growing.ROWS,
+    *venues.ROWS,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from derivdata.collect.checked import is_collected
 from derivdata.collect.session import VenueSession
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.frames import frames
@@ -30,7 +31,9 @@ def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> lis
     return [
         endpoint
         for endpoint in session.venue.endpoints
-        if endpoint.what == what and endpoint.method != "WS" and (endpoint.confirmed or unconfirmed)
+        if endpoint.what == what
+        and endpoint.method != "WS"
+        and is_collected(endpoint, unconfirmed=unconfirmed)
     ]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from derivdata.collect.checked import is_collected
 from derivdata.collect.contracts import Contracts, list_contracts
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, VenueError
@@ -45,7 +46,7 @@ class VenueState:
         self.endpoints = [
             endpoint
             for endpoint in session.venue.endpoints
-            if endpoint.every is not None and (endpoint.confirmed or unconfirmed)
+            if endpoint.every is not None and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:

@@ -7,7 +7,7 @@ import pandas as pd
 from derivdata.archive import Archive
 from derivdata.collect.contracts import list_contracts
 from derivdata.collect.session import VenueSession
-from derivdata.errors import DerivdataError
+from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.paging import walk
 from derivdata.venues.records import Records
@@ -61,7 +61,7 @@ def check(session: VenueSession, symbol: str = "BTC") -> pd.DataFrame:
     try:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
-        return pd.DataFrame([_checked(venue.endpoints[0], None, str(problem))])
+        return pd.DataFrame([_checked(venue.endpoints[0], None, str(problem), answered=_answered(problem))])
     rows = []
     for endpoint in dict.fromkeys(venue.endpoints):
         wrong_margin = item is not None and endpoint.margin == ("linear" if item.inverse else "inverse")
@@ -79,15 +79,26 @@ def check(session: VenueSession, symbol: str = "BTC") -> pd.DataFrame:
             )
             rows.append(_checked(endpoint, records, ""))
         except DerivdataError as problem:
-            rows.append(_checked(endpoint, None, str(problem)))
+            rows.append(_checked(endpoint, None, str(problem), answered=_answered(problem)))
     return pd.DataFrame(rows)
 
 
-def _checked(endpoint: Endpoint, records: Records | None, error: str) -> dict[str, object]:
+def _answered(problem: DerivdataError) -> bool:
+    """Whether an error is what the venue has to say of the request, and not of the moment or the address."""
+    if isinstance(problem, VenueError):
+        return problem.reason == "refused"
+    return isinstance(problem, SchemaError)
+
+
+def _checked(
+    endpoint: Endpoint, records: Records | None, error: str, *, answered: bool = True
+) -> dict[str, object]:
     count = 0 if records is None else sum(len(v) for v in vars(records).values() if isinstance(v, list))
     count -= 0 if records is None else len(records.times)
     mark = "confirmed" if endpoint.confirmed else "unconfirmed"
-    verdict = "contradicts" if records is None else "no rows" if count == 0 else "confirms"
+    verdict = "no rows" if count == 0 else "confirms"
+    if records is None:
+        verdict = "contradicts" if answered else "no answer"
     return {
         "exchange": endpoint.exchange,
         "path_or_channel": endpoint.path,

@@ -10,6 +10,7 @@ import pytest
 from derivdata.archive import open_archive
 from derivdata.cli import main
 from derivdata.collect import Collector
+from derivdata.collect.checked import checked_on, is_collected, keep_checks
 from derivdata.collect.session import VenueSession
 from derivdata.collect.status import check, status
 from derivdata.venues.registry import VENUES
@@ -68,7 +69,25 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
     assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
     assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
     assert verdicts["/info allPerpMetas"] == "contradicts"
+    assert verdicts["/info l2Book"] == "no answer"  # the fake hangs up
     assert "Expected `array`, got `object`" in rows.loc["/info allPerpMetas", "error"]
+
+
+def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
+    endpoint = next(e for e in VENUES["kraken"].endpoints if e.what == "settlements")
+    name = f"kraken {endpoint.path}"
+    assert not is_collected(endpoint, unconfirmed=False)
+    assert is_collected(endpoint, unconfirmed=True)
+    keep_checks({name: "2026-03-02"}, [])
+    assert checked_on() == {name: "2026-03-02"}
+    assert is_collected(endpoint, unconfirmed=False)
+    keep_checks({}, [name])
+    assert not is_collected(endpoint, unconfirmed=False)
+    (tmp_path / "venues-checked.json").write_text("{")
+    assert checked_on() == {}
 
 
 def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
