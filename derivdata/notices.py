@@ -19,7 +19,7 @@ def warn_caller(message: str, category: type[Warning] = DataNotice) -> None:
 
 
 def _outside() -> int:
-    """Stack level of the first caller outside the library, as seen from who calls this."""
+    """Return the stack level of the first caller outside the library, as seen from who calls this."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1

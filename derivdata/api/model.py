@@ -21,7 +21,7 @@ TIERS = ("free", "dev", "pro", "team")
 
 
 def allows(tier: str, needed: str) -> bool:
-    """Whether a key of `tier` may ask for what needs `needed`."""
+    """Return whether a key of `tier` may ask for what needs `needed`."""
     return TIERS.index(tier) >= TIERS.index(needed)
 
 
@@ -64,7 +64,7 @@ class Param:
     in_path: bool = False
 
     def wire(self, value: Any, *, held: bool = True) -> str:
-        """The one spelling of a value on the wire; unless `held`, choices are the service's to judge.
+        """Write a value in its one spelling on the wire; unless `held`, the service judges choices.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Endpoint:
     states_resolution: bool = False
 
     def request(self, params: Mapping[str, Any], *, held: bool = True) -> Request:
-        """The canonical request for `params`; None means not given.
+        """Build the canonical request for `params`; None means not given.
 
         Unless `held`, a value need not be among those that the document lists.
 
@@ -152,7 +152,7 @@ class Endpoint:
         return Request(self.path.format(**segments), tuple(sorted(given.items())))
 
     def matches(self, path: str) -> bool:
-        """Whether a concrete path is one of this endpoint's."""
+        """Return whether a concrete path is one of this endpoint's."""
         names = [field for _, field, _, _ in string.Formatter().parse(self.path) if field]
         if not names:
             return path == self.path
@@ -161,7 +161,7 @@ class Endpoint:
         return path.startswith(head) and path.endswith(tail) and bool(middle) and "/" not in middle
 
     def values(self, path: str) -> dict[str, str]:
-        """The parameters that a concrete path of this endpoint holds, by name."""
+        """Return the parameters that a concrete path of this endpoint holds, by name."""
         pairs = zip(self.path.split("/"), path.split("/"), strict=True)
         return {field[1:-1]: unquote(value) for field, value in pairs if field.startswith("{")}
 

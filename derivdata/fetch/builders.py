@@ -17,7 +17,7 @@ def __dir__() -> list[str]:
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """Builders at a glance, with a row per builder and one per day: ``GET /builder-analytics/dashboard``.
+    """Return builders at a glance, a row per builder and one per day: ``GET /builder-analytics/dashboard``.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class _Settlements(Envelope):
 
 @typed
 def snapshot() -> pd.DataFrame:
-    """Funding rate of every venue and symbol now.
+    """Return the funding rate of every venue and symbol now.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def snapshot() -> pd.DataFrame:
 
 @typed
 def metadata() -> pd.DataFrame:
-    """Venues that the funding endpoints cover.
+    """Return the venues that the funding endpoints cover.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def history(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Funding rate of every venue over a window, sampled.
+    """Return the funding rate of every venue over a window, sampled.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def settlements(
     *,
     exchanges: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Funding payments of every venue over a window.
+    """Return the funding payments of every venue over a window.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def settlements(
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
-    """Columns of the pairs that have a rate, from squares of symbols by venues."""
+    """Return the columns of the pairs that have a rate, from squares of symbols by venues."""
     body = answer.body
     venues, symbols = sorted(body.funding_rates), sorted(set().union(*body.funding_rates.values()))
 
@@ -263,7 +263,7 @@ def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
 
 
 def _decimals(field: str, values: list[str | float | None]) -> np.ndarray[Any, Any]:
-    """Numbers, most of them as text; None is missing."""
+    """Convert numbers, most of them text, to floats; None is missing."""
     with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))
     try:

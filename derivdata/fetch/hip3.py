@@ -45,7 +45,7 @@ _CENTURY = pd.Timedelta(36_525, "D")
 
 @typed
 def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
-    """HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
+    """Return HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
 
 @typed
 def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
-    """Totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
+    """Return totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
     return fetch_rows(api.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
 
 
 @typed
 def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
-    """Activity by dex: ``GET /hip3-analytics/by-dex``."""
+    """Return activity by dex: ``GET /hip3-analytics/by-dex``."""
     return fetch_rows(api.HIP3_BY_DEX, {"range": window})
 
 
@@ -71,7 +71,7 @@ def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
 def by_symbol(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
+    """Return activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
     return fetch_rows(api.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
 
 
@@ -79,7 +79,7 @@ def by_symbol(
 def timeseries_symbol(
     window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
 ) -> pd.DataFrame:
-    """Activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
+    """Return activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def timeseries_symbol(
 
 @typed
 def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
-    """Volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
+    """Return volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
     return fetch_rows(api.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
 
 
@@ -101,19 +101,19 @@ def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | 
 def leaderboard(
     window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Largest traders: ``GET /hip3-analytics/leaderboard``."""
+    """Return the largest traders: ``GET /hip3-analytics/leaderboard``."""
     return fetch_rows(api.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
 
 
 @typed
 def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
-    """Open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
+    """Return open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
     return fetch_rows(api.HIP3_OI_TRENDS_TOTAL, {"range": window})
 
 
 @typed
 def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
-    """Open interest of one dex by day, in total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
+    """Return open interest of a dex by day, total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
     return fetch_rows(api.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
 
 
@@ -126,7 +126,7 @@ def candles(
     interval: str = "1h",
     limit: int | None = None,
 ) -> pd.DataFrame:
-    """Open, high, low, close and volume of one coin: ``GET /hip3-analytics/candles``.
+    """Return open, high, low, close and volume of one coin: ``GET /hip3-analytics/candles``.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
 
 @typed
 def dashboard(window: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
-    """HIP-4 at a glance, with a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
+    """Return HIP-4 at a glance, a row per outcome and one per day: ``GET /hip4-analytics/dashboard``."""
     return fetch_rows(api.HIP4_DASHBOARD, {"range": window, "venue": venue})
 
 
@@ -29,13 +29,13 @@ def dashboard(window: times.Instant | None = None, *, venue: str | None = None) 
 def outcome(
     outcome_id: str | int, window: times.Instant | None = None, *, venue: str | None = None
 ) -> pd.DataFrame:
-    """One outcome: ``GET /hip4-analytics/outcome/{outcome_id}``."""
+    """Return one outcome: ``GET /hip4-analytics/outcome/{outcome_id}``."""
     return fetch_rows(api.HIP4_OUTCOME, {"outcome_id": str(outcome_id), "range": window, "venue": venue})
 
 
 @typed
 def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> pd.DataFrame:
-    """Open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
+    """Return open interest at the end of each day since `start`: ``GET /hip4-analytics/oi-eod``."""
     since = None if start is None else times.since(start, "start")
     return fetch_rows(api.HIP4_OI_EOD, {"start": since, "venue": venue})
 
@@ -44,5 +44,5 @@ def oi_eod(start: times.Instant | None = None, *, venue: str | None = None) -> p
 def leaderboard(
     window: times.Instant | None = None, *, venue: str | None = None, limit: int | None = None
 ) -> pd.DataFrame:
-    """Largest traders: ``GET /hip4-analytics/leaderboard``."""
+    """Return the largest traders: ``GET /hip4-analytics/leaderboard``."""
     return fetch_rows(api.HIP4_LEADERBOARD, {"range": window, "venue": venue, "limit": limit})

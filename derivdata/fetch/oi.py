@@ -72,7 +72,7 @@ _TOP = Quantity(api.OI_TOP_SYMBOLS, tables.OI_TOP_SYMBOLS, quantities.TopSymbols
 
 @typed
 def exchanges() -> pd.DataFrame:
-    """Open interest of every venue now.
+    """Return open interest of every venue now.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def exchanges() -> pd.DataFrame:
 
 @typed
 def sparklines() -> pd.DataFrame:
-    """Open interest of every venue over the last week, as the summary's line of seven points.
+    """Return open interest of every venue over the last week, as the summary's line of seven points.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def history(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Open interest of one symbol or several on every venue over a window.
+    """Return open interest of one symbol or several on every venue over a window.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def exchange_totals(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Open interest of every venue over all its symbols, over a window.
+    """Return open interest of every venue over all its symbols, over a window.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def exchange_totals(
 def top_symbols(
     exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
-    """Open interest of a venue's largest symbols over a window.
+    """Return open interest of a venue's largest symbols over a window.
 
     Parameters
     ----------

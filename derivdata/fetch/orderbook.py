@@ -58,7 +58,7 @@ class _Depths(Envelope):
 
 @typed
 def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
-    """Order book of one symbol on one venue now.
+    """Return the order book of one symbol on one venue now.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def depth_history(
     *,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
+    """Return the value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ def plan(
     resolution: str | None = "1h",
     latency_seconds: float = 0.3,
 ) -> pd.DataFrame:
-    """How many requests a fetch of histories makes, and how long they take; nothing is sent.
+    """Estimate how many requests a fetch of histories makes, and how long they take; send nothing.
 
     Parameters
     ----------

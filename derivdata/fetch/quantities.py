@@ -82,7 +82,7 @@ def top_symbols(
 
 
 def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
-    """Columns of the rows that have a value: a null on the wire is no row."""
+    """Return the columns of the rows that have a value: a null on the wire is no row."""
     rows = [row for row in answer.body.data if getattr(row, quantity.value) is not None]
     constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
     columns = quantity.table.rows(rows, **constants)

@@ -9,7 +9,7 @@ from derivdata.api import Endpoint
 
 
 def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
-    """The endpoint's ``range`` for a window that ends now: the shortest of those known that holds it.
+    """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
 
 
 def _length(window: times.Instant) -> pd.Timedelta | None:
-    """How far a window reaches back from now; None for text that is neither a lookback nor an instant."""
+    """Return how far a window reaches back from now; None for text that is no lookback and no instant."""
     back = times.lookback(window) if isinstance(window, str) else None
     if back is not None:
         return back

@@ -93,12 +93,12 @@ class Evidence:
         return dict(request.query) | in_path
 
     def said(self, name: str) -> Any:
-        """What the answer says of itself in a field beside its rows; None where it does not."""
+        """Return a field of the answer beside its rows; None where it has none."""
         body = self.answer.body
         return body.get(name) if isinstance(body, Mapping) else getattr(body, name, None)
 
     def listed(self, *names: str) -> frozenset[str] | None:
-        """The names that a list of the request holds; None where it asked for all."""
+        """Return the names in a list of the request; None where it asked for all."""
         for name in names:
             if name in self.asked:
                 found = frozenset(self.asked[name].split(","))
@@ -116,7 +116,7 @@ class Evidence:
         self.columns = {name: values.take(places) for name, values in self.columns.items()}
 
     def words(self, name: str) -> list[str]:
-        """The distinct words of a text column, or none where the answer has no such column."""
+        """Return the distinct words of a text column, none where the answer has no such column."""
         values = self.columns.get(name)
         if values is None:
             return []
@@ -124,7 +124,7 @@ class Evidence:
         return [str(word) for word in found if word is not None and word == word]
 
     def numbers(self, name: str) -> Array | None:
-        """A column as floats, None where the answer has no such column."""
+        """Return a column as floats, None where the answer has no such column."""
         values = self.columns.get(name)
         if values is None:
             return None
@@ -133,7 +133,7 @@ class Evidence:
         return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def micros(self, name: str) -> Array | None:
-        """Instants of a column [µs since 1970], None where the answer has no such column."""
+        """Return the instants of a column [µs since 1970], None where the answer has no such column."""
         values: Any = self.columns.get(name)
         return np.asarray(values.asi8) if hasattr(values, "asi8") else None
 
@@ -309,7 +309,7 @@ _OPTION = re.compile(
 
 @lru_cache(maxsize=16384)
 def _option(name: str) -> _Option | None:
-    """What the name of an option says; None for a name of another pattern."""
+    """Parse the name of an option; None for a name of another pattern."""
     match = _OPTION.fullmatch(name)
     if match is None:
         return None
@@ -363,7 +363,7 @@ _COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|cl
 
 
 def _open_least(name: str, columns: Mapping[str, Any]) -> float | None:
-    """The smallest number of a field that no document fixes, by its name."""
+    """Return the smallest number of a field that no document fixes, by its name."""
     numeric = getattr(columns[name], "dtype", None) == np.float64
     return 0.0 if numeric and _COUNTED.fullmatch(name) else None
 
@@ -395,7 +395,7 @@ def _spacing(e: Evidence) -> Iterator[str]:
 
 
 def _native_rates(e: Evidence) -> Iterator[str]:
-    """Hold the venues' own rates to the two readings of the document, and bring them to one.
+    """Check the venues' own rates against both readings of the document, and convert them to one.
 
     Rule 4 of the document can be read as "the raw rate is bps / 10,000", which is per 8 hours, or as the
     venue's rate per interval, times 8 / interval for comparison. Both agree at 8 hours.

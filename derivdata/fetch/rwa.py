@@ -60,7 +60,7 @@ class _Hours(Envelope):
 
 @typed
 def market_hours(exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """Sessions and holidays of the exchanges behind real-world assets.
+    """Return sessions and holidays of the exchanges behind real-world assets.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def _checked(
 
 
 def _top(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What an answer says of itself; an empty list is no rows."""
+    """Return the fields of an answer beside its rows; an empty list is no rows."""
     top = {name: value for name, value in body.items() if not _has_rows(value) and value != []}
     return top if "range" in top or "period" not in top else {**top, "range": top["period"]}
 

@@ -35,7 +35,7 @@ class _OlderPoint(msgspec.Struct, gc=False):
 
 
 def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) -> dict[str, Any]:
-    """Columns of all venues that an answer holds under ``series``.
+    """Return the columns of all venues that an answer holds under ``series``.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def _venues(
 
 
 def _older(answer: Answer[Any], venue: str) -> list[str]:
-    """Instants of a venue's points under their older name."""
+    """Yield the instants of a venue's points under their older name."""
     raw, place = answer.body.series[venue], f"$.series.{venue}"
     return [point.t for point in transport.decode_raw(answer, raw, _decoder(_OlderPoint), place)]
 

@@ -130,7 +130,7 @@ def columns_of(
 
 
 def check(evidence: Evidence) -> list[str]:
-    """Hold an answer to every rule, and return what is unlikely about it.
+    """Check an answer against every rule, and return what is unlikely about it.
 
     Raises
     ------

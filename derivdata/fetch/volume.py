@@ -78,7 +78,7 @@ def history(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Volume of one symbol or several on every venue over a window.
+    """Return the volume of one symbol or several on every venue over a window.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def exchange_totals(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Volume of every venue over all its symbols, over a window.
+    """Return the volume of every venue over all its symbols, over a window.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def exchange_totals(
 def top_symbols(
     exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
-    """Volume of a venue's largest symbols over a window.
+    """Return the volume of a venue's largest symbols over a window.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def oi_ratio(
     exchanges: str | Sequence[str] | None = None,
     resolution: str | None = "1d",
 ) -> pd.DataFrame:
-    """Volume over open interest of every venue, over a window.
+    """Return volume over open interest of every venue, over a window.
 
     Parameters
     ----------

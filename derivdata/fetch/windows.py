@@ -45,7 +45,7 @@ def pieces(
     resolution: str | None,
     exchanges: str | Sequence[str] | None,
 ) -> list[times.Window]:
-    """The window as spans that one answer each can carry.
+    """Cut the window into spans that one answer each can carry.
 
     Cuts lie on multiples of the span since 1970, so that overlapping windows share their pieces in the
     cache. A window whose resolution the server chooses is never cut: that would change the choice.
@@ -58,7 +58,7 @@ def pieces(
 
 
 def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
-    """The window cut at multiples of `span` since 1970."""
+    """Cut the window at multiples of `span` since 1970."""
     epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
     first, last = (window.start - epoch) // span + 1, -((epoch - window.end) // span)
     cuts = [window.start, *(epoch + span * n for n in range(int(first), int(last))), window.end]
@@ -71,7 +71,7 @@ def get_windows(
     spans: Sequence[times.Window],
     into: type[T],
 ) -> Iterator[Answer[T]]:
-    """The answers to each set of parameters over the spans, the newest span first.
+    """Yield the answers to each set of parameters over the spans, the newest span first.
 
     A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
     where a newer one answers. That there is no data is said only where no span has any.
@@ -120,7 +120,7 @@ def _covered(
 
 
 def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
-    """The rolling range in whole days, ending now, that holds a window.
+    """Return the rolling range in whole days, ending now, that contains a window.
 
     `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
     not beyond the 90 days that are the most below Pro.
@@ -140,7 +140,7 @@ def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
 def wide_rows(
     answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
 ) -> dict[str, Any]:
-    """Columns of rows that hold one field per symbol of the answer beside ``timestamp``; null is no row.
+    """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row.
 
     Raises
     ------
@@ -164,6 +164,6 @@ def wide_rows(
 
 
 def _venues(exchanges: str | Sequence[str] | None) -> int:
-    """How many venues an answer may hold."""
+    """Return how many venues an answer may hold."""
     listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
     return _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))

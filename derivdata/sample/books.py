@@ -24,7 +24,7 @@ _Names = Sequence[str] | None
 
 
 def newest(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
-    """Columns of every pair's newest book with ``first <= time <= last`` [µs]."""
+    """Return the columns of every pair's newest book with ``first <= time <= last`` [µs]."""
     step = last // STEP_US
     chosen = _trading(select(names, exchanges), np.array([step])) if step * STEP_US >= first else None
     if chosen is None or not len(chosen):
@@ -43,7 +43,7 @@ def newest(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str,
 
 
 def depths(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
-    """Columns of the depth of every book with ``first <= time < last`` [µs], summed from its levels."""
+    """Return the depth of every book with ``first <= time < last`` [µs], summed from its levels."""
     steps = np.arange(-(-first // STEP_US), -(-last // STEP_US))
     chosen = select(names, exchanges)
     if not steps.size or not len(chosen):
@@ -63,7 +63,7 @@ def _trading(chosen: Pairs, steps: Ints) -> Pairs:
 
 
 def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
-    """Price and size of every level, ``(pairs, steps of one day, side, level)``, rounded."""
+    """Return price and size of every level, ``(pairs, steps of one day, side, level)``, rounded."""
     day = int(steps[0] // STEPS)
     own, place = np.unique(chosen.symbol, return_inverse=True)
     path = prices.price(own, day, 1)[:, steps - day * STEPS][place]
@@ -81,7 +81,7 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
 
 
 def _depths(every: Pairs, steps: Ints) -> dict[str, Any]:
-    """Columns of the depths of one day."""
+    """Return the columns of the depths of one day."""
     chosen = _trading(every, steps)
     price, size = _sides(chosen, steps)
     value = np.cumsum(price * size, axis=-1)

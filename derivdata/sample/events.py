@@ -18,7 +18,7 @@ Names = Sequence[str] | None
 
 
 def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
-    """Columns of the liquidation fills with ``first <= time < last`` [µs]."""
+    """Return the columns of the liquidation fills with ``first <= time < last`` [µs]."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
     parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
     found = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
@@ -41,13 +41,13 @@ _FILL_NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quanti
 
 
 def chains(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
-    """Columns of the hourly chains with ``first <= time < last`` [µs]."""
+    """Return the columns of the hourly chains with ``first <= time < last`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     return _chains(hours, names, exchanges)
 
 
 def newest_chains(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
-    """Columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
+    """Return the columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
     hour = last // HOUR_US * HOUR_US
     return _chains(np.array([hour] if hour >= first else [], dtype=np.int64), names, exchanges)
 

@@ -25,20 +25,20 @@ _SPIKES, _HOLES = noise.key("spikes"), noise.key("holes")
 
 
 def formed(chosen: Pairs, first: int, days: int) -> Floats:
-    """Rates as formed [bps/8h], rounded, every five minutes, shape ``(pairs, days × 288)``."""
+    """Return rates as formed [bps/8h], rounded, every five minutes, shape ``(pairs, days × 288)``."""
     if len(chosen) > _MARKET and days == 1:
         return _market_day(first)[chosen.row]
     return _formed(chosen, first, days)
 
 
 def recorded(chosen: Pairs, first: int, days: int) -> Floats:
-    """Rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
+    """Return rates as recorded [bps/8h]; NaN where the pair did not trade or the sample is missing."""
     rate = formed(chosen, first, days)
     return np.where(_recorded(chosen, first, days), rate, np.nan)
 
 
 def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]:
-    """Payments of the intervals that lie in whole days.
+    """Return the payments of the intervals that lie in whole days.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def settled(chosen: Pairs, first: int, days: int) -> tuple[Ints, Floats, Floats]
 
 
 def totals(chosen: Pairs, day: int) -> tuple[Floats, Ints]:
-    """Sum and count of each pair's recorded rates on one day."""
+    """Return the sum and count of each pair's recorded rates on one day."""
     if len(chosen) > _MARKET:
         total, count = _market_totals(day)
         return total[chosen.row], count[chosen.row]
@@ -122,7 +122,7 @@ def _base(own: Ints, first: int, days: int) -> Floats:
 
 
 def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days: int) -> Floats:
-    """Jumps, four in five downward, that fade as ``(1 − age / 24 h)³``; at most one begins in a day."""
+    """Draw jumps, four in five downward, that fade as ``(1 − age / 24 h)³``; at most one begins a day."""
     day = first - 1 + np.arange(days + 1)
     u = noise.uniform((streams ^ _SPIKES)[:, None, None], day[:, None] * 8 + np.arange(4))
     size = np.minimum(scale[:, None] * (1.0 - u[..., 2]) ** -0.6, 2000.0)
@@ -135,13 +135,13 @@ def _spikes(streams: noise.Keys, chance: float, scale: Floats, first: int, days:
 
 
 def _trading(chosen: Pairs, first: int, days: int) -> Flags:
-    """Whether each pair trades on each day, shape ``(pairs, days)``."""
+    """Return whether each pair trades on each day, shape ``(pairs, days)``."""
     day = first + np.arange(days)
     return np.asarray((day >= np.maximum(chosen.since, START_DAY)[:, None]) & (day < chosen.until[:, None]))
 
 
 def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
-    """Whether each sample was recorded: the pair trades, and neither it nor its venue has a hole."""
+    """Return whether each sample was recorded: the pair trades, and there is no hole in it or its venue."""
     trading = _trading(chosen, first, days)
     streams = noise.keys("outage", exchange_names())[chosen.exchange]
     outage = _holes(streams, np.full(len(chosen), 0.02), 72, first, days)
@@ -151,7 +151,7 @@ def _recorded(chosen: Pairs, first: int, days: int) -> Flags:
 
 
 def _holes(streams: noise.Keys, chance: Floats, longest: int, first: int, days: int) -> Flags:
-    """At most one run of missing samples a day, of up to `longest` steps."""
+    """Draw at most one run of missing samples a day, of up to `longest` steps."""
     day = first + np.arange(days)
     u = noise.uniform((streams ^ _HOLES)[:, None, None], day[:, None] * 8 + np.arange(3))
     start = np.where(u[..., 0] < chance[:, None], np.floor(u[..., 1] * STEPS), STEPS).astype(np.int16)

@@ -37,19 +37,19 @@ _EPOCH = pd.Timestamp("1970-01-01", tz="UTC").as_unit("us")
 
 
 def micros(stamp: pd.Timestamp) -> int:
-    """Microseconds since 1970."""
+    """Return microseconds since 1970."""
     return int((stamp - _EPOCH) // pd.Timedelta(1, "us"))
 
 
 def day(stamp: pd.Timestamp | str) -> int:
-    """Days since 1970 of a date or of the day that an instant lies in."""
+    """Return days since 1970 of a date or of the day that an instant lies in."""
     if isinstance(stamp, str):
         stamp = pd.Timestamp(stamp, tz="UTC")
     return micros(stamp) // DAY_US
 
 
 def instants(microseconds: Any) -> pd.DatetimeIndex:
-    """UTC instants from microseconds since 1970."""
+    """Return UTC instants from microseconds since 1970."""
     values = np.ascontiguousarray(microseconds, dtype=np.int64).view("datetime64[us]")
     return pd.DatetimeIndex(values).tz_localize("UTC")
 
@@ -59,5 +59,5 @@ ANCHOR_DAY = START_DAY - 32
 
 
 def years(microseconds: Any) -> Any:
-    """Years of 365 days since the sample's start."""
+    """Return years of 365 days since the sample's start."""
     return (np.asarray(microseconds) - START_DAY * DAY_US) / (365.0 * DAY_US)

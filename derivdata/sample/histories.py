@@ -50,7 +50,7 @@ class History(NamedTuple):
 
 
 def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Columns of the rows with ``first <= time < last`` [µs], by pair and time; none without rows."""
+    """Return the rows with ``first <= time < last`` [µs], by pair and time; none without rows."""
     begin, stop = _days_that_hold(first, last)
     chosen = chosen.trading(begin, stop)
     if not len(chosen):
@@ -62,7 +62,7 @@ def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
 
 
 def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
-    """Columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
+    """Return the columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
     parts: list[tuple[Pairs, Ints, dict[str, Floats]]] = []
     begin, stop = _days_that_hold(first, last + 1)
     for day in range(stop - 1, begin - 1, -1):
@@ -83,12 +83,12 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
 
 
 def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
-    """Text column from positions in sorted names."""
+    """Return a text column from positions in sorted names."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
 def _days_that_hold(first: int, last: int) -> tuple[int, int]:
-    """Days whose matrices hold ``[first, last)``; a payment at midnight is of the day that ends then."""
+    """Return the days whose matrices hold ``[first, last)``; midnight is of the day that ends then."""
     return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
 
 

@@ -97,13 +97,13 @@ class _Tree(NamedTuple):
 
 
 def starts_per_day() -> Floats:
-    """Mean number of clusters that begin in a day, per symbol, shocks aside."""
+    """Return the mean number of clusters that begin in a day, per symbol, shocks aside."""
     return np.asarray(100.0 * (symbols().oi / np.max(symbols().oi)) ** 0.6 + 0.2)
 
 
 @lru_cache(maxsize=64)
 def orders(day: int) -> Orders:
-    """Every order whose cluster began on a day; a few of them are of the next."""
+    """Return every order whose cluster began on a day; a few of them are of the next."""
     tree = _grown(_joined([_begun(day), *(_shocked(s) for s in _shocks_of(day))]))
     pair = _pair(tree)
     keep = np.flatnonzero(pair >= 0)
@@ -119,7 +119,7 @@ def orders(day: int) -> Orders:
 
 
 def smallest_usd() -> Floats:
-    """Lower end of the Pareto law of an order's value [USD], per symbol."""
+    """Return the lower end of the Pareto law of an order's value [USD], per symbol."""
     return np.asarray(600.0 * np.sqrt(starts_per_day()))
 
 
@@ -140,7 +140,7 @@ def fills(found: Orders) -> Fills:
 
 
 def _begun(day: int) -> _Tree:
-    """First orders of the clusters of a day, shocks aside: at most one per symbol and five minutes."""
+    """Return the first orders of a day's clusters, shocks aside: at most one per symbol and five minutes."""
     step = day * STEPS + np.arange(STEPS)
     number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
     symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
@@ -150,13 +150,13 @@ def _begun(day: int) -> _Tree:
 
 
 def _shocks_of(day: int) -> list[int]:
-    """Instants [µs] of a day's shocks."""
+    """Return instants [µs] of a day's shocks."""
     found = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
     return [s for s in found if s // DAY_US == day]
 
 
 def _shocked(shock: int) -> _Tree:
-    """First orders of the clusters that a shock begins."""
+    """Return the first orders of the clusters that a shock begins."""
     symbol, place = _places(
         np.ceil(SHOCK_SIZE * starts_per_day() / np.max(starts_per_day())).astype(np.int64)
     )
@@ -186,7 +186,7 @@ def _joined(parts: list[_Tree]) -> _Tree:
 
 
 def _places(count: Ints) -> tuple[Ints, Ints]:
-    """For each of ``sum(count)`` children: its parent's row, and its place among the siblings."""
+    """Return, for each of ``sum(count)`` children, its parent's row and its place among the siblings."""
     parent = np.repeat(np.arange(len(count)), count)
     return parent, np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
 
@@ -197,7 +197,7 @@ def _milliseconds(seconds: Floats) -> Ints:
 
 @lru_cache(maxsize=1)
 def _ends() -> Floats:
-    """Every pair's upper end on a line where symbol s covers [s, s + 1) by its pairs' shares."""
+    """Return each pair's upper end on a line where symbol s covers [s, s + 1) by its pairs' shares."""
     p = pairs()
     sums = np.concatenate([[0.0], np.cumsum(p.share)])
     first = np.searchsorted(p.symbol, p.symbol)
@@ -205,7 +205,7 @@ def _ends() -> Floats:
 
 
 def _pair(tree: _Tree) -> Ints:
-    """Pair of each order, by the shares of open interest; -1 where that venue does not trade it then."""
+    """Return the pair of each order, by shares of open interest; -1 where that venue does not trade it."""
     p = pairs()
     place = tree.symbol + noise.uniform(tree.number, 6)
     pair = np.minimum(np.searchsorted(_ends(), place, side="right"), len(p) - 1)

@@ -15,7 +15,7 @@ _HOUR = STEPS // 24
 
 
 def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
-    """Columns of ``markets_symbol_exchanges`` at some five-minute steps of a day, ``(pairs, steps)``.
+    """Return columns of ``markets_symbol_exchanges`` at five-minute steps of a day, ``(pairs, steps)``.
 
     ``price_usd`` is NaN while the pair does not trade. Funding is the newest recorded rate of the last day;
     its mean is over the recorded rates of the seven days that end with this step. Open interest is that of

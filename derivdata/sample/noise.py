@@ -30,18 +30,18 @@ _SCALE = 1.0 / float(np.sqrt((65536.0**2 - 1.0) / 3.0))
 
 
 def key(*names: object) -> np.uint64:
-    """Stream of a name: BLAKE2b (8 bytes, big-endian) of the seed and the names, joined by ``|``."""
+    """Return the stream of a name: BLAKE2b (8 bytes, big-endian) of seed and names, joined by ``|``."""
     text = "|".join(map(str, (SEED, *names)))
     return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
 
 
 def keys(purpose: str, names: Any) -> Keys:
-    """Streams of many names for one purpose."""
+    """Return the streams of many names for one purpose."""
     return np.array([key(purpose, name) for name in names], dtype=np.uint64)
 
 
 def bits(streams: Any, index: Any) -> Keys:
-    """64 random bits for every stream and index, broadcast against each other."""
+    """Return 64 random bits for every stream and index, broadcast against each other."""
     with np.errstate(over="ignore"):
         z = np.atleast_1d(np.asarray(index).astype(np.uint64)) + np.uint64(1)
         z = z * _GOLDEN + np.asarray(streams, dtype=np.uint64)
@@ -57,12 +57,12 @@ def bits(streams: Any, index: Any) -> Keys:
 
 
 def uniform(streams: Any, index: Any) -> Floats:
-    """Uniform on [0, 1), 53 bits."""
+    """Draw uniform numbers on [0, 1), of 53 bits."""
     return np.asarray((bits(streams, index) >> np.uint64(11)) * 2.0**-53)
 
 
 def normal(streams: Any, index: Any) -> Floats:
-    """Mean 0, variance 1, nearly normal: the sum of the four 16-bit parts of the bits, within ±3.47.
+    """Draw nearly normal numbers: the sum of the four 16-bit parts of the bits, scaled, within ±3.47.
 
     Sums of integers need no library function, so that the last bit is the same everywhere.
     """

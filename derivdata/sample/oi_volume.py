@@ -25,12 +25,12 @@ def hours(first: int, days: int) -> Ints:
 
 
 def oi(chosen: Pairs, first: int, days: int) -> Floats:
-    """Open interest [USD] at the hour, rounded; NaN while the pair does not trade; ``(pairs, hours)``."""
+    """Return open interest [USD] at the hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
     return _alive(np.round(_oi(chosen, first, days), 6), chosen, first, days)
 
 
 def volume(chosen: Pairs, first: int, days: int) -> Floats:
-    """Volume [USD] of each hour, rounded; NaN while the pair does not trade; ``(pairs, hours)``."""
+    """Return the volume [USD] of each hour, rounded; NaN unless the pair trades; ``(pairs, hours)``."""
     time = hours(first, days)
     hour, day = (time // HOUR_US) % 24, time // DAY_US
     busy = (

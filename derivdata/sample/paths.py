@@ -25,7 +25,7 @@ _LN2 = 0.6931471805599453
 
 
 def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Floats:
-    """Unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
+    """Return unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
     decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
     stop = first - ANCHOR_DAY + days
     walk = _walk(streams.tobytes(), decay.tobytes(), -(-stop // _ROUND) * _ROUND)
@@ -34,7 +34,7 @@ def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Flo
 
 @lru_cache(maxsize=4)
 def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
-    """Unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
+    """Return unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
     keys, fade = np.frombuffer(streams, dtype=np.uint64), np.frombuffer(decay)
     spread = np.sqrt(1.0 - fade * fade)
     draws = noise.normal(keys, np.arange(count)[:, None])
@@ -47,7 +47,7 @@ def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
 
 
 def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -> Floats:
-    """Unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
+    """Return unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -
 
 
 def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
-    """Midnight values joined by cubic smoothsteps, shape ``(streams, instants)``.
+    """Return midnight values joined by cubic smoothsteps, shape ``(streams, instants)``.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ _PRICE = noise.key("price")
 
 
 def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
-    """Price of symbols [USD], unrounded, shape ``(symbols, days × steps)``.
+    """Return the price of symbols [USD], unrounded, shape ``(symbols, days × steps)``.
 
     Paths on different numbers of steps a day agree at midnight only; everything that must agree within a day
     asks for the same `steps`.
@@ -27,11 +27,11 @@ def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
 
 
 def premium(chosen: Pairs) -> Floats:
-    """Constant factor between a venue's price and the symbol's, within ±3 bps."""
+    """Return the constant factor between a venue's price and the symbol's, within ±3 bps."""
     return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams ^ _PRICE, 0) - 0.5))
 
 
 def _deviation(own: Ints) -> Floats:
-    """Stationary standard deviation of the log price that gives the symbol its volatility."""
+    """Return the stationary standard deviation of the log price that gives the symbol its volatility."""
     kappa = np.log(2.0) * 8760.0 / HALF_LIFE_HOURS
     return np.asarray(symbols().volatility[own] / np.sqrt(2.0 * kappa))

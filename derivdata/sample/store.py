@@ -66,18 +66,18 @@ class Sample:
         return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
 
     def tables(self) -> frozenset[str]:
-        """Names of the base tables that it holds."""
+        """Return the names of the base tables that it holds."""
         return _TABLES
 
     def symbols(self, table: str) -> tuple[str, ...]:
-        """Symbols of a base table, sorted."""
+        """Return the symbols of a base table, sorted."""
         _check(table)
         if table in _UNLISTED:
             return ()
         return options.SYMBOLS if table in _OPTIONS else every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
-        """Venues of a base table, sorted."""
+        """Return the venues of a base table, sorted."""
         _check(table)
         if table in _UNLISTED:
             return ()
@@ -92,7 +92,7 @@ class Sample:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none."""
+        """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none."""
         _check(table)
         first, last = max(micros(start), micros(START)), micros(end)
         if first >= last:
@@ -110,7 +110,7 @@ class Sample:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Newest row at or before `at`, no older than `within`, per key without its time.
+        """Return the newest row at or before `at`, no older than `within`, per key without its time.
 
         For ``options_snapshot`` it is the newest whole chain of each symbol and venue; a fill is a key of its
         own, so of ``liquidations_fills`` it is every row of the span.

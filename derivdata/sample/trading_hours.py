@@ -63,7 +63,7 @@ _EXCHANGES = (
 
 
 def newest(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of the calendar as known at `last` [µs]: sessions of the days about it, coming holidays."""
+    """Return the calendar as known at `last` [µs]: sessions of the days about it, coming holidays."""
     now = instants([last])[0]
     frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
     return {str(name): frame[name] for name in frame.columns}
@@ -94,7 +94,7 @@ def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
 
 
 def _span(exchange: _Exchange, day: pd.Timestamp, begin: str, end: str) -> tuple[pd.Timestamp, pd.Timestamp]:
-    """Start and end of a session on a local day, in UTC."""
+    """Return the start and end of a session on a local day, in UTC."""
     hours = [pd.Timedelta(f"{text}:00") for text in (begin, end)]
     later = pd.Timedelta(0) if hours[1] > hours[0] else pd.Timedelta(1, "D")
     local = [day + hours[0], day + hours[1] + later]

@@ -102,22 +102,22 @@ class Pairs:
 
     @staticmethod
     def joined(parts: Sequence[Pairs]) -> Pairs:
-        """Several sets of pairs, one after the other."""
+        """Join several sets of pairs, one after the other."""
         return Pairs(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
 
     def trading(self, first: int, stop: int) -> Pairs:
-        """Those that trade on some day of ``[first, stop)``."""
+        """Return those that trade on some day of ``[first, stop)``."""
         keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))
         return self if len(keep) == len(self) else self.take(keep)
 
     def interval_on(self, days: Ints) -> Ints:
-        """Interval [h] on each day, shape ``(pairs, days)``."""
+        """Return the interval [h] on each day, shape ``(pairs, days)``."""
         return np.where(days < self.change[:, None], self.interval[:, None], self.later_interval[:, None])
 
 
 @lru_cache(maxsize=1)
 def symbols() -> Symbols:
-    """Every symbol of the sample."""
+    """Return every symbol of the sample."""
     order = {name: rank for rank, name in enumerate((*CRYPTO, *OTHER))}
     names = tuple(sorted(order))
     rank = np.array([order[n] for n in names])
@@ -147,7 +147,7 @@ def symbols() -> Symbols:
 
 @lru_cache(maxsize=1)
 def pairs() -> Pairs:
-    """Every pair of the sample."""
+    """Return every pair of the sample."""
     all_symbols, venues = symbols(), exchange_names()
     chance = np.stack([_chance(all_symbols.rank, v) for v in venues], axis=1)
     names = [[f"{s}|{v}" for v in venues] for s in all_symbols.name]
@@ -165,12 +165,12 @@ def pairs() -> Pairs:
 
 
 def exchange_names() -> tuple[str, ...]:
-    """Every venue, sorted."""
+    """Return every venue, sorted."""
     return tuple(sorted(VENUES))
 
 
 def select(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> Pairs:
-    """Pairs of some symbols on some venues; None is all of them."""
+    """Return the pairs of some symbols on some venues; None is all of them."""
     found = pairs()
     keep = np.ones(len(found), dtype=bool)
     if names is not None:
@@ -184,12 +184,12 @@ def select(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> Pair
 
 @lru_cache(maxsize=16)
 def venue_values(trait: str) -> Floats:
-    """One number of every venue's model, in the order of the sorted venues."""
+    """Return one number of every venue's model, in the order of the sorted venues."""
     return np.array([getattr(MODELS[v], trait) for v in exchange_names()], dtype=np.float64)
 
 
 def _chance(rank: Ints, venue: str) -> Floats:
-    """Chance that a venue lists each symbol; BTC and ETH are certain where crypto is traded at all."""
+    """Return the chance that a venue lists each symbol; BTC and ETH are certain where crypto is traded."""
     breadth = MODELS[venue].breadth
     crypto = np.clip(1.25 * (1.0 - rank / (2.0 * breadth)), 0.0, 0.98)
     crypto = np.where(rank < 2, 1.0, np.where(rank < 2.2 * breadth, crypto, 0.0))
@@ -199,7 +199,7 @@ def _chance(rank: Ints, venue: str) -> Floats:
 
 
 def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
-    """First day, and day after the last: late symbols, late venues, late pairs, and symbols that ended."""
+    """Return the first day and the day after the last: late symbols, venues and pairs, and ended symbols."""
     rank = all_symbols.rank[symbol]
     own = noise.uniform((all_symbols.streams ^ _TRAITS)[:, None], np.arange(12, 16))[symbol]
     late_symbol = np.where((rank > 60) & (own[:, 0] < 0.1), np.floor(240.0 * own[:, 1]), 0.0)
@@ -212,7 +212,7 @@ def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tupl
 
 
 def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints, Ints]:
-    """Native intervals: the venue's own for large symbols, often shorter for others, some that change."""
+    """Return native intervals: the venue's own for large symbols, often shorter for others; some change."""
     venues = exchange_names()
     own = np.array([VENUES[v].interval_hours or 1.0 for v in venues])[exchange].astype(np.int64)
     rank = all_symbols.rank[symbol]

@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 
 def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
-    """How to take rows so that they ascend by some columns, and which rows then equal the one before in all.
+    """Return the order in which rows ascend by some columns, and which rows then equal the one before.
 
     None instead of places where they ascend already. A column counts only where all before it are equal, so
     it is not even ranked once no two neighbours are.
@@ -29,12 +29,12 @@ def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
 
 
 def bare(column: Any) -> Any:
-    """The array of a column."""
+    """Return the array of a column."""
     return column.array if isinstance(column, pd.Series) else column
 
 
 def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
-    """The same for rows that are out of order: each column sorts those that the ones before it left equal."""
+    """Sort rows that are out of order: each column sorts those that the ones before it left equal."""
     rank = np.arange(len(columns[0]))
     tied = np.ones(max(rank.size - 1, 0), dtype=bool)
     for column in columns:
@@ -50,13 +50,13 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
 
 
 def _narrow(ascending: Array) -> Array:
-    """Few numbers as 16 bits, which sort in linear time."""
+    """Return few numbers as 16 bits, which sort in linear time."""
     few = ascending.size and ascending[-1] < 2**16
     return ascending.astype(np.uint16) if few else ascending
 
 
 def _codes(column: Any) -> Array:
-    """Numbers that rank as the values do; categories are sorted."""
+    """Return numbers that rank as the values do; categories are sorted."""
     values = bare(column)
     if isinstance(values, pd.Categorical):
         return np.asarray(values.codes)

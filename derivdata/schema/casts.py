@@ -22,7 +22,7 @@ _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
 
 def cast(table: str, name: str, column: Column, values: Any) -> Any:
-    """An array of the column's dtype; a Series that has it already comes back as it is."""
+    """Convert values to the column's dtype; a Series that has it already comes back as it is."""
     kept = isinstance(values, pd.Series) and column.kind is not Kind.TEXT
     try:
         return _held(
@@ -36,7 +36,7 @@ def cast(table: str, name: str, column: Column, values: Any) -> Any:
 
 
 def _held(column: Column, values: Any) -> Any:
-    """The values, if all numbers are finite and all words are allowed."""
+    """Return the values, if all numbers are finite and all words are allowed."""
     if column.kind is Kind.NUMBER and np.isinf(values).any():
         raise ValueError("a value is infinite")
     others = sorted(set(bare(values).categories) - set(column.allowed)) if column.allowed else []
@@ -46,7 +46,7 @@ def _held(column: Column, values: Any) -> Any:
 
 
 def text(values: Any) -> Any:
-    """Categories sorted and only those in use, so that equal tables have equal dtypes."""
+    """Return categories, sorted and only those in use, so that equal tables have equal dtypes."""
     found = values.array if isinstance(values, pd.Series) else values
     if not isinstance(found, pd.Categorical):
         values = found = _categorical(found)
@@ -59,7 +59,7 @@ def text(values: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def words_dtype(*words: str) -> pd.CategoricalDtype:
-    """The dtype of a text column that holds these words, in their order."""
+    """Return the dtype of a text column that holds these words, in their order."""
     return pd.CategoricalDtype(pd.Index(words, dtype="str"))
 
 
@@ -77,7 +77,7 @@ def _categorical(values: Any) -> pd.Categorical:
 
 
 def _used(codes: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
-    """Which of `size` codes occur; equal neighbours, which tables have in long runs, are looked at once."""
+    """Return which of `size` codes occur; runs of equal neighbours are looked at once."""
     used = np.zeros(size + 1, dtype=bool)  # the last place is for −1, what is missing
     used[codes[:1]] = True
     used[codes[1:][codes[1:] != codes[:-1]]] = True
@@ -101,12 +101,12 @@ def _refuse_others(values: Any) -> None:
 
 
 def _only(values: Any, kinds: frozenset[type]) -> bool:
-    """Whether a list holds these kinds of value and no other, not even a kind that is derived from them."""
+    """Return whether a list holds these kinds of value and no other, not even a derived kind."""
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
 def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
-    """Numbers as an array, None as NaN.
+    """Return numbers as an array, None as NaN.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
 
 
 def packed(values: Sequence[Any]) -> np.ndarray[Any, Any] | None:
-    """Numbers as an array, sooner than numpy makes it of them; None where one is missing or is no number."""
+    """Return numbers as an array, faster than numpy does; None where one is missing or is no number."""
     room = bytearray(8 * len(values))
     try:
         struct.pack_into(f"{len(values)}d", room, 0, *values)
@@ -164,7 +164,7 @@ def _count(values: Any) -> Any:
 
 
 def ranks(values: Any) -> Any:
-    """Whole numbers, some of them as text; other text ("500+") is beyond the ranks and missing."""
+    """Convert whole numbers, some of them text; other text ("500+") is beyond the ranks and missing."""
     if isinstance(getattr(values, "dtype", None), pd.Int64Dtype):
         return values
     return _count(

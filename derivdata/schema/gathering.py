@@ -23,12 +23,12 @@ _BATCH = 512
 
 
 def in_batches(rows: Sequence[Struct]) -> Iterable[Sequence[Struct]]:
-    """Rows, so many at a time that they stay in the processor's cache while all their fields are read."""
+    """Yield rows in batches that stay in the processor's cache while all their fields are read."""
     return (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
 
 
 def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> dict[str, Any]:
-    """Columns by field, without those that the structs lack or that no row gives (`msgspec.UNSET`).
+    """Return columns by field, without those that the structs lack or that no row gives (`msgspec.UNSET`).
 
     A column is Arrow text or numbers where its kind is one of these and every value is, else a list.
     """
@@ -54,7 +54,7 @@ def _arrow(values: tuple[Any, ...], kind: Kind) -> Any:
 
 
 def _column(parts: list[Any]) -> Any:
-    """The parts as one; None where rows are there and all are unset."""
+    """Join the parts; None where rows are there and all are unset."""
     if parts and not any(isinstance(part, tuple) for part in parts):
         return pa.chunked_array(parts)
     values = [value for part in parts for value in (part if isinstance(part, tuple) else part.to_pylist())]

@@ -46,7 +46,7 @@ class OpenTable:
     doc: str
 
     def build(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """The frame of `rows`.
+        """Build the frame of `rows`.
 
         Raises
         ------

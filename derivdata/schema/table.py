@@ -49,11 +49,11 @@ class Table:
     order: tuple[str, ...] = ()
 
     def empty(self) -> pd.DataFrame:
-        """No rows, all columns."""
+        """Return a frame with all columns and no rows."""
         return self.concat([])
 
     def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
-        """Wire-named columns from decoded structs, with `constants` repeated beside them.
+        """Return wire-named columns from decoded structs, with `constants` repeated beside them.
 
         What a struct has no field for, or what no row gives (`msgspec.UNSET`), is left out, so that `build`
         can say what is missing.
@@ -61,11 +61,11 @@ class Table:
         return self.batches(in_batches(rows)) | {n: repeated(v, len(rows)) for n, v in constants.items()}
 
     def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
-        """The same from structs that come some at a time, none of them needed when the next come."""
+        """Return the columns of structs that come in batches, none of them needed when the next come."""
         return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
 
     def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
-        """The table from wire-named columns of equal length; names that it does not know are let go.
+        """Build the table from wire-named columns of equal length; unknown names are dropped.
 
         Raises
         ------
@@ -75,11 +75,11 @@ class Table:
         return self.concat([columns])
 
     def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """The table from several sets of wire-named columns; no parts give no rows."""
+        """Build the table from several sets of wire-named columns; no parts give no rows."""
         return self.frame(self.arranged(parts))
 
     def arranged(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """The columns of `concat`, for those who need no frame of them.
+        """Return the columns of `concat`, for those who need no frame of them.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Table:
         return frame
 
     def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """A frame with the library's names as this table: cast, ordered, sorted, checked; `attrs` stay.
+        """Make a frame with the library's names this table: cast, ordered, sorted, checked; `attrs` stay.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Table:
         raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")
 
     def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Columns in the table's order of rows, of which no two share a key and none lacks a part of it."""
+        """Return columns in the table's order of rows; no two share a key and none lacks a part of it."""
         found = dict(columns)
         sizes = {name: len(values) for name, values in found.items()}
         if len(set(sizes.values())) > 1:
@@ -167,7 +167,7 @@ class Table:
         return found
 
     def _refuse_doubles(self, columns: Mapping[str, Any], tied: np.ndarray[Any, Any]) -> None:
-        """A pager that repeats a page, or a venue that sends a row twice: never mended in silence.
+        """Refuse duplicates, of a pager that repeats a page or a venue that sends a row twice.
 
         `tied` says which rows equal the one before in key and order.
         """
@@ -184,12 +184,12 @@ class Table:
 
 
 def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
-    """A text column from the place of each row's word among `words`."""
+    """Build a text column from the place of each row's word among `words`."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
 
 
 def repeated(value: Any, size: int) -> Any:
-    """`value` in every one of `size` rows, as cheaply as its kind allows."""
+    """Repeat `value` in every one of `size` rows, as cheaply as its kind allows."""
     if isinstance(value, str):
         return coded([value], np.zeros(size, dtype=np.int8))
     if isinstance(value, pd.Timestamp):

@@ -19,7 +19,7 @@ def define(
     order: str = "",
     side: str = "",
 ) -> Table:
-    """A table of the library's columns; `key`, `rest`, `optional` and `order` are names parted by spaces.
+    """Define a table of the library's columns; `key`, `rest`, `optional` and `order` are spaced names.
 
     `side` are the sides that its rows have, where they are not those of a liquidation.
     """

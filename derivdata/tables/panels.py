@@ -22,7 +22,7 @@ _DIMS = ("symbol", "exchange", "time")
 
 @typed
 def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
-    """One column of a table as a panel.
+    """Return one column of a table as a panel.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
 
 @typed
 def depth(table: pd.DataFrame) -> xr.DataArray:
-    """Order book depth as an array.
+    """Return order book depth as an array.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def depth(table: pd.DataFrame) -> xr.DataArray:
 
 @typed
 def provenance(data: Any) -> dict[str, Any]:
-    """What else the answers behind a frame, panel or surface said.
+    """Return where a frame, panel or surface came from, and what the answers noted.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
 
 
 def _said(table: pd.DataFrame, name: str) -> dict[str, str]:
-    """The one word of a text column; nothing where the table has none."""
+    """Return the one word of a text column; nothing where the table has none."""
     found = sorted(table[name].dropna().unique()) if name in table.columns else []
     if len(found) > 1:
         raise ValueError(f"the table mixes {' and '.join(found)}: keep the rows of one {name}")

@@ -32,7 +32,7 @@ _HISTORY = ("symbol", "exchange", "time", *_DIMS, "iv", "open_interest", "underl
 
 @typed
 def surface(chain: pd.DataFrame) -> xr.Dataset:
-    """One chain of the table ``options_snapshot`` by expiry, strike and side.
+    """Return one chain of the table ``options_snapshot`` by expiry, strike and side.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def surface_of(
     as_of: pd.Timestamp,
     provenance: Mapping[str, Any] | None,
 ) -> xr.Dataset:
-    """The same from columns, as a `Table` arranges them, of options that are all of one chain."""
+    """Build a surface from columns, as a `Table` arranges them, of options that are all of one chain."""
     grid = _grid(columns, _DIMS)
     if grid.crowded:
         kept = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
@@ -92,7 +92,7 @@ def surface_of(
 
 @typed
 def surface_history(rows: pd.DataFrame) -> xr.Dataset:
-    """Surfaces over time of the table ``options_surface_history``, of one symbol on one venue.
+    """Return surfaces over time of the table ``options_surface_history``, of one symbol on one venue.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
 
 
 def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFrame:
-    """Options with the one of larger open interest where several share a place, in the order of places.
+    """Keep the option of largest open interest where several share a place, and sort by place.
 
     Parameters
     ----------
@@ -178,14 +178,14 @@ class _Grid(NamedTuple):
         return bool(self.cells.size and int(np.max(np.bincount(self.cells))) > 1)
 
     def scattered(self, values: Any, elsewhere: float | bool) -> Array:
-        """Each row's value in its cell, and one value in all others."""
+        """Return an array with each row's value in its cell, and one value in all others."""
         found = np.full(math.prod(self.shape), elsewhere)
         found[self.cells] = values
         return found.reshape(self.shape)
 
 
 def _grid(columns: Mapping[str, Any], dims: Sequence[str]) -> _Grid:
-    """The grid of rows; both sides are in it whichever there are."""
+    """Return the grid of rows; both sides are in it whichever there are."""
     *others, _ = dims
     placed = [_places(columns[name]) for name in others]
     labels = dict(zip(others, (found for found, _ in placed), strict=True)) | {
@@ -203,7 +203,7 @@ def _dataset(
     coords: Mapping[str, Any],
     provenance: Mapping[str, Any] | None,
 ) -> xr.Dataset:
-    """Columns on their grid; the price of the underlying is the median over strikes and sides."""
+    """Lay columns out on their grid; the price of the underlying is the median over strikes and sides."""
     import xarray as xr
 
     dims = tuple(grid.labels)
@@ -218,7 +218,7 @@ def _dataset(
 
 
 def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
-    """What xarray makes of labels by itself, in less time."""
+    """Build the coordinates that xarray makes of labels by itself, in less time."""
     import xarray as xr
     from xarray.indexes import PandasIndex
 
@@ -231,7 +231,7 @@ def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.C
 
 
 def _places(values: Any) -> tuple[Array, Array]:
-    """Distinct values in order, and which of them each row has."""
+    """Return distinct values in order, and which of them each row has."""
     if isinstance(values.dtype, pd.DatetimeTZDtype):
         values = values.tz_convert(None)
     labels, places = np.unique(np.asarray(values), return_inverse=True)
@@ -239,7 +239,7 @@ def _places(values: Any) -> tuple[Array, Array]:
 
 
 def _medians(grid: Array) -> Array:
-    """Median over the last two dims of the numbers that are there; NaN where there are none."""
+    """Return the median over the last two dims of the numbers that are there; NaN where there are none."""
     rows = grid.reshape(*grid.shape[:-2], grid.shape[-2] * grid.shape[-1])
     if not rows.size:
         return np.full(rows.shape[:-1], np.nan)
@@ -250,7 +250,7 @@ def _medians(grid: Array) -> Array:
 
 
 def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
-    """The one value of a column; `none` where there are no rows."""
+    """Return the one value of a column; `none` where there are no rows."""
     values = columns[name]
     if not len(values):
         return none

@@ -34,7 +34,7 @@ def poll(
     exclude_symbols: str | Sequence[str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[pd.DataFrame]:
-    """Liquidation orders as they come, for as long as they are asked for.
+    """Yield liquidation orders as they arrive, without end.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def poll(
 
 
 def _page(query: Mapping[str, Any], cut: _Cut | None) -> tuple[pd.DataFrame, _Cut | None]:
-    """The answer to a question, and what it lacks if it is full; `cut` is what such answers lack, if known.
+    """Return an answer, and what it lacks if it is full; `cut` is what such answers lack, if known.
 
     One that no next question could go on from, since its orders share an instant, is asked for at twice the
     length.
@@ -110,20 +110,20 @@ def _page(query: Mapping[str, Any], cut: _Cut | None) -> tuple[pd.DataFrame, _Cu
 
 
 def _cut(query: Mapping[str, Any], frame: pd.DataFrame) -> _Cut:
-    """What full answers lack: who is asked for one order alone gives the oldest, or the newest."""
+    """Find out what full answers lack: an answer limited to one order gives the oldest or the newest."""
     one, _ = ask({**query, "limit": 1})
     return "newest" if len(one) and one["time"].iloc[0] <= frame["time"].iloc[0] else "oldest"
 
 
 def _just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
-    """An instant that the wire can write, and after which the last order lies."""
+    """Return an instant just before the last order, in the whole milliseconds of the wire."""
     return frame["time"].iloc[-1].floor("ms") - _MILLISECOND
 
 
 def _covered(
     frame: pd.DataFrame, reached: pd.Timestamp, lacks: _Cut | None
 ) -> tuple[times.Window, times.Window]:
-    """The span that an answer covers, and the one before it of which it may have lost orders."""
+    """Return the span that an answer covers, and the one before it of which it may have lost orders."""
     now = times.instant(frame.attrs["provenance"]["as_of"])
     start = max(reached, frame["time"].iloc[0]) if lacks == "oldest" else reached
     end = frame["time"].iloc[-1] if lacks == "newest" else now
@@ -133,7 +133,7 @@ def _covered(
 def _unseen(
     frame: pd.DataFrame, seen: dict[tuple[str, str], pd.Timestamp], horizon: pd.Timestamp
 ) -> pd.DataFrame:
-    """Rows whose order was not met before; `seen` forgets what can no longer come again."""
+    """Return the rows with new orders; `seen` forgets those that can no longer come again."""
     keys = list(zip(frame["exchange"].astype("str"), frame["order_id"], strict=True))
     fresh = [key not in seen for key in keys]
     for key in [key for key, stamp in seen.items() if stamp < horizon]:

@@ -1,4 +1,4 @@
-"""Liquidation orders of late, or since an instant."""
+"""The latest liquidation orders, or those since an instant."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def events(
     symbols: str | Sequence[str] | None = None,
     exclude_symbols: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Liquidation orders of late, or those since an instant.
+    """Return the latest liquidation orders, or those since an instant.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def events(
 
 
 def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
-    """The orders that answer a query, and whether they are as many as it allows."""
+    """Return the orders that answer a query, and whether they are as many as it allows."""
     answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
     frame = tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
     return frame, len(frame) >= query["limit"]
@@ -131,7 +131,7 @@ def _columns(answer: Answer[_Events]) -> dict[str, Any]:
 def coverage(
     observed: Sequence[times.Window], missed: Sequence[times.Window] = ()
 ) -> dict[str, list[list[str]]]:
-    """What provenance says of the spans that an answer covers; empty ones are left out."""
+    """Return the entry of provenance about the spans that an answer covers, without empty ones."""
     return {
         name: [[times.iso(span.start), times.iso(span.end)] for span in spans if span.start < span.end]
         for name, spans in (("observed", observed), ("missed", missed))
@@ -139,7 +139,7 @@ def coverage(
 
 
 def _covered(frame: pd.DataFrame, since: pd.Timestamp | None, *, full: bool) -> dict[str, list[list[str]]]:
-    """Spans of one answer, whose service may have left out the oldest or the newest."""
+    """Return the spans of one answer, whose service may have left out the oldest or the newest."""
     now = times.instant(frame.attrs["provenance"]["as_of"])
     first, last = (frame["time"].iloc[0], frame["time"].iloc[-1]) if len(frame) else (now, now)
     if since is None:

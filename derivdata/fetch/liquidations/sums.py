@@ -56,7 +56,7 @@ def history(
     symbols: str | Sequence[str] | None = None,
     resolution: str | None = "1h",
 ) -> pd.DataFrame:
-    """Liquidated value by venue and side over a window.
+    """Return liquidated value by venue and side over a window.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def history(
 
 @typed
 def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd.DataFrame:
-    """Liquidations of the last hours, added up.
+    """Return the liquidations of the last hours, added up.
 
     Parameters
     ----------

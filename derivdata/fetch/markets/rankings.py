@@ -88,7 +88,7 @@ class _Stats(_Figures, kw_only=True):
 
 @typed
 def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """Leaderboard of symbols, ranked by open interest.
+    """Return the leaderboard of symbols, ranked by open interest.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def price_movers(
     limit: int | None = None,
     exchanges: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
-    """Largest gainers and losers of the last 24 hours.
+    """Return the largest gainers and losers of the last 24 hours.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def price_movers(
 
 @typed
 def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """The highest funding rates among all pairs of symbol and venue.
+    """Return the highest funding rates among all pairs of symbol and venue.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
 
 @typed
 def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
-    """How many symbols rose or fell by how much in 24 hours.
+    """Count the symbols by how much their price changed in 24 hours.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFra
 
 @typed
 def symbol_stats(symbol: str) -> pd.DataFrame:
-    """State of one symbol now: its figures of the leaderboard.
+    """Return the state of one symbol now: its figures of the leaderboard.
 
     Parameters
     ----------

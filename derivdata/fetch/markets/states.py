@@ -67,7 +67,7 @@ class _ExchangeHistory(Envelope):
 
 @typed
 def exchanges() -> pd.DataFrame:
-    """State of every venue now, over all its symbols.
+    """Return the state of every venue now, over all its symbols.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def exchanges() -> pd.DataFrame:
 
 @typed
 def exchange_symbols(exchange: str) -> pd.DataFrame:
-    """State of every symbol on one venue now.
+    """Return the state of every symbol on one venue now.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
 
 @typed
 def symbol_exchanges(symbol: str) -> pd.DataFrame:
-    """State of one symbol on every venue now.
+    """Return the state of one symbol on every venue now.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
 
 @typed
 def exchange_history(exchange: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
-    """Volume and open interest of one venue over a window.
+    """Return volume and open interest of one venue over a window.
 
     Parameters
     ----------

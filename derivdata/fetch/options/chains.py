@@ -108,7 +108,7 @@ def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.D
 
 @typed
 def surface(symbol: str, exchange: str) -> xr.Dataset:
-    """Every active option of one symbol on one venue now, by expiry, strike and side.
+    """Return every active option of one symbol on one venue now, by expiry, strike and side.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
 
 @typed
 def metrics(symbol: str, exchange: str) -> pd.DataFrame:
-    """At-the-money volatility per expiry, now and a day ago.
+    """Return at-the-money volatility per expiry, now and a day ago.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
 
 
 def warn_off_matrix(symbol: str, exchange: str) -> None:
-    """Say that the document lists no such pair; it is asked for all the same, for venues are added."""
+    """Note that the document lists no such pair; it is requested all the same, since venues are added."""
     listed = api.OPTIONS_MATRIX.get(symbol, ())
     if exchange not in listed:
         warn_caller(

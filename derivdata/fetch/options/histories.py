@@ -68,7 +68,7 @@ class _OverviewHistory(Envelope):
 def atm_history(
     symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
 ) -> pd.DataFrame:
-    """At-the-money volatility of every hour and expiry over a window.
+    """Return at-the-money volatility of every hour and expiry over a window.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def atm_history(
 def surface_history(
     symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
 ) -> xr.Dataset:
-    """Options surface of every hour over a window.
+    """Return the options surface of every hour over a window.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def surface_history(
 
 @typed
 def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
-    """Options open interest and volume by venue and symbol, every hour of a window.
+    """Return options open interest and volume by venue and symbol, every hour of a window.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ def _own(chosen: Pairs) -> Ints:
 
 
 def funding(chosen: Pairs) -> pd.DataFrame:
-    """Per pair, the spread over the base rate before the clamp, the clamp, and the span of trading."""
+    """Return, per pair, the unclamped spread over the base rate, the clamp, and the span of trading."""
     scale = symbols().scale[chosen.symbol]
     style = np.array([MODELS[v].style for v in exchange_names()], dtype=object)[chosen.exchange]
     until = np.where(chosen.until == FOREVER, np.iinfo(np.int64).min, chosen.until * DAY_US)
@@ -58,7 +58,7 @@ def funding(chosen: Pairs) -> pd.DataFrame:
 
 
 def funding_base(chosen: Pairs) -> pd.DataFrame:
-    """Per symbol, the base rate."""
+    """Return the base rate per symbol."""
     s, own = symbols(), _own(chosen)
     return pd.DataFrame(
         {
@@ -73,7 +73,7 @@ def funding_base(chosen: Pairs) -> pd.DataFrame:
 
 
 def spreads(chosen: Pairs) -> pd.DataFrame:
-    """Pairs of free venues whose spreads have one half-life."""
+    """Return pairs of free venues whose spreads have one half-life."""
     table = funding(chosen).query("style == 'free'")
     both = table.merge(table, on=["symbol", "half_life_hours"], suffixes=("", "_other"))
     both = both.query("exchange < exchange_other").reset_index(drop=True)
@@ -90,7 +90,7 @@ def spreads(chosen: Pairs) -> pd.DataFrame:
 
 
 def intervals(chosen: Pairs) -> pd.DataFrame:
-    """Native intervals, one row per pair and instant from which one holds."""
+    """Return native intervals, one row per pair and instant from which one holds."""
     changed = chosen.take(np.flatnonzero((chosen.change > chosen.since) & (chosen.change < chosen.until)))
     first = np.where(chosen.since < chosen.change, chosen.interval, chosen.later_interval)
     parts = [
@@ -104,7 +104,7 @@ def intervals(chosen: Pairs) -> pd.DataFrame:
 
 
 def oi(chosen: Pairs) -> pd.DataFrame:
-    """Per pair, level, growth and noise of open interest, and turnover."""
+    """Return level, growth and noise of open interest, and turnover, per pair."""
     s = symbols()
     return pd.DataFrame(
         {
@@ -119,7 +119,7 @@ def oi(chosen: Pairs) -> pd.DataFrame:
 
 
 def prices(chosen: Pairs) -> pd.DataFrame:
-    """Per symbol, the law of the price path."""
+    """Return the law of the price path per symbol."""
     s, own = symbols(), _own(chosen)
     return pd.DataFrame(
         {
@@ -132,7 +132,7 @@ def prices(chosen: Pairs) -> pd.DataFrame:
 
 
 def liquidations(chosen: Pairs) -> pd.DataFrame:
-    """Per symbol, the law of the clusters and of the orders."""
+    """Return the law of the clusters and of the orders per symbol."""
     own = _own(chosen)
     return pd.DataFrame(
         {
@@ -148,5 +148,5 @@ def liquidations(chosen: Pairs) -> pd.DataFrame:
 
 
 def shocks(chosen: Pairs) -> pd.DataFrame:
-    """Instants of the market-wide shocks."""
+    """Return instants of the market-wide shocks."""
     return pd.DataFrame({"time": times.parse(process.SHOCKS)})

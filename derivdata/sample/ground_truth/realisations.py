@@ -17,7 +17,7 @@ Names = Sequence[str] | None
 
 
 def clusters(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
-    """Clusters that begin in ``[first, last)`` [µs]; of their orders, those on the venues chosen."""
+    """Return the clusters that begin in ``[first, last)`` [µs]; with their orders on the chosen venues."""
     chosen = select(names, exchanges)
     parts = [_begun(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
     table = pd.concat(parts)
@@ -56,7 +56,7 @@ def _begun(day: int, rows: Ints) -> pd.DataFrame:
 
 
 def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
-    """Slices of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
+    """Return slices of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = options.session(hours)
     parts = [

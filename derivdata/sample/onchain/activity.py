@@ -44,7 +44,7 @@ class Trades(NamedTuple):
 
 @lru_cache(maxsize=1)
 def addresses() -> tuple[str, ...]:
-    """Addresses of the traders, sorted."""
+    """Return the addresses of the traders, sorted."""
     drawn = [[int(noise.key("address", n, part)) for part in range(3)] for n in range(_PEOPLE)]
     return tuple(sorted(f"0x{a:016x}{b:016x}{c >> 32:08x}" for a, b, c in drawn))
 
@@ -58,7 +58,7 @@ def trades(
     *,
     chance: tuple[float, float] = (0.01, 0.25),
 ) -> Trades:
-    """Trades whose quarter begins in ``[first, last)`` [µs].
+    """Return trades whose quarter begins in ``[first, last)`` [µs].
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _COINS = tuple("BTC ETH HYPE SOL XRP".split())
 
 
 def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of ``builders_history`` with ``first <= time < last`` [µs]."""
+    """Return the columns of ``builders_history`` with ``first <= time < last`` [µs]."""
     scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _COINS), 0))
     found = trades(BUILDERS, _COINS, scale, first, last, chance=(0.6, 0.4))
     fee = 2e-4 + 5e-4 * noise.uniform(noise.keys("builder fee", BUILDERS), 0)

@@ -34,7 +34,7 @@ _STEPS_PER_SLOT = STEPS // SLOTS
 
 
 def hip3_traders(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of ``hip3_traders`` with ``first <= time < last`` [µs]."""
+    """Return the columns of ``hip3_traders`` with ``first <= time < last`` [µs]."""
     scale = np.array(
         [_SCALE[dex] * (0.4 + 1.2 * noise.uniform(noise.key("coin", dex, s), 0)[0]) for dex, s in _COINS]
     )
@@ -57,7 +57,7 @@ def hip3_traders(first: int, last: int, *_: object) -> dict[str, Any]:
 
 
 def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of ``hip3_candles`` with ``first <= time < last`` [µs]."""
+    """Return the columns of ``hip3_candles`` with ``first <= time < last`` [µs]."""
     days = np.arange(max(first // DAY_US, START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}
@@ -87,7 +87,7 @@ def _keys(market: Ints) -> dict[str, Any]:
 
 
 def _candles(path: Floats, days: int) -> dict[str, Floats]:
-    """Open, high, low and close of every quarter of an hour: its steps and the first of the next."""
+    """Return open, high, low and close of every quarter of an hour: its steps and the next one's first."""
     open_ = path[:, : days * STEPS : _STEPS_PER_SLOT]
     close = path[:, _STEPS_PER_SLOT : days * STEPS + 1 : _STEPS_PER_SLOT]
     inner = path[:, : days * STEPS].reshape(len(path), -1, _STEPS_PER_SLOT)
@@ -100,7 +100,7 @@ def _candles(path: Floats, days: int) -> dict[str, Floats]:
 
 
 def _held(own: Ints, days: Ints) -> Floats:
-    """Open interest of each quarter of an hour [contracts]."""
+    """Return open interest of each quarter of an hour [contracts]."""
     streams = noise.keys("coin", _NAMES) ^ _OI
     path = paths.ou(streams, 120.0, int(days[0]), days.size, SLOTS).reshape(len(_COINS), -1)
     level = np.array([_SCALE[dex] for dex, _ in _COINS]) * 400.0 / symbols().price[own]

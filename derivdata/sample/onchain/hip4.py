@@ -24,7 +24,7 @@ _SCALE = {"out": 900.0, "skew": 350.0}
 
 
 def hip4_traders(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of ``hip4_traders`` with ``first <= time < last`` [µs]."""
+    """Return the columns of ``hip4_traders`` with ``first <= time < last`` [µs]."""
     scale = np.array(
         [_SCALE[v] * (0.2 + 2.0 * noise.uniform(noise.key("outcome", o), 0)[0]) for v, o in _MARKETS]
     )
@@ -40,7 +40,7 @@ def hip4_traders(first: int, last: int, *_: object) -> dict[str, Any]:
 
 
 def hip4_oi(first: int, last: int, *_: object) -> dict[str, Any]:
-    """Columns of ``hip4_oi`` with ``first <= time < last`` [µs]: the end of every day."""
+    """Return the columns of ``hip4_oi`` with ``first <= time < last`` [µs]: the end of every day."""
     days = np.arange(max(-(-first // DAY_US), START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}

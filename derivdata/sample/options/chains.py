@@ -34,7 +34,7 @@ _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 
 
 
 def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Symbol and venue of every chain that is asked for, sorted; None is all of them."""
+    """Return symbol and venue of every chain that is requested, sorted; None is all of them."""
     return [
         (symbol, exchange)
         for symbol in SYMBOLS
@@ -45,7 +45,7 @@ def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> lis
 
 
 def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
-    """Columns of the options snapshot at some instants [µs] of one trading day, instant by instant.
+    """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
     ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
     a put.
@@ -79,7 +79,7 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
 
 
 def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> dict[str, Floats]:
-    """Black-76 with r = 0 in the venue's units; NaN where the venue gives none."""
+    """Return the Black-76 greeks with r = 0 in the venue's units; NaN where the venue gives none."""
     units = GREEKS[exchange]
     if units is None:
         return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
@@ -96,7 +96,7 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
 
 
 def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
-    """Contracts: more near the money at the day's opening, growing since the expiry was listed."""
+    """Return contracts: more near the money at the day's opening, growing since the listing."""
     own = symbols().name.index(symbol)
     size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
     listed = listing(symbol, exchange, trading_day)

@@ -78,13 +78,13 @@ _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
 
 
 def session(microseconds: Ints) -> Ints:
-    """Trading day that instants lie in: the day on which it began."""
+    """Return the trading day that instants lie in: the day on which it began."""
     return np.asarray((microseconds - EXPIRY_US) // DAY_US)
 
 
 @lru_cache(maxsize=512)
 def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
-    """Expiries that are open during a trading day; one of several kinds is of the longest-lived."""
+    """Return the expiries open during a trading day; one of several kinds is of the longest-lived."""
     found: dict[int, Expiry] = {}
     for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
         kind = _kind(expiry)
@@ -131,7 +131,7 @@ def _kind(day: int) -> str:
 
 
 def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
-    """Strikes: multiples of a step about every midnight price since the expiry was listed."""
+    """Return the strikes: multiples of a step about every midnight price since the listing."""
     first = max(expiry.listed, ANCHOR_DAY)
     last = trading_day - ANCHOR_DAY + 1
     seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
@@ -144,7 +144,7 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
-    """Prices at the midnights of some days from the anchor on; more than needed, for the next days."""
+    """Return prices at midnights from the anchor on; more than needed, for the next days."""
     return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 

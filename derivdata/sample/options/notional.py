@@ -27,7 +27,7 @@ _DAY = 24
 def overview(
     first: int, last: int, names: Sequence[str] | None, exchanges: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Columns of the hourly overview with ``first <= time < last`` [µs].
+    """Return the columns of the hourly overview with ``first <= time < last`` [µs].
 
     Open interest is that of the chain of the hour times its underlying; volume is the sum of 24 hours, the
     last of which ends then.
@@ -49,7 +49,7 @@ def overview(
 
 
 def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
-    """Open interest of each hour after the first 24, and volume of the 24 hours before it [USD]."""
+    """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
     days = session(hours * HOUR_US)
     oi = np.concatenate([_held(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()])
     shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)

@@ -82,7 +82,7 @@ def slices(symbol: str, exchange: str, expiry: Ints, time: Ints) -> Slices:
 
 
 def total_variance(k: Floats, theta: Floats, rho: Floats, psi: Floats) -> Floats:
-    """Total implied variance at log-moneyness `k`."""
+    """Return total implied variance at log-moneyness `k`."""
     x = psi / theta * k
     return np.asarray(0.5 * theta * (1.0 + rho * x + np.sqrt((x + rho) ** 2 + 1.0 - rho * rho)))
 
@@ -96,6 +96,6 @@ def _spot(symbol: str, time: Ints) -> Floats:
 
 @lru_cache(maxsize=128)
 def _month(symbol: str, number: int) -> Floats:
-    """Prices at the steps of `_MONTH` days; what is asked for next is of the same days as a rule."""
+    """Return prices at the steps of `_MONTH` days; the next request is of the same days as a rule."""
     own = np.array([symbols().name.index(symbol)])
     return np.asarray(prices.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
