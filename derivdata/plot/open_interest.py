@@ -75,9 +75,8 @@ def open_interest_by_strike(
 
 def _held(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
     """Return open interest by strike and side, of one expiry or of all."""
-    by = ("expiry", "strike", "side")
-    held = exposure.open_interest(chain, by=by, contract_size=contract_size)
-    crowd = [str(dim) for dim in held.dims if dim not in by]
+    held = exposure.open_interest(chain, contract_size=contract_size)
+    crowd = [str(dim) for dim in held.dims if dim not in ("expiry", "strike", "side")]
     if crowd:
         raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
     if not held["open_interest"].fillna(0.0).sum() > 0:

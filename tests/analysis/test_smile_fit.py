@@ -370,11 +370,14 @@ class TestMisuse:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"method": "spline"}, "take one of svi, ssvi, sabr, pchip"),
-            ({"weights": "spread"}, "take 'vega', 'uniform', or an array"),
-            ({"arbitrage": "clip"}, "take one of flag, penalty, gj, ssvi"),
+            ({"method": "spline"}, "method='spline' is not one of svi, ssvi, sabr, pchip"),
+            (
+                {"weights": "spread"},
+                "weights='spread' is not one of equal, vega, price, variance, or an array",
+            ),
+            ({"arbitrage": "clip"}, "arbitrage='clip' is not one of flag, penalty, gj, ssvi"),
             ({"arbitrage": "gj", "method": "sabr"}, "repairs raw SVI, not sabr"),
-            ({"axis": "strike"}, "take 'k' or 'delta'"),
+            ({"axis": "strike"}, "axis='strike' is not one of k, delta"),
             ({"axis": "delta"}, "is for method='pchip'"),
             ({"start": xr.Dataset(), "method": "ssvi"}, "start is for method='svi'"),
             ({"start": xr.Dataset()}, "is not an svi fit"),

@@ -275,8 +275,8 @@ def test_misuse_is_refused(noisy):
     k, iv, years = noisy
     with pytest.raises(ValueError, match="looks like percent, its median is"):
         surface.fit(k, 100 * iv, years, method="essvi", weights="equal")
-    with pytest.raises(ValueError, match="'svi' is not one of essvi"):
-        surface.fit(k, iv, years, method="svi", weights="equal")
+    with pytest.raises(ValueError, match="'sabr' is not one of svi, essvi"):
+        surface.fit(k, iv, years, method="sabr", weights="equal")
     with pytest.raises(ValueError, match="expiry is missing"):
         surface.fit(k[0], iv[0], years, method="essvi", weights="equal")
     with pytest.raises(ValueError, match="strike is missing"):

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis.black76 import kernels, sensitivities
 from derivdata.analysis.black76.labelled import apply, sign
+from derivdata.analysis.black76.sensitivities import DeltaKind, Greek
 from derivdata.analysis.inputs import require_together
 from derivdata.analysis.status import flag_attrs
 from derivdata.arguments import Numbers, typed
@@ -39,7 +40,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_UNITS = {"linear": "currency of the strike", "inverse": "coin"}
+Premium = Literal["linear", "inverse"]
+_UNITS: dict[Premium, str] = {"linear": "currency of the strike", "inverse": "coin"}
 
 
 class ImpliedVol(NamedTuple):
@@ -62,7 +64,7 @@ def price(
     side: Any,
     *,
     rate: Numbers = 0.0,
-    premium: str = "linear",
+    premium: Premium = "linear",
 ) -> Any:
     """Value of each option, to 1e-12 of itself however small.
 
@@ -97,7 +99,7 @@ def price(
     >>> round(dd.analysis.black76.price(100.0, 100.0, 1.0, 0.2, "call").item(), 4)
     7.9656
     """
-    kernel = partial(kernels.price, inverse=_is_inverse(premium))
+    kernel = partial(kernels.price, inverse=premium == "inverse")
     arrays = _fitting(
         forward=forward, strike=strike, year_fraction=year_fraction, iv=iv, side=sign(side), rate=rate
     )
@@ -113,10 +115,10 @@ def greeks(
     iv: Numbers,
     side: Any,
     *,
-    which: Sequence[str] = ("delta", "gamma", "vega", "theta", "vanna", "volga"),
-    delta: str = "forward",
+    which: Sequence[Greek] = ("delta", "gamma", "vega", "theta", "vanna", "volga"),
+    delta: DeltaKind = "forward",
     rate: Numbers = 0.0,
-    premium: str = "linear",
+    premium: Premium = "linear",
 ) -> Any:
     """Sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
 
@@ -148,12 +150,11 @@ def greeks(
     ValueError
         No greek or an unknown one; an unknown delta convention, premium or side; labels that differ.
     """
-    _check("which", which, sensitivities.GREEKS)
-    _check("delta", [delta], sensitivities.DELTAS)
-    inverse = _is_inverse(premium)
+    if not which:
+        raise ValueError(f"which is empty: it takes of {', '.join(get_args(Greek))}")
 
     def kernel(*block: Any) -> tuple[Any, ...]:
-        at = sensitivities.terms(*block, inverse=inverse)
+        at = sensitivities.terms(*block, inverse=premium == "inverse")
         return tuple(sensitivities.greek(name, delta, at) for name in which)
 
     arrays = _fitting(
@@ -174,7 +175,7 @@ def implied_vol(
     side: Any,
     *,
     rate: Numbers = 0.0,
-    premium: str = "linear",
+    premium: Premium = "linear",
 ) -> ImpliedVol:
     """Volatility at which `price` (the function) gives `price` (the argument).
 
@@ -205,7 +206,7 @@ def implied_vol(
     >>> dd.analysis.black76.implied_vol(7.965567455405798, 100.0, 100.0, 1.0, "call").iv.round(12).item()
     0.2
     """
-    kernel = partial(kernels.implied_volatility, inverse=_is_inverse(premium))
+    kernel = partial(kernels.implied_volatility, inverse=premium == "inverse")
     arrays = _fitting(
         price=price, forward=forward, strike=strike, year_fraction=year_fraction, side=sign(side), rate=rate
     )
@@ -216,19 +217,6 @@ def implied_vol(
 def _fitting(**arrays: Any) -> list[Any]:
     require_together(**arrays)
     return list(arrays.values())
-
-
-def _is_inverse(premium: str) -> bool:
-    _check("premium", [premium], tuple(_UNITS))
-    return premium == "inverse"
-
-
-def _check(name: str, given: Sequence[str], known: Sequence[str]) -> None:
-    if len(given) == 0:
-        raise ValueError(f"{name} is empty: it takes of {', '.join(known)}")
-    strange = [each for each in given if each not in known]
-    if strange:
-        raise ValueError(f"{name}={strange[0]!r} is not one of {', '.join(known)}")
 
 
 def _named(array: Any, name: str, **attrs: Any) -> Any:

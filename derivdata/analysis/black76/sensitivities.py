@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy import special
@@ -11,7 +11,10 @@ from scipy import special
 from derivdata.analysis.black76.kernels import log_distance, price, priceable
 from derivdata.analysis.black76.normalised import Floats
 
-__all__ = ["DELTAS", "GREEKS", "greek", "terms"]
+__all__ = ["DeltaKind", "Greek", "greek", "terms"]
+
+DeltaKind = Literal["forward", "pa", "spot"]
+Greek = Literal["delta", "gamma", "vega", "theta", "vanna", "volga", "rho", "charm", "speed", "d1", "d2"]
 
 
 class Terms(NamedTuple):
@@ -42,11 +45,11 @@ def terms(
     return Terms(forward, strike, years, iv, sign, rate, s, d1, d2, density, inverse)
 
 
-def greek(name: str, delta: str, at: Terms) -> Floats:
-    """One greek of a block; NaN outside the domain of the price and, without time value, at F = K."""
+def greek(name: Greek, delta: DeltaKind, at: Terms) -> Floats:
+    """Compute one greek of a block; NaN outside the domain of the price and, without time value, at F = K."""
     value = _DELTAS[delta](at) if name == "delta" else _FORMS[name](at)
-    known = priceable(at.forward, at.strike, at.years, at.iv) & np.isfinite(at.sign)
-    return np.where(known, value, np.nan)
+    valid = priceable(at.forward, at.strike, at.years, at.iv) & np.isfinite(at.sign)
+    return np.where(valid, value, np.nan)
 
 
 def _or_limit(at: Terms, value: Floats) -> Floats:
@@ -128,12 +131,12 @@ def _speed(at: Terms) -> Floats:
     return _discount(at) * linear
 
 
-_DELTAS: dict[str, Callable[[Terms], Floats]] = {
+_DELTAS: dict[DeltaKind, Callable[[Terms], Floats]] = {
     "forward": _forward_delta,
     "pa": _premium_adjusted_delta,
     "spot": _spot_delta,
 }
-_FORMS: dict[str, Callable[[Terms], Floats]] = {
+_FORMS: dict[Greek, Callable[[Terms], Floats]] = {
     "gamma": _gamma,
     "vega": _vega,
     "theta": _theta,
@@ -145,5 +148,3 @@ _FORMS: dict[str, Callable[[Terms], Floats]] = {
     "d1": lambda at: at.d1,
     "d2": lambda at: at.d2,
 }
-DELTAS = tuple(_DELTAS)
-GREEKS = ("delta", *_FORMS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ import xarray as xr
 from scipy import special
 
 from derivdata.analysis import black76
+from derivdata.analysis.black76 import Premium
 from derivdata.analysis.black76.labelled import sign
 from derivdata.analysis.chain.normalise import instants, keys_of, quoted
 from derivdata.analysis.inputs import require_numbers, require_together, together
@@ -21,6 +22,8 @@ __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
 _AT_LEAST = 3
 _SPREAD = 0.005
 _PARITY_STRIKES = 5
+ForwardMethod = Literal["given", "parity", "underlying", "delta", "spot"]
+
 _FIT_STRIKES = 5
 _DISCOUNTS = (0.5, 1.05)
 _SAME_IV = 1.5e-4  # a tick and a half: calls and puts that agree so far were made from one volatility
@@ -46,7 +49,7 @@ class Evidence(NamedTuple):
 
 @typed
 def forward_from_parity(
-    strike: Numbers, call: Numbers, put: Numbers, *, premium: str = "linear", discount: Numbers = 1.0
+    strike: Numbers, call: Numbers, put: Numbers, *, premium: Premium = "linear", discount: Numbers = 1.0
 ) -> Any:
     """Forward [USD] that a call and a put of one strike imply.
 
@@ -64,11 +67,9 @@ def forward_from_parity(
     102.0
     """
     strike, call, put, discount = together(strike=strike, call=call, put=put, discount=discount)
-    if premium == "linear":
-        return strike + (call - put) / discount
     if premium == "inverse":
         return strike / (1.0 - (call - put) / discount)
-    raise ValueError(f"premium={premium!r} is not one of linear, inverse")
+    return strike + (call - put) / discount
 
 
 @typed
@@ -199,7 +200,7 @@ def _parity(evidence: Evidence) -> pd.DataFrame:
     return pd.DataFrame({"forward": forward, "discount": evidence.discount})
 
 
-def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, str]:
+def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, Premium]:
     """Pair calls with puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
     prices = quoted(options)
     frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"], "spread": 1.0})
@@ -221,7 +222,7 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, str]:
     return pairs[np.isfinite(pairs["weight"])], "linear" if prices is None else prices.premium
 
 
-def _fitted(pairs: pd.DataFrame, premium: str) -> pd.DataFrame:
+def _fitted(pairs: pd.DataFrame, premium: Premium) -> pd.DataFrame:
     """Forward and discount from the weighted line of ``gap`` on strike, slice by slice."""
     weight, place = pairs["weight"], pairs["place"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
@@ -239,7 +240,7 @@ def _fitted(pairs: pd.DataFrame, premium: str) -> pd.DataFrame:
     return pd.DataFrame({"forward": forward.where(good), "discount": discount.where(good)})
 
 
-ESTIMATES: dict[str, Callable[[Evidence], pd.DataFrame]] = {
+ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {
     "given": _given,
     "parity": _parity,
     "underlying": _underlying,

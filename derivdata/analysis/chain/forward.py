@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis.chain.estimates import ESTIMATES, Evidence
+from derivdata.analysis.chain.estimates import ESTIMATES, Evidence, ForwardMethod
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, option_rows
 from derivdata.analysis.inputs import require_beside, require_variables
@@ -18,7 +18,7 @@ from derivdata.arguments import Numbers, typed
 
 __all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
 
-METHODS = tuple(ESTIMATES)
+METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
 _SUSPECT = 0.05
 _UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
 
@@ -29,7 +29,7 @@ def forwards(
     *,
     given: Any = None,
     spot: Numbers | None = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[ForwardMethod] = METHODS,
     discount: float | str = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
@@ -89,13 +89,10 @@ def slice_forwards(
     *,
     given: Any = None,
     spot: Any = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[ForwardMethod] = METHODS,
     discount: float | str = 1.0,
 ) -> pd.DataFrame:
     """Return what `forwards` returns as a table: one row per slice of rows."""
-    strange = [name for name in methods if name not in ESTIMATES]
-    if strange:
-        raise ValueError(f"methods: {strange[0]!r} is not one of {', '.join(METHODS)}")
     table, place = expiry_slices(options)
     table["underlying_price"] = options["underlying_price"].groupby(place).median()
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")

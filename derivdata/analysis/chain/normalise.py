@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
+from derivdata.analysis.black76 import Premium
 from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 
@@ -19,7 +20,7 @@ _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "year_fraction", "status")
-_PREMIUMS = {"coin": "inverse", "usd": "linear"}
+_PREMIUMS: dict[str, Premium] = {"coin": "inverse", "usd": "linear"}
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 
 
@@ -29,7 +30,7 @@ class Quoted(NamedTuple):
     bid: pd.Series
     ask: pd.Series
     mark: pd.Series
-    premium: str
+    premium: Premium
 
     @property
     def mid(self) -> pd.Series:

@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import black76
+from derivdata.analysis.chain.estimates import ForwardMethod
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of, quoted
@@ -43,7 +44,7 @@ def smiles(
     side: Literal["otm", "both"] = "otm",
     given: Any = None,
     spot: Numbers | None = None,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[ForwardMethod] = METHODS,
     discount: float | str = 1.0,
 ) -> xr.Dataset:
     """Volatility by log-moneyness of every expiry, as `smile` and `surface` take it.

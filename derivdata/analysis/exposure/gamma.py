@@ -13,7 +13,7 @@ from scipy import optimize
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import keys_of
-from derivdata.analysis.exposure.sums import sized, summed
+from derivdata.analysis.exposure.sums import Place, sized, summed
 from derivdata.arguments import typed
 
 __all__ = ["NAIVE_DEALER", "gamma_exposure", "zero_gamma"]
@@ -30,7 +30,7 @@ def gamma_exposure(
     chain: pd.DataFrame | xr.Dataset,
     *,
     dealer: Mapping[str, float] | None = None,
-    by: Sequence[str] = ("expiry", "strike"),
+    by: Sequence[Place] = ("expiry", "strike"),
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:

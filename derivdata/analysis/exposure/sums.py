@@ -17,14 +17,14 @@ from derivdata.times import year_fraction
 
 __all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
 
-_PLACES = ("expiry", "strike", "side")
+Place = Literal["expiry", "strike", "side"]
 
 
 @typed
 def open_interest(
     chain: pd.DataFrame | xr.Dataset,
     *,
-    by: Sequence[str] = ("expiry", "strike", "side"),
+    by: Sequence[Place] = ("expiry", "strike", "side"),
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
@@ -61,7 +61,7 @@ def put_call_ratio(
     chain: pd.DataFrame | xr.Dataset,
     *,
     weight: Literal["oi", "notional", "premium"] = "oi",
-    by: Sequence[str] = (),
+    by: Sequence[Place] = (),
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
@@ -130,11 +130,8 @@ def _with_left_out(options: pd.DataFrame, left_out: Mapping[str, list[Any]]) -> 
     return pd.concat([options, more], ignore_index=True)
 
 
-def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[str], units: str) -> xr.Dataset:
+def summed(options: pd.DataFrame, name: str, value: Any, by: Sequence[Place], units: str) -> xr.Dataset:
     """Sum a value of each option by symbol, venue, time and the names in `by`."""
-    strange = [each for each in by if each not in _PLACES]
-    if strange:
-        raise ValueError(f"by={strange[0]!r} is not one of {', '.join(_PLACES)}")
     names = [*keys_of(options), *by]
     frame = options[names].assign(**{name: value, "missing": pd.isna(value), "listed": 1})
     groups = frame.groupby(names or np.zeros(len(frame)), observed=True)

@@ -13,13 +13,12 @@ from derivdata.analysis.smile.fallback import Options, fit_slices
 from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import prepare
-from derivdata.analysis.smile.weighting import WEIGHTS, quote_weights
+from derivdata.analysis.smile.weighting import quote_weights
 from derivdata.arguments import Numbers, typed
 
 __all__ = ["fit"]
 
 METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
-ARBITRAGE = ("flag", "penalty", "gj", "ssvi")
 _ROWS = 8192
 _FACTS = {
     "method": np.int8,
@@ -104,7 +103,7 @@ def fit(
     Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
     slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
     """
-    options = _options(method, weights, arbitrage, beta, axis, start)
+    options = _options(method, arbitrage, beta, axis, start)
     quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
     named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
@@ -134,17 +133,9 @@ def fit(
     return assemble(variables, t, forward=None if forward is None else f, **attrs)
 
 
-def _options(method: str, weights: Any, arbitrage: str, beta: float, axis: str, start: Any) -> Options:
-    if method not in METHODS:
-        raise ValueError(f"method is {method!r}; take one of {', '.join(METHODS)}")
-    if isinstance(weights, str) and weights not in WEIGHTS:
-        raise ValueError(f"weights is {weights!r}; take {', '.join(WEIGHTS)}, or an array over the quotes")
-    if arbitrage not in ARBITRAGE:
-        raise ValueError(f"arbitrage is {arbitrage!r}; take one of {', '.join(ARBITRAGE)}")
+def _options(method: str, arbitrage: str, beta: float, axis: str, start: Any) -> Options:
     if arbitrage in ("penalty", "gj") and method in ("sabr", "pchip"):
         raise ValueError(f"arbitrage={arbitrage!r} repairs raw SVI, not {method}; take 'flag' or 'ssvi'")
-    if axis not in ("k", "delta"):
-        raise ValueError(f"axis is {axis!r}; take 'k' or 'delta'")
     if axis == "delta" and method != "pchip":
         raise ValueError(f"axis='delta' is for method='pchip', not {method!r}")
     if start is not None and method != "svi":

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xarray as xr
 
-__all__ = ["WEIGHTS", "Weights", "quote_weights"]
+__all__ = ["Weights", "quote_weights"]
 
 Weights = Literal["equal", "vega", "price", "variance"]
-WEIGHTS: tuple[str, ...] = ("equal", "vega", "price", "variance")
 
 
 def quote_weights(
@@ -31,9 +30,9 @@ def quote_weights(
         return 1.0
     if weights == "variance":
         return 4.0 * (iv * year_fraction) ** 2
-    if weights not in WEIGHTS:
+    if weights not in get_args(Weights):
         raise ValueError(
-            f"weights={weights!r} is not one of {', '.join(WEIGHTS)}, or an array over the quotes"
+            f"weights={weights!r} is not one of {', '.join(get_args(Weights))}, or an array over the quotes"
         )
     deviation = (iv * year_fraction**0.5).where((iv > 0.0) & (year_fraction > 0.0))
     d1 = deviation / 2.0 - log_moneyness / deviation

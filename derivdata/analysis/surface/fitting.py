@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -115,8 +115,6 @@ def fit(
     slice. Expiries and strikes are put into one chunk. How close each method and weighting comes on
     recorded chains is in docs/options.md, and why the defaults are what they are.
     """
-    if method not in get_args(SurfaceMethod):
-        raise ValueError(f"method={method!r} is not one of {', '.join(get_args(SurfaceMethod))}")
     quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, dim=dim)
     k, volatility, t, weight = quotes[:4]
     if method == "slices":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -34,7 +34,7 @@ class Maturity(NamedTuple):
     k_min: xr.DataArray
     k_max: xr.DataArray
     status: xr.DataArray
-    interpolation: str
+    interpolation: Interpolation
 
 
 def at_maturity(
@@ -48,7 +48,11 @@ def at_maturity(
     require_surface(surface)
     t = bare(year_fraction, "maturity", "year_fraction")
     chosen = _interpolation(surface, interpolation)
-    _check(t, extrapolate)
+    if "expiry" in t.dims:
+        raise ValueError(
+            "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
+            "at its expiries with derivdata.analysis.smile"
+        )
     place = _bracket(surface, t, flat_beyond=extrapolate is not None)
     before, after = (slices_at(surface, place[name]) for name in ("at_before", "at_after"))
     shares = place["share_before"], place["share_after"]
@@ -160,28 +164,14 @@ def _natural_slice(
     return before.assign(theta=theta, psi=psi, **raw)
 
 
-def _interpolation(surface: xr.Dataset, asked: str | None) -> str:
+def _interpolation(surface: xr.Dataset, requested: Interpolation | None) -> Interpolation:
     natural = all(name in surface for name in NATURAL)
-    if asked is None:
+    if requested is None:
         if surface.attrs.get("surface") == "svi":
             return "gj_price"
         return "essvi" if natural else "linear_w"
-    if asked not in get_args(Interpolation):
-        raise ValueError(f"interpolation={asked!r} is not one of {', '.join(get_args(Interpolation))}")
-    if asked == "essvi" and not natural:
+    if requested == "essvi" and not natural:
         raise ValueError(
             "interpolation='essvi' needs theta, rho and psi, which this surface has not; use linear_w"
         )
-    return asked
-
-
-def _check(t: xr.DataArray, extrapolate: str | None) -> None:
-    if "expiry" in t.dims:
-        raise ValueError(
-            "year_fraction has dim expiry, which is the surface's own: rename it, or evaluate the surface "
-            "at its expiries with derivdata.analysis.smile"
-        )
-    if extrapolate is not None and extrapolate not in get_args(Extrapolation):
-        raise ValueError(
-            f"extrapolate={extrapolate!r} is not one of None, {', '.join(get_args(Extrapolation))}"
-        )
+    return requested

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from derivdata.analysis import black76
+from derivdata.analysis.black76.sensitivities import DeltaKind
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.chunks import in_chunks
 from derivdata.analysis.surface.interpolation import variance_at, volatility
@@ -20,7 +21,6 @@ from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of", "require_points"]
 
-DeltaKind = Literal["forward", "pa", "spot"]
 AtTheMoney = Literal["forward", "dns"]
 
 _SLICES = 4096
@@ -31,7 +31,7 @@ _NAME = re.compile(r"(rr|bf|call|put)(\d{1,2})")
 
 
 class _Convention(NamedTuple):
-    delta: str
+    delta: DeltaKind
     rate: float
 
 
@@ -135,7 +135,6 @@ def delta_moneyness(
     ValueError
         Unknown convention; what `total_variance` raises.
     """
-    _check("delta", delta, DeltaKind)
     cut = at_maturity(surface, year_fraction, interpolation=interpolation, extrapolate=extrapolate)
     k = _at_delta(cut, bare(target, "target"), _Convention(delta, rate)).rename("log_moneyness")
     k.attrs = {"units": "log-moneyness"}
@@ -146,11 +145,9 @@ def points_of(
     cut: Maturity, points: Sequence[str], *, delta: DeltaKind, atm: AtTheMoney, rate: float
 ) -> xr.Dataset:
     """Return the points of a cut; parameters and result as in `constant_maturity`."""
-    _check("delta", delta, DeltaKind)
-    _check("atm", atm, AtTheMoney)
-    asked = {point: _parsed(point) for point in points}
+    parsed = {point: _parsed(point) for point in points}
     centre_name, centre = _centre(cut, atm, delta)
-    deltas = sorted({size for _, size in asked.values()} - {0})
+    deltas = sorted({size for _, size in parsed.values()} - {0})
     target = xr.DataArray([sign * size / 100 for size in deltas for sign in (1, -1)], dims="target")
     names = [f"{side}{size}" for size in deltas for side in ("call", "put")]
     places = {centre_name: centre}
@@ -160,7 +157,7 @@ def points_of(
     vols = {name: volatility(variance_at(cut, k), cut.year_fraction) for name, k in places.items()}
     out = {
         centre_name if kind == "atm" else f"{point}_{delta}": _value(kind, size, vols, centre_name)
-        for point, (kind, size) in asked.items()
+        for point, (kind, size) in parsed.items()
     }
     out["status"] = _status(cut, places)
     result = xr.Dataset({name: part.reset_coords(drop=True) for name, part in out.items()})
@@ -269,8 +266,3 @@ def _parsed(point: str, argument: str = "points") -> tuple[str, int]:
             "or rr, bf, call or put with a whole delta such as rr25"
         )
     return ("atm", 0) if match is None else (match[1], int(match[2]))
-
-
-def _check(name: str, value: str, known: Any) -> None:
-    if value not in get_args(known):
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(get_args(known))}")

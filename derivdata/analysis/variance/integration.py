@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -80,8 +80,6 @@ def model_free(
     Carr and Madan (1998); Fukasawa (2012), "The normalizing transformation of the implied volatility
     smile". Without a floor no price bounds the variance of puts: an underlying that may go to 0 has none.
     """
-    if method not in get_args(VarianceMethod):
-        raise ValueError(f"method={method!r} is not one of {', '.join(get_args(VarianceMethod))}")
     if not 0.0 < floor < 1.0:
         raise ValueError(f"floor={floor!r} is a share of the forward: between 0 and 1")
     _require(source, ("log_moneyness", "iv") if method == "strip" else ("k_min", "k_max", "method", "status"))
