@@ -121,7 +121,7 @@ def test_expiries_without_a_slice_are_passed_over(three):
 
 
 def test_a_cut_asks_for_what_can_be_given(three):
-    with pytest.raises(ValueError, match="'cubic' is not one of essvi"):
+    with pytest.raises(ValueError, match="'cubic' is not one of None, essvi"):
         surface.total_variance(three, 0.0, 0.1, interpolation="cubic")
     with pytest.raises(ValueError, match="has dim expiry"):
         surface.total_variance(three, 0.0, three["year_fraction"])
