@@ -11,48 +11,34 @@ __all__ = ["Store"]
 
 
 class Store(Protocol):
-    """A source of base tables.
-
-    Attributes
-    ----------
-    label
-        Name shown to people: ``sample``, or the archive folder's name.
-    id
-        Text that stays with the source for good, however it grows, and that no other source has.
-    version
-        Text that changes with the data; what stands before its first dot changes only when rows of the past
-        do, and stays when the source grows at its end.
-    identity
-        Text that changes whenever the data could: part of the cache key.
-    synthetic
-        Whether the data was made up.
-    start, now
-        First instant of the data, and the clock's default.
-    """
+    """A source of base tables: an archive or the sample."""
 
     @property
     def label(self) -> str:
-        """Return the name shown to people."""
+        """Return the name shown to people: ``sample``, or the name of the archive's folder."""
         ...
 
     @property
     def id(self) -> str:
-        """Return the name of the source for good."""
+        """Return text that identifies the source permanently, however it grows."""
         ...
 
     @property
     def version(self) -> str:
-        """Return the version of the data."""
+        """Return text that changes with the data.
+
+        The part before the first dot changes only with rows of the past, not when the end grows.
+        """
         ...
 
     @property
     def identity(self) -> str:
-        """Return text that changes whenever the data could."""
+        """Return text that changes whenever the data could: part of the cache key."""
         ...
 
     @property
     def synthetic(self) -> bool:
-        """Return whether the data was made up."""
+        """Return whether the data is synthetic."""
         ...
 
     @property
