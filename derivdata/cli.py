@@ -357,7 +357,7 @@ def _collect(arguments: argparse.Namespace) -> None:
 def _backfill(arguments: argparse.Namespace) -> None:
     from derivdata import archive, collect, times
 
-    now = collect.MachineClock().now()
+    now = collect.MachineClock().utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
     done = collect.backfill(
         archive.open_archive(arguments.to),
@@ -377,7 +377,7 @@ def _status(arguments: argparse.Namespace) -> None:
     from derivdata.collect.status import status
 
     opened = archive.open_archive(arguments.archive, create=False)
-    _say(status(opened, collect.MachineClock().now()).to_string(index=False))
+    _say(status(opened, collect.MachineClock().utc()).to_string(index=False))
 
 
 def _venues(arguments: argparse.Namespace) -> None:
@@ -402,7 +402,7 @@ def _venues(arguments: argparse.Namespace) -> None:
     parts = [check(VenueSession(VENUES[name], clock)) for name in names]
     found = pd.concat(parts, ignore_index=True)
     named = found["exchange"] + " " + found["path_or_channel"]
-    confirmed = dict.fromkeys(named[found["verdict"] == "confirms"], f"{clock.now():%Y-%m-%d}")
+    confirmed = dict.fromkeys(named[found["verdict"] == "confirms"], f"{clock.utc():%Y-%m-%d}")
     keep_checks(confirmed, named[found["verdict"] == "contradicts"].tolist())
     _say(found.to_string(index=False))
 

@@ -114,7 +114,7 @@ def backfill(
     unknown = [name for name in names if name not in TABLES]
     if unknown:
         raise ValueError(f"tables: {unknown[0]!r} is not one of {', '.join(TABLES)}")
-    last = clock.now() if end is None else times.instant(end, "end")
+    last = clock.utc() if end is None else times.instant(end, "end")
     window = times.window(start, last)
     done = Backfilled()
     wanted = list(dict.fromkeys(symbols))
@@ -216,7 +216,7 @@ class _Job:
         reach = endpoint.paging.reach_days if endpoint.paging else None
         if reach is None:
             return self.window
-        first = max(self.window.start, self.clock.now() - pd.Timedelta(reach, "D"))
+        first = max(self.window.start, self.clock.utc() - pd.Timedelta(reach, "D"))
         return times.Window(first, self.window.end) if first < self.window.end else None
 
     def _enter(

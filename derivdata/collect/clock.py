@@ -15,7 +15,7 @@ __all__ = ["Clock", "MachineClock"]
 class Clock(Protocol):
     """What collecting asks for the time."""
 
-    def now(self) -> pd.Timestamp:
+    def utc(self) -> pd.Timestamp:
         """Return the instant now, UTC."""
         ...
 
@@ -30,7 +30,7 @@ class MachineClock:
     def __init__(self) -> None:
         self._stopped = threading.Event()
 
-    def now(self) -> pd.Timestamp:
+    def utc(self) -> pd.Timestamp:
         """Return the instant now, UTC."""
         return pd.Timestamp(times.machine_now()).as_unit("us")
 

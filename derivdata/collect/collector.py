@@ -160,17 +160,17 @@ class Collector:
 
     def _run(self) -> None:
         while True:
-            now = self.clock.now()
+            now = self.clock.utc()
             start = (now - _AFTER).floor("min") + _STEP + _AFTER
             if self.clock.wait((start - now).total_seconds()):
                 return
             tally = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(tally)
-            hour = self.clock.now().floor("h")
-            if self.clock.now() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour):
+            hour = self.clock.utc().floor("h")
+            if self.clock.utc() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour):
                 self._refill(tally)
             if self._log is not None:
-                self._log(json.dumps({"time": str(self.clock.now()), **vars(tally), "gone": self.gone}))
+                self._log(json.dumps({"time": str(self.clock.utc()), **vars(tally), "gone": self.gone}))
 
     def close(self) -> None:
         """Close every connection."""
@@ -187,9 +187,9 @@ class Collector:
                 self._running.add(name)
                 threading.Thread(target=self._poll, args=(name, state), daemon=True).start()
         polls: list[Poll] = []
-        ends = None if deadline is None else self.clock.now() + pd.Timedelta(deadline, "s")
+        ends = None if deadline is None else self.clock.utc() + pd.Timedelta(deadline, "s")
         while self._running:
-            left = None if ends is None else (ends - self.clock.now()).total_seconds()
+            left = None if ends is None else (ends - self.clock.utc()).total_seconds()
             try:
                 poll = self._polls.get(timeout=left if left is None else max(left, 0.01))
             except queue.Empty:
@@ -236,7 +236,7 @@ class Collector:
 
     def _refill(self, tally: _Tally) -> None:
         """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
-        now = self.clock.now()
+        now = self.clock.utc()
         kept = [n for n in ("funding_settlements", "oi_history") if self.names is None or n in self.names]
         venues = [name for name in self._states if name not in self.gone]
         if not (self.symbols and kept and venues):

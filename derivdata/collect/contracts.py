@@ -65,4 +65,4 @@ def _all_pages(session: VenueSession, endpoint: Endpoint) -> Records:
 
 
 def _micros(session: VenueSession) -> int:
-    return int(pd.Timestamp(session.clock.now()).as_unit("us").asm8.astype("int64"))
+    return int(pd.Timestamp(session.clock.utc()).as_unit("us").asm8.astype("int64"))

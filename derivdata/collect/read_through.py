@@ -151,10 +151,10 @@ class ReadThrough:
 
     def _poll(self) -> None:
         with self._lock:
-            now = self.clock.now()
+            now = self.clock.utc()
             if self._polled is None or now - self._polled >= _FRESH:
                 self._collector.once()
-                self._polled = self.clock.now()
+                self._polled = self.clock.utc()
                 self._tell_failures()
 
     def _fill(
@@ -170,7 +170,7 @@ class ReadThrough:
             for name in self._collector.venues
             if name not in self._collector.gone and (exchanges is None or name in exchanges)
         ]
-        last = min(end, (self.clock.now() - _SETTLED_AFTER).floor("5min"))
+        last = min(end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
         first = max(start, _FIRST)
         if table not in HISTORIES or not venues or first >= last:
             return

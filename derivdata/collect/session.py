@@ -99,7 +99,7 @@ class VenueSession:
             place = place.replace(f"{{{part}}}", query.pop(part))
         base = self._address or endpoint.host or self.venue.host
         self.requests += 1
-        sent = self.clock.now()
+        sent = self.clock.utc()
         if endpoint.method == "POST":
             path, _, kind = place.partition(" ")
             post = {"type": kind, **_typed(query)} if kind else _typed(query)
@@ -107,7 +107,7 @@ class VenueSession:
         else:
             reply = self._http.send("GET", base + place, {k: v for k, v in query.items() if v != ""})
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
-        at = self.clock.now()
+        at = self.clock.utc()
         if reply.status not in (403, 418, 429, 451):
             with contextlib.suppress(SchemaError):
                 venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
@@ -119,12 +119,12 @@ class VenueSession:
 
     def _pace(self, weight: float) -> None:
         """Wait until the budget allows another request: requests are spread evenly, never in bursts."""
-        now = self.clock.now()
+        now = self.clock.utc()
         free = self._free_at
         if free is not None and free > now:
             if self.clock.wait((free - now).total_seconds()):
                 raise Stopped("collecting was stopped")
-            now = max(free, self.clock.now())
+            now = max(free, self.clock.utc())
         self._free_at = now + pd.Timedelta(weight / self.venue.budget, "s")
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
@@ -158,7 +158,7 @@ class VenueSession:
             return
         with contextlib.suppress(ValueError):
             theirs = pd.Timestamp(parsedate_to_datetime(stated))
-            behind, ahead = (sent - theirs).total_seconds(), (theirs - self.clock.now()).total_seconds()
+            behind, ahead = (sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds()
             apart = max(behind, ahead)
             if apart > _SKEW_STOP:
                 raise VenueError(

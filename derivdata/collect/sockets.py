@@ -91,7 +91,7 @@ class LiquidationStream:
                     for message in self._stream.subscribe([item.name for item in items]):
                         socket.send(message)
                     with self._lock:
-                        self._since = self._clock.now()
+                        self._since = self._clock.utc()
                     wait = _FIRST_WAIT
                     self._listen(socket, context)
             except (WebSocketException, OSError, DerivdataError) as problem:
@@ -119,7 +119,7 @@ class LiquidationStream:
             body = message.encode() if isinstance(message, str) else message
             if self._stream.marker in body:
                 frame = venues.read(
-                    self.venue.exchange, self._stream.channel, body, at=self._clock.now(), context=context
+                    self.venue.exchange, self._stream.channel, body, at=self._clock.utc(), context=context
                 )
                 with self._lock:
                     self._frames.append(frame[_TABLE])
@@ -130,7 +130,7 @@ class LiquidationStream:
 
     def _close_window(self, *, again: bool) -> None:
         """Note the window up to now as listened to; `again` starts the next."""
-        now = self._clock.now()
+        now = self._clock.utc()
         if self._since is not None and now > self._since:
             self._covered.append(Window(self._since, now))
         self._since = now if again else None

@@ -52,7 +52,7 @@ class VenueState:
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the contracts that trade and what is known of them; they are asked for if need be."""
         if self.contracts is None:
-            self._list(self.session.clock.now())
+            self._list(self.session.clock.utc())
         assert self.contracts is not None
         items = [item for item in self.contracts.items if item.perpetual and item.active]
         return items, dict(self.session.context)
@@ -60,7 +60,7 @@ class VenueState:
     def poll(self) -> Poll:
         """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
         session = self.session
-        poll = Poll(session.venue.exchange, session.clock.now())
+        poll = Poll(session.venue.exchange, session.clock.utc())
         try:
             self._list(poll.at)
         except Stopped:

@@ -71,7 +71,7 @@ def check(session: VenueSession, symbol: str = "BTC") -> pd.DataFrame:
         if endpoint.symbol:
             params[endpoint.symbol] = endpoint.each[0] if endpoint.each else item.name if item else symbol
         if endpoint.paging is not None and endpoint.paging.by == "time":
-            now = session.clock.now()
+            now = session.clock.utc()
             params |= next(walk(endpoint.paging, us_of(now - _HOUR * 24), us_of(now)))
         try:
             records, _, _ = session.ask(

@@ -185,7 +185,7 @@ def _clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callabl
         from derivdata.collect import MachineClock
 
         machine = MachineClock()
-        return lambda: machine.now().floor("s")
+        return lambda: machine.utc().floor("s")
     moment = store.now if now is None else times.instant(now, "now")
     return lambda: moment
 

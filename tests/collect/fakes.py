@@ -834,7 +834,7 @@ class SimulatedClock:
     def __init__(self, now: str) -> None:
         self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
 
-    def now(self) -> pd.Timestamp:
+    def utc(self) -> pd.Timestamp:
         with self._lock:
             return self._now
 

@@ -29,7 +29,7 @@ def clock() -> SimulatedClock:
 
 @pytest.fixture
 def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
-    with Fakes(LAST, clock.now) as running:
+    with Fakes(LAST, clock.utc) as running:
         yield running
 
 
@@ -163,7 +163,7 @@ def test_a_clock_that_differs_is_noticed_or_stops_writing(
     apart: int, archive: Archive, clock: SimulatedClock
 ) -> None:
     offset = pd.Timedelta(apart, "s")
-    with Fakes(LAST, lambda: clock.now() + offset) as running:
+    with Fakes(LAST, lambda: clock.utc() + offset) as running:
         done = _fill(archive, running, clock, "dydx", names=["funding_settlements"])
     if apart == 30:
         assert "30 s apart" in done.notices[0]

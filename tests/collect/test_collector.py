@@ -25,7 +25,7 @@ def clock() -> SimulatedClock:
 
 @pytest.fixture
 def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
-    with Fakes(LAST, clock.now) as running:
+    with Fakes(LAST, clock.utc) as running:
         yield running
 
 

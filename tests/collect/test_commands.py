@@ -44,13 +44,13 @@ def test_status_says_what_was_collected_and_what_failed(
 ) -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")
     archive = open_archive(tmp_path / "market")
-    with Fakes(LAST, clock.now) as fakes:
+    with Fakes(LAST, clock.utc) as fakes:
         fakes.faults["okx"] = [(451, {}, {})]
         collector = Collector(
             archive, venues=["bybit", "okx"], symbols=[], clock=clock, addresses=fakes.addresses
         )
         collector.once()
-    rows = status(archive, clock.now()).set_index(["exchange", "table"])
+    rows = status(archive, clock.utc()).set_index(["exchange", "table"])
     assert rows.loc[("bybit", "oi_history"), "rows_last_hour"] == 2
     assert rows.loc[("bybit", "oi_history"), "failed"] == 0
     assert rows.loc[("okx", "oi_history"), "failed"] == 1
@@ -61,7 +61,7 @@ def test_status_says_what_was_collected_and_what_failed(
 
 def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.now) as fakes:
+    with Fakes(LAST, clock.utc) as fakes:
         session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
         fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
         rows = check(session).set_index("path_or_channel")
@@ -94,7 +94,7 @@ def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimulatedClock("2026-01-20T10:30:30")
-    with Fakes(LAST, clock.now) as fakes:
+    with Fakes(LAST, clock.utc) as fakes:
         archive = open_archive(tmp_path / "market")
         Collector(archive, venues=["okx"], symbols=[], clock=clock, addresses=fakes.addresses).once()
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)

@@ -25,7 +25,7 @@ def clock() -> SimulatedClock:
 @pytest.fixture
 def fakes(clock: SimulatedClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fakes]:
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "cache"))
-    with Fakes(LAST, clock.now) as running:
+    with Fakes(LAST, clock.utc) as running:
 
         def opened(archive: str | None = None, venues: list[str] | None = None) -> read_through.ReadThrough:
             return read_through.ReadThrough(
@@ -62,7 +62,7 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
 
 def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["bybit", "okx", "hyperliquid"])
-    assert dd.asof() == clock.now().floor("min")
+    assert dd.asof() == clock.utc().floor("min")
     rows = dd.funding.snapshot()
     bps = rows[rows["symbol"] == "BTC"].set_index("exchange")["rate_bps_8h"].to_dict()
     assert bps == pytest.approx({"bybit": 4.0, "okx": 3.0, "hyperliquid": 1.0})
@@ -70,7 +70,7 @@ def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedCloc
     dd.markets.symbols()
     assert _asked(fakes, "/v5/market/tickers") == polls  # younger than a minute
     clock.wait(120)
-    assert dd.asof() == clock.now().floor("min")
+    assert dd.asof() == clock.utc().floor("min")
     dd.markets.symbols()
     assert _asked(fakes, "/v5/market/tickers") > polls
 

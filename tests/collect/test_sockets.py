@@ -130,7 +130,7 @@ def test_what_is_pushed_is_appended_with_the_windows_that_were_listened_to(tmp_p
         if (listened and archive.symbols("liquidations_fills")) or time.monotonic() > deadline:
             clock.stop()
 
-    with Fakes(int(clock.now().timestamp()) + 86_400, clock.now) as fakes:
+    with Fakes(int(clock.utc().timestamp()) + 86_400, clock.utc) as fakes:
         Collector(
             archive,
             venues=["bybit"],
