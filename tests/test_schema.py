@@ -88,11 +88,11 @@ def test_conform_wants_zones_and_keeps_attrs() -> None:
 
 def test_parts_join_into_one_table() -> None:
     later = TWO | {"timestamp": ["2026-01-02T00:00:00Z"] * 2, "exchange": ["aster", "zo"]}
-    frame = HISTORY.concat([TWO, later])
+    frame = HISTORY.frame(HISTORY.joined([HISTORY.typed(TWO), HISTORY.typed(later)]))
     assert len(frame) == 4
     assert list(frame["exchange"].cat.categories) == ["aster", "okx", "zo"]
     assert frame["symbol"].tolist() == ["BTC", "BTC", "ETH", "ETH"]
-    pd.testing.assert_frame_equal(HISTORY.concat([]), HISTORY.empty())
+    pd.testing.assert_frame_equal(HISTORY.frame(HISTORY.joined([])), HISTORY.empty())
 
 
 def test_ranks_beyond_the_list_are_missing_and_not_a_number() -> None:

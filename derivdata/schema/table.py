@@ -50,7 +50,7 @@ class Table:
 
     def empty(self) -> pd.DataFrame:
         """Return a frame with all columns and no rows."""
-        return self.concat([])
+        return self.frame(self.joined([]))
 
     def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
         """Return wire-named columns from decoded structs, with `constants` repeated beside them.
@@ -72,21 +72,7 @@ class Table:
         SchemaError
             A column is missing or of another kind; a key is missing or doubled.
         """
-        return self.concat([columns])
-
-    def concat(self, parts: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-        """Build the table from several sets of wire-named columns; no parts give no rows."""
-        return self.frame(self.arranged(parts))
-
-    def arranged(self, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the columns of `concat`, for those who need no frame of them.
-
-        Raises
-        ------
-        SchemaError
-            As in `build`.
-        """
-        return self.joined([self.typed(part) for part in parts])
+        return self.frame(self.joined([self.typed(columns)]))
 
     def typed(self, part: Mapping[str, Any]) -> dict[str, Any]:
         """Return the table's columns of wire-named ones, each in its dtype, rows as they came.

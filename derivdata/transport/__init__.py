@@ -16,7 +16,6 @@ from derivdata.transport.answers import (
     notify,
     progress,
     provenance,
-    tabulate,
 )
 from derivdata.transport.cache_admin import CacheInfo, cache_clear, cache_info
 from derivdata.transport.connection import Connection, Local
@@ -47,5 +46,4 @@ __all__ = [
     "progress",
     "provenance",
     "raw",
-    "tabulate",
 ]

@@ -1,12 +1,12 @@
-"""Typed answers for fetchers, and their tables with where they come from."""
+"""Typed answers for fetchers, and the provenance of their tables."""
 
 from __future__ import annotations
 
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,7 +16,6 @@ from derivdata import times
 from derivdata.api import Endpoint, Request, endpoint_of
 from derivdata.errors import DataNotice, DeprecationNotice, SchemaError
 from derivdata.notices import warn_caller
-from derivdata.schema import Table
 from derivdata.transport.response import Response, notices_in, plain_text
 from derivdata.transport.session import SESSION
 
@@ -30,7 +29,6 @@ __all__ = [
     "notify",
     "progress",
     "provenance",
-    "tabulate",
     "warn_deprecated",
 ]
 
@@ -226,35 +224,6 @@ def decode_items(
         some = items[start : start + _BATCH]
         listed = msgspec.Raw(b"[%b]" % b",".join(some))
         yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
-
-
-def tabulate(
-    table: Table, answers: Iterable[Answer[T]], columns: Callable[[Answer[T]], Mapping[str, Any]]
-) -> pd.DataFrame:
-    """Return the table of some answers, with their provenance in ``attrs``.
-
-    Parameters
-    ----------
-    answers
-        Each is dropped as soon as its columns are there, so that one at a time is in memory.
-    columns
-        Wire-named columns of one answer.
-
-    Raises
-    ------
-    SchemaError
-        A column is missing or of another kind; a key is missing or doubled.
-    """
-    seen: list[Answer[Any]] = []
-
-    def each() -> Iterator[Mapping[str, Any]]:
-        for answer in answers:
-            seen.append(replace(answer, body=None))  # type: ignore[arg-type]
-            yield columns(answer)
-
-    frame = table.concat(each())
-    frame.attrs["provenance"] = provenance(seen)
-    return frame
 
 
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["SharedRequests", "TookTooLong", "begun", "in_worker"]
+__all__ = ["SharedRequests", "TookTooLong", "begun"]
 
 T = TypeVar("T")
 
@@ -21,19 +21,11 @@ class TookTooLong(Exception):
     """The work was not done in time; it is left to itself."""
 
 
-def in_worker(work: Callable[[], T], *, seconds: float) -> T:
-    """Return the result of `work`, done in a daemon thread.
-
-    Raises
-    ------
-    TookTooLong
-        It was not done after `seconds`; and whatever `work` raises.
-    """
-    return begun(work)(seconds)
-
-
 def begun(work: Callable[[], T]) -> Callable[[float], T]:
-    """Begin `work` in a daemon thread; return what waits for its result, so many seconds, as `in_worker`."""
+    """Begin `work` in a daemon thread, and return a function that waits for its result, so many seconds.
+
+    That function raises `TookTooLong` where the work is not done by then, and else whatever `work` raises.
+    """
     box: queue.SimpleQueue[tuple[T, None] | tuple[None, BaseException]] = queue.SimpleQueue()
 
     def run() -> None:

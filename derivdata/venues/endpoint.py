@@ -34,8 +34,6 @@ class Paging:
         Rows of a page at most, and the parameter that asks for them ("" where there is none).
     cursor
         Parameter of the cursor or the page number.
-    end_inclusive
-        Whether a row at `end` itself belongs to the page; the walk then steps one unit further.
     span_hours
         Longest window of one request.
     reach_days
@@ -50,7 +48,6 @@ class Paging:
     limit: int = 0
     limit_name: str = "limit"
     cursor: str = ""
-    end_inclusive: bool = True
     span_hours: float | None = None
     reach_days: float | None = None
 

@@ -348,7 +348,7 @@ def liquidations(reading: Reading) -> Records:
 _endpoint = partial(Endpoint, "okx")
 _SWAP = {"instType": "SWAP"}
 _FAMILIES = ("BTC-USD", "ETH-USD")
-_WALK = Paging(descending=True, start="", end="after", limit=400, end_inclusive=False, reach_days=90)
+_WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments, lists=True),
@@ -395,7 +395,7 @@ ENDPOINTS = (
     _endpoint(
         "liquidations", "GET", "/api/v5/public/liquidation-orders", ("liquidations_fills",), liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
-        paging=Paging(descending=True, start="", end="after", limit=100, end_inclusive=False),
+        paging=Paging(descending=True, start="", end="after", limit=100),
         note="left the documentation in 2023, answered in 2026-09: to refill a gap",
     ),
     _endpoint("oi", "WS", "open-interest", ("oi_history",), open_interest),

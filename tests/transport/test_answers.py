@@ -13,7 +13,7 @@ import msgspec
 import pandas as pd
 import pytest
 
-from derivdata import errors, tables, transport
+from derivdata import errors, transport
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
 from derivdata.transport import SESSION, Answer, Response
 from tests.transport.server import NOON, Asked, Reply, serving
@@ -278,22 +278,6 @@ def test_provenance_says_all_and_is_json() -> None:
     }
     assert json.loads(json.dumps(said)) == said
     assert transport.provenance([])["as_of"] is None
-
-
-def test_a_table_carries_its_provenance() -> None:
-    columns = {
-        "symbol": ["BTC", "ETH"],
-        "exchange": ["okx", "okx"],
-        "timestamp": ["2026-01-01T00:00:00Z"] * 2,
-        "y": [1.0, 2.0],
-        "resolution": ["1h"] * 2,
-        "kind": ["sampled"] * 2,
-    }
-    frame = transport.tabulate(tables.FUNDING_HISTORY, [answer_of(1)], lambda _: columns)
-    assert frame["rate_bps_8h"].tolist() == [1.0, 2.0]
-    assert tables.provenance(frame)["requests"][0]["query"] == {"n": "1"}
-    empty = transport.tabulate(tables.FUNDING_HISTORY, [], lambda _: columns)
-    assert tables.provenance(empty)["requests"] == []
 
 
 def test_an_observer_sees_every_answer_and_a_responder_replaces_them() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from derivdata import errors
 from derivdata.api import FUNDING, Request
-from derivdata.transport.worker import in_worker
+from derivdata.transport.worker import begun
 from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving
 
@@ -60,7 +60,7 @@ def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() 
         raise ZeroDivisionError("ours")
 
     with pytest.raises(ZeroDivisionError, match="ours") as raised:
-        in_worker(broken, seconds=5)
+        begun(broken)(60.0)
     assert "broken" not in [entry.name for entry in raised.traceback]
 
 
