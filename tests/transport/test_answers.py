@@ -173,11 +173,12 @@ def test_each_keeps_the_order_and_goes_on_from_where_it_stopped(capsys: pytest.C
         transport.connect(server.url)
         with pytest.raises(errors.NotFound, match="no such symbol"):
             list(transport.get_each(OI_TIMESERIES, params, into=Body))
-        assert len(server.asked) == 3
         good = [params[n] for n in (3, 0, 1)]
         answers = transport.get_each(OI_TIMESERIES, good, into=Body, until=NOON - pd.Timedelta("2h"))
         assert [a.body.rate for a in answers] == [3.0, 1.0, 2.0]
-        assert len(server.asked) == 4
+        symbols = [asked.path.split("/")[2] for asked in server.asked]
+        # AAA may be under way, or not begun, when BAD is refused: only what came before is sure to be cached.
+        assert [symbols.count(symbol) for symbol in ("A", "AA", "BAD")] == [1, 1, 1]
     assert capsys.readouterr() == ("", ""), "no bar where there is nobody to see it"
 
 
