@@ -95,11 +95,11 @@ def require_labels(data: xr.DataArray, argument: str, dim: str, labels: Sequence
     ValueError
         The message names the argument and the label.
     """
-    held = data[dim].to_numpy().tolist()
+    present = data[dim].to_numpy().tolist()
     for label in labels:
-        if held.count(label) != 1:
+        if present.count(label) != 1:
             raise ValueError(
-                f"{argument} has {held.count(label)} times {label!r} along {dim!r}: need it once"
+                f"{argument} has {present.count(label)} times {label!r} along {dim!r}: need it once"
             )
 
 

@@ -107,7 +107,7 @@ def minimise(
     """
     count = start.shape[1]
     met, nfev = np.zeros(count, dtype=bool), np.ones(count, dtype=np.int64)
-    found = Minimum(start.copy(), np.empty(count), met, nfev)
+    result = Minimum(start.copy(), np.empty(count), met, nfev)
     here, live, rule = problem.evaluate(start), np.arange(count), _Damping(count, damping)
     over = np.zeros(count, dtype=bool)
     for step in range(steps + 1):
@@ -121,7 +121,7 @@ def minimise(
         # Problems that are over are carried along until they are worth a copy of all the others.
         if over.sum() > 0.15 * over.size or (over.size < 64 and over.any()):
             gone, stay = live[over], ~over
-            found.x[:, gone], found.loss[gone] = here.x[:, over], here.loss[over]
+            result.x[:, gone], result.loss[gone] = here.x[:, over], here.loss[over]
             problem, live, over, move = problem.rows(stay), live[stay], over[stay], move[:, stay]
             here = Linearised(*(part[..., stay] for part in here))
             rule.keep(stay)
@@ -131,7 +131,7 @@ def minimise(
         nfev[live[~over]] += 1
         met[live[unchanged]] = True
         over |= unchanged
-    return found
+    return result
 
 
 def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
@@ -227,12 +227,12 @@ def _walk(
     return at
 
 
-def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], held: Floats) -> Floats:
-    """Solve for the free variables, the others staying at `held`; no move where `gram` is singular."""
+def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], fixed_move: Floats) -> Floats:
+    """Solve for the free variables, the others staying at `fixed_move`; no move where `gram` is singular."""
     if free.all():
         matrix, right = gram.copy(), grad.copy()
     else:
-        right = np.where(free, grad - times(gram, np.where(free, 0.0, held)), held)
+        right = np.where(free, grad - times(gram, np.where(free, 0.0, fixed_move)), fixed_move)
         matrix = gram * (free[:, None] & free[None])
         matrix[np.arange(len(grad)), np.arange(len(grad))] += ~free
     if len(grad) > _ELIMINATED:

@@ -183,13 +183,13 @@ def require_venues(panel: xr.DataArray, **venues: str | Sequence[str]) -> None:
     ValueError
         Naming the argument, the first such venue, and those that there are.
     """
-    known = panel["exchange"].to_numpy().tolist()
+    listed = panel["exchange"].to_numpy().tolist()
     for argument, given in venues.items():
         for venue in [given] if isinstance(given, str) else given:
-            if venue not in known:
-                has = ", ".join(map(str, known))
+            if venue not in listed:
+                has = ", ".join(map(str, listed))
                 raise ValueError(f"{argument}: {str(venue)!r} is not a venue of this panel; it has {has}")
-            if known.count(venue) > 1:
+            if listed.count(venue) > 1:
                 raise ValueError(f"{argument}: panel has the venue {str(venue)!r} more than once")
 
 
@@ -292,10 +292,10 @@ def whole(panel: xr.DataArray, *dims: str) -> xr.DataArray:
 
 def like(result: Any, template: xr.DataArray) -> Any:
     """Put the dims of `result` into the template's order, new dims before ``time`` or last."""
-    kept = [dim for dim in template.dims if dim in result.dims]
+    shared = [dim for dim in template.dims if dim in result.dims]
     added = [dim for dim in result.dims if dim not in template.dims]
-    at = kept.index("time") if "time" in kept else len(kept)
-    return result.transpose(*kept[:at], *added, *kept[at:])
+    at = shared.index("time") if "time" in shared else len(shared)
+    return result.transpose(*shared[:at], *added, *shared[at:])
 
 
 def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) -> xr.Dataset:
@@ -304,8 +304,8 @@ def by_chunk(work: Callable[[xr.DataArray], xr.Dataset], panel: xr.DataArray) ->
     `work` must be good for any chunk by itself. It sees a chunk as it lies in memory, where `apply_ufunc`
     would copy it with the core dim innermost.
     """
-    found = work(panel)
-    return xr.map_blocks(work, panel, template=found) if found.chunks else found
+    template = work(panel)
+    return xr.map_blocks(work, panel, template=template) if template.chunks else template
 
 
 def row_by_row(block: NDArray[Any]) -> NDArray[Any]:

@@ -143,7 +143,7 @@ def _merged(rates: Floats, *companions: Floats, starts: NDArray[np.intp], due: N
             f"a series has two settlements within a minute of {np.datetime_as_string(when, unit='s')}: "
             "one payment is there twice, see dd.quality"
         )
-    found = [
+    merged = [
         np.fmax.reduceat(np.where(there, part, np.nan), starts, axis=-1) for part in (rates, *companions)
     ]
-    return tuple(found) if companions else found[0]
+    return tuple(merged) if companions else merged[0]

@@ -93,7 +93,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
     parameters = ("theta", "rho", "psi") if "theta" in fit else ("a", "b", "rho", "m", "sigma")
     require_variables(fit, "data", ("n", "method", "rmse_vol", *parameters))
     words = verdicts(fit)
-    found = {word for of_one in words for word in of_one.split(", ")}
+    defects = {word for of_one in words for word in of_one.split(", ")}
     error = 100 * fit["rmse_vol"].values
     alive = np.isfinite(at_the_money(fit).values)
     rungs = [Method(int(m)).name.lower() for m in np.unique(fit["method"].values[alive])]
@@ -111,7 +111,7 @@ def _of_fit(fit: xr.Dataset) -> Card:
         "fit": str(fit.attrs.get("surface", ", ".join(rungs) or "none")),
         "expiries": f"{alive.sum()} of {alive.size} fitted",
         "median error": f"{np.nanmedian(error):.4f} points" if np.isfinite(error).any() else "unknown",
-        "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in found) or "none",
+        "arbitrage": ", ".join(kind for kind in ("butterfly", "calendar") if kind in defects) or "none",
     }
     draw: Callable[..., Any] = surface if alive.sum() > 1 else smile
     return Card(name_of(fit), facts, table, _picture(draw, fit) if alive.any() else b"")

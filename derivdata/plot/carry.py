@@ -231,9 +231,9 @@ def _panel(sampled: Any) -> xr.DataArray:
 def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
     if "exchange" not in panel.dims:
         raise ValueError(f"sampled has no dim 'exchange'; its dims are {tuple(map(str, panel.dims))}")
-    held = [str(name) for name in panel["exchange"].values]
-    if exchange not in held:
-        raise ValueError(f"exchange={exchange!r}: the data has {', '.join(held)}")
+    venues = [str(name) for name in panel["exchange"].values]
+    if exchange not in venues:
+        raise ValueError(f"exchange={exchange!r}: the data has {', '.join(venues)}")
     return panel.sel(exchange=exchange)
 
 
@@ -250,8 +250,8 @@ def _payments(settled: pd.DataFrame, symbol: str, exchange: str) -> xr.DataArray
 
 
 def _last(line: xr.DataArray) -> float:
-    known = line.dropna("time")
-    return float(known.isel(time=-1)) if known.size else float("nan")
+    finite = line.dropna("time")
+    return float(finite.isel(time=-1)) if finite.size else float("nan")
 
 
 def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
@@ -287,15 +287,15 @@ def _frame(one: xr.Dataset) -> pd.DataFrame:
 
 
 def _held(rows: pd.DataFrame) -> str:
-    held = rows["horizon_hours"].unique()
-    return f"pairs held {held[0] / 24:.3g} days" if len(held) == 1 else "pairs"
+    horizons = rows["horizon_hours"].unique()
+    return f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
 
 
 def _ends(values: Any) -> tuple[float, float]:
-    known = values[np.isfinite(values)]
-    if not known.size:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return 1.0, 100.0
-    low, high = float(known.min()), float(known.max())
+    low, high = float(finite.min()), float(finite.max())
     wider = max(4.0 * low / high, 1.0) ** 0.5
     return low / wider, high * wider
 

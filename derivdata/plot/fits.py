@@ -94,10 +94,10 @@ def fitted(fit: xr.Dataset) -> xr.Dataset:
         None has.
     """
     alive = np.isfinite(smile.total_variance(fit, 0.0, extrapolate=True))
-    kept = fit.isel(expiry=np.flatnonzero(alive))
-    if not kept.sizes["expiry"]:
+    usable = fit.isel(expiry=np.flatnonzero(alive))
+    if not usable.sizes["expiry"]:
         raise ValueError("no expiry has a fit: its status says why")
-    return kept
+    return usable
 
 
 def days(data: xr.Dataset) -> Floats:
@@ -110,7 +110,7 @@ def at_the_money(fit: xr.Dataset) -> xr.DataArray:
     return smile.iv(fit, 0.0, extrapolate=True)
 
 
-def listed_expiry(listed: Any, asked: Any, argument: str = "expiry") -> pd.Timestamp:
+def listed_expiry(listed: Any, requested: Any, argument: str = "expiry") -> pd.Timestamp:
     """Find the listed expiry of an instant or a day.
 
     Raises
@@ -118,11 +118,11 @@ def listed_expiry(listed: Any, asked: Any, argument: str = "expiry") -> pd.Times
     ValueError
         It is not listed, or several expire on that day.
     """
-    held = pd.DatetimeIndex(np.atleast_1d(listed))
-    naive = times.instant(asked, argument).tz_convert("UTC").tz_localize(None)
-    same = held[held == naive] if naive in held else held[held.normalize() == naive]
+    expiries = pd.DatetimeIndex(np.atleast_1d(listed))
+    naive = times.instant(requested, argument).tz_convert("UTC").tz_localize(None)
+    same = expiries[expiries == naive] if naive in expiries else expiries[expiries.normalize() == naive]
     if len(same) != 1:
-        raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, held))}")
+        raise ValueError(f"no one expiry {naive}; there are {', '.join(map(str, expiries))}")
     return same[0]
 
 

@@ -138,14 +138,14 @@ def _sums(ax: Axes, events: pd.DataFrame, last: pd.Timestamp) -> None:
         mine = events[events["side"] == side].sort_values("time")
         total = mine["value_usd"].cumsum().to_numpy() / 1e6
         times = np.append(_times(mine), np.datetime64(last))
-        held = np.append(total, total[-1:] if total.size else 0.0)
-        ax.step(times, held, where="post", color=color, lw=1.5, label=f"{side}s: {held[-1]:,.1f} M USD")
+        sums = np.append(total, total[-1:] if total.size else 0.0)
+        ax.step(times, sums, where="post", color=color, lw=1.5, label=f"{side}s: {sums[-1]:,.1f} M USD")
     ax.set_ylim(0, None)
 
 
 def _watched(events: pd.DataFrame) -> pd.DataFrame | None:
-    said = events.attrs.get("provenance", {})
-    return observed(events) if "coverage" in said else None
+    provenance = events.attrs.get("provenance", {})
+    return observed(events) if "coverage" in provenance else None
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

@@ -118,19 +118,21 @@ def share_trend(
     frame = trend[["slope", "low", "high"]].to_dataframe()[["slope", "low", "high"]].dropna()
     if frame.empty:
         raise ValueError("no venue has a trend: shares need three points or more")
-    kept = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
-    kept = 100.0 * kept.sort_values("slope", ascending=False)
-    sure = (kept["low"] > 0) | (kept["high"] < 0)
-    ax = axes(ax, size=row_size(len(kept), 0.26))
-    place = np.arange(len(kept))
-    ax.hlines(place, kept["low"], kept["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
-    for told, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "interval holds zero")):
-        ax.plot(kept["slope"][told], place[told], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
+    steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
+    steepest = 100.0 * steepest.sort_values("slope", ascending=False)
+    sure = (steepest["low"] > 0) | (steepest["high"] < 0)
+    ax = axes(ax, size=row_size(len(steepest), 0.26))
+    place = np.arange(len(steepest))
+    ax.hlines(place, steepest["low"], steepest["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
+    for chosen, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "interval holds zero")):
+        ax.plot(steepest["slope"][chosen], place[chosen], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
     ax.axvline(0, color=GREY, lw=1.0)
-    ax.set_yticks(place, list(kept.index))
-    ax.set_ylim(len(kept) - 0.4, -0.6)
+    ax.set_yticks(place, list(steepest.index))
+    ax.set_ylim(len(steepest) - 0.4, -0.6)
     level = f"{trend.attrs['confidence']:.0%} interval" if "confidence" in trend.attrs else "interval"
-    shown = f"{len(kept)} of {len(frame)} venues" if len(kept) < len(frame) else f"{len(kept)} venues"
+    shown = (
+        f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
+    )
     dress(ax, title=f"{symbol}: trend of the share of open interest, {shown}", grid="x")
     ax.set_xlabel(f"change of share [percentage points a day], with {level}")
     legend(ax, "top", ncols=2)
@@ -162,12 +164,12 @@ def trend_of(share: xr.DataArray) -> xr.Dataset:
 
 
 def _shares(data: Any, symbol: str | None) -> tuple[xr.DataArray, str]:
-    held, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
-    share = analysis.market_share(held)
-    kept = share.where(share.notnull().any("time"), drop=True)
-    if not kept.sizes["exchange"]:
+    panel, symbol = one_symbol(panel_of(data, "oi_usd"), symbol)
+    share = analysis.market_share(panel)
+    traded = share.where(share.notnull().any("time"), drop=True)
+    if not traded.sizes["exchange"]:
         raise ValueError(f"no venue has open interest of {symbol} over most of the window")
-    return kept, symbol
+    return traded, symbol
 
 
 def _trend(data: Any, symbol: str | None) -> tuple[xr.Dataset, str]:

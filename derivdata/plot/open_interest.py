@@ -59,14 +59,14 @@ def open_interest_by_strike(
     """
     if not 0 < contract_size < np.inf:
         raise ValueError(f"{contract_size=} is no number of coins")
-    held = _held(chain, expiry, contract_size)
-    symbol = str(held["symbol"].item()) if "symbol" in held.coords else "coin"
+    sums = _held(chain, expiry, contract_size)
+    symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
     ax = axes(ax)
-    _bars(ax, held, symbol)
-    _marks(ax, chain, held, expiry, contract_size)
-    missing = int(held["missing"].sum())
+    _bars(ax, sums, symbol)
+    _marks(ax, chain, sums, expiry, contract_size)
+    missing = int(sums["missing"].sum())
     lack = f" ({missing} options without open interest)" if missing else ""
-    dress(ax, title=f"{symbol}: open options by strike, {_when(held, expiry)}{lack}")
+    dress(ax, title=f"{symbol}: open options by strike, {_when(sums, expiry)}{lack}")
     ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
     legend(ax, "right")
     footer(ax, chain, source=source)
@@ -75,25 +75,25 @@ def open_interest_by_strike(
 
 def _held(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
     """Return open interest by strike and side, of one expiry or of all."""
-    held = exposure.open_interest(chain, contract_size=contract_size)
-    crowd = [str(dim) for dim in held.dims if dim not in ("expiry", "strike", "side")]
+    sums = exposure.open_interest(chain, contract_size=contract_size)
+    crowd = [str(dim) for dim in sums.dims if dim not in ("expiry", "strike", "side")]
     if crowd:
         raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
-    if not held["open_interest"].fillna(0.0).sum() > 0:
+    if not sums["open_interest"].fillna(0.0).sum() > 0:
         raise ValueError("no option has open interest")
     if expiry is None:
-        return held
-    one = held.sel(expiry=listed_expiry(held["expiry"].values, expiry))
+        return sums
+    one = sums.sel(expiry=listed_expiry(sums["expiry"].values, expiry))
     return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
 
 
-def _bars(ax: Axes, held: xr.Dataset, symbol: str) -> None:
-    coins = held["open_interest"]
+def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> None:
+    coins = sums["open_interest"]
     if "expiry" in coins.dims:
         coins = coins.sum("expiry", min_count=1)
     coins = coins.reindex(side=["call", "put"])  # a chain may have one of them only
     calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
-    strike, calls, puts = _binned(np.asarray(held["strike"]), calls, puts)
+    strike, calls, puts = _binned(np.asarray(sums["strike"]), calls, puts)
     width = _width(strike[calls + puts > 0])
     ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(float(np.sum(calls)))} {symbol}")
     ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(float(np.sum(puts)))} {symbol}")
@@ -128,32 +128,32 @@ def _range(strike: Floats, total: Floats) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _marks(ax: Axes, chain: Any, held: xr.Dataset, expiry: Any, contract_size: float) -> None:
-    price = _price(chain, expiry, held)
+def _marks(ax: Axes, chain: Any, sums: xr.Dataset, expiry: Any, contract_size: float) -> None:
+    price = _price(chain, expiry, sums)
     if np.isfinite(price):
         ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=f"underlying: {number(price)} USD")
     if expiry is None:
         return
-    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=held["expiry"])
+    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=sums["expiry"])
     if np.isfinite(pain):
         ax.axvline(
             float(pain), color=PALETTE[2], lw=1.2, ls=":", label=f"max pain: {number(float(pain))} USD"
         )
 
 
-def _price(chain: Any, expiry: Any, held: xr.Dataset) -> float:
+def _price(chain: Any, expiry: Any, sums: xr.Dataset) -> float:
     """Return the median underlying price of the expiry, or of the first one.
 
     The median ignores single options that state a wrong price. An expiry given as a date is that day's.
     """
-    first = held["expiry"].values if expiry is not None else held["expiry"].values[0]
+    first = sums["expiry"].values if expiry is not None else sums["expiry"].values[0]
     if isinstance(chain, pd.DataFrame):
         same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()
         return float(chain.loc[same, "underlying_price"].median())
     return float(chain["underlying_price"].sel(expiry=first, method="nearest"))
 
 
-def _when(held: xr.Dataset, expiry: Any) -> str:
+def _when(sums: xr.Dataset, expiry: Any) -> str:
     if expiry is None:
-        return f"{held.sizes['expiry']} expiries"
-    return f"expiry {pd.Timestamp(held['expiry'].values):%Y-%m-%d}"
+        return f"{sums.sizes['expiry']} expiries"
+    return f"expiry {pd.Timestamp(sums['expiry'].values):%Y-%m-%d}"

@@ -67,22 +67,22 @@ def smile(
         quotes, fit = None, quotes
     points = None if quotes is None else single(quotes_of(quotes), "a figure of smiles")
     curve = None if fit is None else single(fit, "a figure of smiles")
-    said = points if points is not None else curve
-    assert said is not None
+    shown = points if points is not None else curve
+    assert shown is not None
     if curve is not None and not curve.indexes["expiry"].is_unique:
         raise ValueError("fit has an expiry twice")
     if isinstance(expiries, xr.Dataset):
         raise TypeError("expiries must be instants, not a Dataset")
-    chosen = _chosen(said, expiries, most)
+    chosen = _chosen(shown, expiries, most)
     upper, lower = (axes(ax), None) if curve is None else strips(ax, 3.4, 1.2)
     for color, expiry in zip(_colors(len(chosen)), chosen, strict=True):
         _one(upper, lower, _at(points, expiry), _at(curve, expiry), color)
     upper.axvline(0, color=GREY, lw=0.8)
-    dress(upper, title=f"{name_of(said)}: implied volatility by expiry")
+    dress(upper, title=f"{name_of(shown)}: implied volatility by expiry")
     percent(upper)
     upper.set_ylabel("implied volatility\n[% per √year]")
-    known = curve is not None and "atm_error_vol" in curve
-    legend(upper, "right", title="expiry, fit − quote\nat the money [points]" if known else "expiry")
+    has_errors = curve is not None and "atm_error_vol" in curve
+    legend(upper, "right", title="expiry, fit − quote\nat the money [points]" if has_errors else "expiry")
     if lower is not None:
         _dress_g(lower)
     lowest = upper if lower is None else lower
@@ -92,12 +92,12 @@ def smile(
 
 
 def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
-    held = pd.DatetimeIndex(data["expiry"].values)
+    listed = pd.DatetimeIndex(data["expiry"].values)
     if expiries is None:
-        places = np.unique(np.linspace(0, len(held) - 1, min(most, len(held))).round().astype(int))
-        return held[places]
+        places = np.unique(np.linspace(0, len(listed) - 1, min(most, len(listed))).round().astype(int))
+        return listed[places]
     many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
-    return pd.DatetimeIndex([listed_expiry(held, one, "expiries") for one in many])
+    return pd.DatetimeIndex([listed_expiry(listed, one, "expiries") for one in many])
 
 
 def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
@@ -144,8 +144,8 @@ def _dots(ax: Axes, points: xr.Dataset, color: Any, label: str) -> None:
     k, iv = np.asarray(points["log_moneyness"]), np.asarray(points["iv"])
     if "iv_bid" in points and "iv_ask" in points:
         ax.vlines(k, points["iv_bid"], points["iv_ask"], color=color, lw=1.0, alpha=0.5)
-    kept = np.isfinite(iv)
-    ax.plot(k[kept], iv[kept], ".", ms=3.5, color=color, alpha=0.8, label=label or "_quotes")
+    finite = np.isfinite(iv)
+    ax.plot(k[finite], iv[finite], ".", ms=3.5, color=color, alpha=0.8, label=label or "_quotes")
 
 
 def _dress_g(ax: Axes) -> None:

@@ -201,8 +201,8 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     source
         What to name where an analysis dropped the provenance.
     """
-    said = [found for found in map(_provenance, (*data, source)) if found is not None]
-    text, url = stated(said)
+    provenances = [provenance for provenance in map(_provenance, (*data, source)) if provenance is not None]
+    text, url = stated(provenances)
     written = ax.annotate(
         text,
         xy=(1.0, 0.0),
@@ -220,18 +220,18 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     return written
 
 
-def stated(said: Sequence[dict[str, Any]]) -> tuple[str, str]:
+def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the text of the footer, and the address that an attribution names."""
-    if not said:
+    if not provenances:
         return "source not stated", ""
-    sources = dict.fromkeys(s["source"] for s in said)
-    last = max((s["as_of"] for s in said if s["as_of"]), default=None)
+    sources = dict.fromkeys(s["source"] for s in provenances)
+    last = max((s["as_of"] for s in provenances if s["as_of"]), default=None)
     words = [f"source: {', '.join(sources)}"]
     if last is not None:
         words.append(f"as of {pd.Timestamp(last):%Y-%m-%d %H:%M} UTC")
-    if any(s.get("synthetic") for s in said):
+    if any(s.get("synthetic") for s in provenances):
         words.append("synthetic data")
-    credit = "; ".join(dict.fromkeys(s["attribution"] for s in said if s.get("attribution")))
+    credit = "; ".join(dict.fromkeys(s["attribution"] for s in provenances if s.get("attribution")))
     url = next((word for word in credit.split() if word.startswith(("http://", "https://"))), "")
     return "\n".join([" · ".join(words), *([credit] if credit else [])]), url
 
@@ -260,13 +260,13 @@ def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
         The symbol is not in the panel, or is not named and there are several.
     """
     if "symbol" not in panel.dims:
-        held = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
+        symbols = [str(panel["symbol"].item())] if "symbol" in panel.coords else [symbol or ""]
     else:
-        held = [str(s) for s in panel["symbol"].values]
-    if symbol is None and len(held) == 1:
-        symbol = held[0]
-    if symbol not in held:
-        raise ValueError(f"symbol={symbol!r}: name one of {', '.join(held)}")
+        symbols = [str(s) for s in panel["symbol"].values]
+    if symbol is None and len(symbols) == 1:
+        symbol = symbols[0]
+    if symbol not in symbols:
+        raise ValueError(f"symbol={symbol!r}: name one of {', '.join(symbols)}")
     return (panel.sel(symbol=symbol) if "symbol" in panel.dims else panel), symbol
 
 

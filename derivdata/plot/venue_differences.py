@@ -82,10 +82,10 @@ def venue_difference(
 
 
 def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:
-    held = [str(v) for v in fit["exchange"].values] if "exchange" in fit.dims else []
-    if len(held) < 2 or reference not in held:
+    venues = [str(v) for v in fit["exchange"].values] if "exchange" in fit.dims else []
+    if len(venues) < 2 or reference not in venues:
         raise ValueError(
-            f"reference={reference!r} and one more venue are needed; the data has {held or 'one'}"
+            f"reference={reference!r} and one more venue are needed; the data has {venues or 'one'}"
         )
     crowd = [str(d) for d in fit.dims if d not in ("exchange", "expiry")]
     if crowd:

@@ -72,9 +72,9 @@ def implied_volatility(
     at = slice(None) if not status.any() else np.flatnonzero(status == 0)
     f, k = forward[at], strike[at]
     scale = np.sqrt(f) / np.sqrt(k) if inverse else 1.0 / (np.sqrt(f) * np.sqrt(k))
-    found = deviation(log_distance(f, k), excess[at] * scale)
-    iv[at] = np.where(found.converged, found.s, np.nan) / np.sqrt(years[at])
-    status[at] = np.where(found.converged, 0, np.int32(Status.NOT_CONVERGED))
+    root = deviation(log_distance(f, k), excess[at] * scale)
+    iv[at] = np.where(root.converged, root.s, np.nan) / np.sqrt(years[at])
+    status[at] = np.where(root.converged, 0, np.int32(Status.NOT_CONVERGED))
     return iv, status
 
 

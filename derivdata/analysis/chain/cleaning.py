@@ -145,12 +145,12 @@ def _width(options: pd.DataFrame) -> Any:
 
 def _open_interest(options: pd.DataFrame) -> dict[str, list[Any]]:
     """Write places and open interest of options as plain lists, which attributes of a frame can hold."""
-    known = options[options["open_interest"] > 0]
-    names = [name for name in (*_place(options), "open_interest") if name in known]
+    held_options = options[options["open_interest"] > 0]
+    names = [name for name in (*_place(options), "open_interest") if name in held_options]
     return {
-        name: [part.isoformat() for part in known[name]]
-        if isinstance(known[name].dtype, pd.DatetimeTZDtype)
-        else known[name].tolist()
+        name: [part.isoformat() for part in held_options[name]]
+        if isinstance(held_options[name].dtype, pd.DatetimeTZDtype)
+        else held_options[name].tolist()
         for name in names
     }
 

@@ -98,9 +98,9 @@ def slice_forwards(
     table = table.assign(forward=np.nan, discount=np.nan, forward_source="")
     evidence = Evidence(options, place, table, given, spot, discount)
     for name in methods:
-        found = ESTIMATES[name](evidence)
-        taken = table["forward"].isna() & found["forward"].notna()
-        for column, value in (("forward", found["forward"]), ("discount", found["discount"])):
+        estimate = ESTIMATES[name](evidence)
+        taken = table["forward"].isna() & estimate["forward"].notna()
+        for column, value in (("forward", estimate["forward"]), ("discount", estimate["discount"])):
             table[column] = table[column].mask(taken, value)
         table["forward_source"] = table["forward_source"].mask(taken, name)
     table["forward_status"] = _status(table)
@@ -152,9 +152,9 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
     forward = forward.chunk(expiry=-1) if forward.chunks else forward
     if spot is not None:
         require_beside(spot, "spot", forward)
-    known = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
+    not_spot_forward = forward["forward"].where((forward["forward_status"] & Status.FORWARD_IS_SPOT) == 0)
     years = forward["year_fraction"]
-    ratio = known / (np.nan if spot is None else spot)
+    ratio = not_spot_forward / (np.nan if spot is None else spot)
     curve = xr.Dataset(
         {
             "basis": ratio - 1.0,
@@ -162,7 +162,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
             "carry": np.log(ratio) / years,
             "forward_carry": xr.apply_ufunc(
                 _growth,
-                np.log(known),
+                np.log(not_spot_forward),
                 years,
                 np.log(xr.full_like(ratio.isel(expiry=0, drop=True), np.nan) if spot is None else spot),
                 input_core_dims=[["expiry"], ["expiry"], []],

@@ -86,9 +86,9 @@ def smiles(
     values = [name for name in ("iv", "log_moneyness", "iv_bid", "iv_ask", "open_interest") if name in quotes]
     variables = dict.fromkeys((*values, "status"), place) | {name: ["expiry"] for name in _PER_SLICE}
     labelled = by_label(quotes, place, variables, _UNITS).set_coords(["forward", "year_fraction"])
-    said = options.attrs.get("provenance")
-    kept = {} if said is None else {"provenance": json.dumps(said, sort_keys=True)}
-    return labelled.assign_attrs(kept, dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
+    provenance = options.attrs.get("provenance")
+    attrs = {} if provenance is None else {"provenance": json.dumps(provenance, sort_keys=True)}
+    return labelled.assign_attrs(attrs, dropped=json.dumps(options.attrs.get("dropped", {}) | dropped))
 
 
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
@@ -160,9 +160,9 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
         "steep": fall - step,
         "concave": frame["call"] - lower * below["call"] - (1.0 - lower) * above["call"],
     }
-    found = [
+    violations = [
         frame.assign(kind=kind, amount_usd=amount)[amount > _TOLERANCE * frame["forward"]]
         for kind, amount in excess.items()
     ]
     columns = [*labels, "kind", "strike", "amount_usd"]
-    return pd.concat(found)[columns].sort_values([*labels, "strike"], ignore_index=True)
+    return pd.concat(violations)[columns].sort_values([*labels, "strike"], ignore_index=True)

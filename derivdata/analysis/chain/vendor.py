@@ -78,6 +78,6 @@ def _ratios(options: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reading(greek: str, ratio: float, spread: float) -> str:
-    known = _READINGS[greek].items()
-    close = [name for name, scale in known if abs(ratio / scale - 1.0) < _CLOSE and spread < _CLOSE]
+    scales = _READINGS[greek].items()
+    close = [name for name, scale in scales if abs(ratio / scale - 1.0) < _CLOSE and spread < _CLOSE]
     return close[0] if close else "unknown"

@@ -95,12 +95,12 @@ def zero_gamma(
     options = sized(chain, contract_size, as_of)
     signs = _signs(options, dealer)
     names = keys_of(options)
-    found = []
+    rows = []
     for labels, group in options.groupby(names, observed=True) if names else [((), options)]:
         first = group.loc[group["expiry"] == group["expiry"].min(), "underlying_price"].median()
         ratio = _nearest_root(group, signs.loc[group.index])
-        found.append((*labels, ratio, ratio * first))
-    table = pd.DataFrame(found, columns=[*names, "ratio", "price_usd"])
+        rows.append((*labels, ratio, ratio * first))
+    table = pd.DataFrame(rows, columns=[*names, "ratio", "price_usd"])
     return by_label(table, [], {"ratio": [], "price_usd": []}, {"ratio": "1", "price_usd": "USD"})
 
 

@@ -45,17 +45,17 @@ def pain(
     ValueError
         An unknown `settle`; as in `open_interest`.
     """
-    held = open_interest(chain, contract_size=contract_size, as_of=as_of)
-    strike = held["strike"].to_numpy()
+    sums = open_interest(chain, contract_size=contract_size, as_of=as_of)
+    strike = sums["strike"].to_numpy()
     apart = np.maximum(strike[:, None] - strike, 0.0)  # (settlement - strike)⁺
-    both = held["open_interest"].reindex(side=["call", "put"])
+    both = sums["open_interest"].reindex(side=["call", "put"])
     coins = both.fillna(0.0)
     paid = _contracted(coins.sel(side="call"), apart) + _contracted(coins.sel(side="put"), apart.T)
     if settle == "coin":
-        paid = paid / held["strike"]
-    listed = (held["listed"] > 0).any("side")
+        paid = paid / sums["strike"]
+    listed = (sums["listed"] > 0).any("side")
     total = both.sum("strike", min_count=1)
-    missing = held["missing"].sum(["strike", "side"])
+    missing = sums["missing"].sum(["strike", "side"])
     result = xr.Dataset({"pain": paid.where(listed & (total > 0).all("side")), "missing": missing})
     result["pain"].attrs["units"] = "USD" if settle == "usd" else "coin"
     return result

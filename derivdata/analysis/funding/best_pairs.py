@@ -37,7 +37,7 @@ class Extremes(NamedTuple):
     spread: Floats
     lowest: NDArray[np.int16]
     highest: NDArray[np.int16]
-    known: NDArray[np.int16]
+    venues: NDArray[np.int16]
 
 
 @typed
@@ -200,13 +200,13 @@ def _scan(block: Floats, order: Any, into: Extremes) -> None:
     none |= high == low
     into.lowest[...] = places[np.where(none, len(order), lowest)]
     into.highest[...] = places[np.where(none, len(order), highest)]
-    into.known[...] = count
+    into.venues[...] = count
 
 
 def _best(rates: Floats, names: NDArray[Any]) -> tuple[Any, ...]:
-    found = extremes(rates, np.argsort(names, kind="stable"))
+    pair = extremes(rates, np.argsort(names, kind="stable"))
     labels = np.append(names, "")
-    return found.spread, labels[found.lowest], labels[found.highest], found.known
+    return pair.spread, labels[pair.lowest], labels[pair.highest], pair.venues
 
 
 def _limited(panel: xr.DataArray, by: Any, limit: float | None, name: str, units: str) -> xr.DataArray:

@@ -78,11 +78,11 @@ def comovement(
     prepared = _aged(panel, prepare(panel, interval_hours=interval_hours), age_hours)
     sums = period_sums(prepared, positive(period_hours, "period_hours"))
     filled = sums["filled"].where(sums["amount"].notnull()).mean("time") / period_hours
-    kept = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
+    amounts = sums["amount"].where(filled <= max_filled).transpose(..., "exchange", "time")
     names, lags = labels_of(panel, "exchange"), np.arange(-max_lag, max_lag + 1)
     figures = xr.apply_ufunc(
         _matrices,
-        whole(kept, "exchange", "time"),
+        whole(amounts, "exchange", "time"),
         input_core_dims=[["exchange", "time"]],
         output_core_dims=[["first", "second", "lag"], ["first", "second", "lag"], []],
         kwargs={"lags": lags, "least": min_periods, "ranks": method == "spearman"},
@@ -91,8 +91,10 @@ def comovement(
         output_dtypes=[np.float64, np.int32, np.float64],
         dask_gufunc_kwargs={"output_sizes": {"first": names.size, "second": names.size, "lag": lags.size}},
     )
-    found = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
-    result = xr.Dataset({**found, "filled_share": filled, "status": _status(filled, max_filled)}).drop_attrs()
+    variables = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
+    result = xr.Dataset(
+        {**variables, "filled_share": filled, "status": _status(filled, max_filled)}
+    ).drop_attrs()
     result["status"].attrs = flag_attrs(FundingStatus)
     return result.assign_coords(first=names, second=names, lag=lags)
 
@@ -119,8 +121,8 @@ def _matrices(sums: Floats, *, lags: Any, least: int, ranks: bool) -> tuple[Any,
     for market in np.ndindex(sums.shape[:-2]):
         for place, lag in enumerate(lags):
             first, second = _shifted(sums[market], int(lag))
-            found = (_spearman if ranks else _pearson)(first, second, least)
-            correlation[(*market, ..., place)], periods[(*market, ..., place)] = found
+            coefficients = (_spearman if ranks else _pearson)(first, second, least)
+            correlation[(*market, ..., place)], periods[(*market, ..., place)] = coefficients
         top[market] = _top_share(correlation[(*market, ..., int(np.flatnonzero(lags == 0)[0]))])
     return correlation, periods, top
 
@@ -141,21 +143,21 @@ def _pearson(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
         joint = a @ b.T - sum_a * sum_b / n
         var_a = (a * a) @ seen_b.T - sum_a**2 / n
         var_b = seen_a @ (b * b).T - sum_b**2 / n
-        found = joint / np.sqrt(var_a * var_b)
+        ratio = joint / np.sqrt(var_a * var_b)
     moves = (var_a > 1e-20 * ((a * a) @ seen_b.T)) & (var_b > 1e-20 * (seen_a @ (b * b).T))
-    return np.where(moves & (n >= least), np.clip(found, -1.0, 1.0), np.nan), n.astype(np.int32)
+    return np.where(moves & (n >= least), np.clip(ratio, -1.0, 1.0), np.nan), n.astype(np.int32)
 
 
 def _spearman(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
-    found = np.full((len(first), len(second)), np.nan)
-    periods = np.zeros(found.shape, dtype=np.int32)
-    for i, j in np.ndindex(found.shape):
+    correlation = np.full((len(first), len(second)), np.nan)
+    periods = np.zeros(correlation.shape, dtype=np.int32)
+    for i, j in np.ndindex(correlation.shape):
         both = np.isfinite(first[i]) & np.isfinite(second[j])
         periods[i, j] = both.sum()
         if periods[i, j] >= least:
             pair = rankdata(np.stack([first[i][both], second[j][both]]), axis=1)
-            found[i, j] = _pearson(pair[:1], pair[1:], least)[0][0, 0]
-    return found, periods
+            correlation[i, j] = _pearson(pair[:1], pair[1:], least)[0][0, 0]
+    return correlation, periods
 
 
 def _centred(rows: Floats) -> tuple[Floats, Floats]:
@@ -165,10 +167,10 @@ def _centred(rows: Floats) -> tuple[Floats, Floats]:
 
 
 def _top_share(matrix: Floats) -> float:
-    known = np.isfinite(matrix)
-    keep = np.flatnonzero(np.diag(known))
-    while keep.size and not known[np.ix_(keep, keep)].all():
-        keep = np.delete(keep, np.argmin(known[np.ix_(keep, keep)].sum(axis=1)))
+    finite = np.isfinite(matrix)
+    keep = np.flatnonzero(np.diag(finite))
+    while keep.size and not finite[np.ix_(keep, keep)].all():
+        keep = np.delete(keep, np.argmin(finite[np.ix_(keep, keep)].sum(axis=1)))
     if keep.size < 2:
         return float("nan")
     return float(np.linalg.eigvalsh(matrix[np.ix_(keep, keep)])[-1] / keep.size)

@@ -132,16 +132,16 @@ def breakeven_hours(
         mean_bps_8h=mean_bps_8h,
         half_life_hours=half_life_hours,
     )
-    found = xr.apply_ufunc(
+    hours = xr.apply_ufunc(
         _breakeven,
         *(part.to_numpy() if isinstance(part, pd.Series) else part for part in arrays),
         dask="parallelized",
         keep_attrs=False,
         output_dtypes=[np.float64],
     )
-    if isinstance(found, xr.DataArray):
-        return found.rename("breakeven_hours").assign_attrs(units=HOUR_UNIT)
-    return float(found) if np.ndim(found) == 0 else found
+    if isinstance(hours, xr.DataArray):
+        return hours.rename("breakeven_hours").assign_attrs(units=HOUR_UNIT)
+    return float(hours) if np.ndim(hours) == 0 else hours
 
 
 def reverting_carry(spread: Any, mean: Any, half_life: Any, hold: Any) -> Floats:

@@ -199,10 +199,10 @@ def _status(expected: xr.Dataset, last: xr.DataArray, slipped: Any, breakeven: A
 
 
 def _expected(history: Floats, *, plan: _Plan) -> tuple[Any, ...]:
-    found = np.empty((8, *history.shape[:-1]))
+    results = np.empty((8, *history.shape[:-1]))
     for series in np.ndindex(history.shape[:-1]):
-        found[(slice(None), *series)] = _one(history[series], plan)
-    return *found[:-1], found[-1].astype(np.int32)
+        results[(slice(None), *series)] = _one(history[series], plan)
+    return *results[:-1], results[-1].astype(np.int32)
 
 
 def _one(series: Floats, plan: _Plan) -> list[float]:

@@ -62,15 +62,15 @@ def infer_interval(
     require_rate(panel, "time")
     if kind_of(panel) != "settled":
         raise ValueError("samples are taken at any time and say nothing of the interval: give settlements")
-    known = np.sort(np.asarray(candidates, dtype=np.float64))
-    if confirm < 1 or not known.size or not (known > 0).all():
+    ascending = np.sort(np.asarray(candidates, dtype=np.float64))
+    if confirm < 1 or not ascending.size or not (ascending > 0).all():
         raise ValueError(f"{candidates=}, {confirm=}: need positive intervals and confirm >= 1")
     interval, changed, missing = xr.apply_ufunc(
         _infer,
         whole(panel, "time"),
         input_core_dims=[["time"]],
         output_core_dims=[["time"]] * 3,
-        kwargs={"since": hours(panel), "candidates": known, "confirm": confirm, "backdate": backdate},
+        kwargs={"since": hours(panel), "candidates": ascending, "confirm": confirm, "backdate": backdate},
         dask="parallelized",
         keep_attrs=False,
         output_dtypes=[np.float64, np.bool_, np.int32],
@@ -119,13 +119,13 @@ def check_8h_normalisation(
     over = [dim for dim in ("time",) if dim in panel.dims]
     largest, compared = residual.max(over), residual.notnull().sum(over)
     implied = BPS * REFERENCE_HOURS * whole(native, *over) / whole(panel, *over).where(panel != 0.0)
-    found = {
+    variables = {
         "max_residual_bps_8h": largest,
         "ok": (compared > 0) & (largest <= tolerance_bps),
         "compared": compared,
         "implied_hours": implied.median(over),
     }
-    result = xr.Dataset(found).drop_attrs()
+    result = xr.Dataset(variables).drop_attrs()
     result["max_residual_bps_8h"].attrs = {"units": RATE_UNIT}
     result["implied_hours"].attrs = {"units": HOUR_UNIT}
     return result
@@ -140,11 +140,11 @@ def _infer(
         rows = np.flatnonzero(np.isfinite(rates[series]))
         if rows.size > confirm:
             current, first = _believed(np.diff(since[rows]), candidates, confirm, backdate)
-            held = _multiples(np.diff(since[rows]), current)
-            interval[series][rows[1:]] = np.where(held > 0, current, np.nan)
+            multiples = _multiples(np.diff(since[rows]), current)
+            interval[series][rows[1:]] = np.where(multiples > 0, current, np.nan)
             interval[series][rows[0]] = current[0]
             changed[series][rows[1:]] = first
-            missing[series][rows[1:]] = np.maximum(held - 1, 0)
+            missing[series][rows[1:]] = np.maximum(multiples - 1, 0)
     return interval, changed, missing
 
 

@@ -60,10 +60,10 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
     ends = np.append(since[1:], since[-1] + step)
     until = np.minimum(ends, since[at] + limit)
     covered = np.where(begun, np.maximum(until - since, 0.0), 0.0)
-    held = np.where(covered > 0.0, np.take_along_axis(rates, at, axis=-1), 0.0)
+    covered_rates = np.where(covered > 0.0, np.take_along_axis(rates, at, axis=-1), 0.0)
     missing = np.where(begun, ends - since - covered, 0.0)
     filled = np.where(last == np.arange(since.size), 0.0, covered)
-    return Ledger(bps_from_bps_8h(held, covered), covered, missing, filled, begun)
+    return Ledger(bps_from_bps_8h(covered_rates, covered), covered, missing, filled, begun)
 
 
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
@@ -73,14 +73,14 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     apart than 1.5 intervals.
     """
     there = np.isfinite(rates)
-    known = there & (interval > 0.0) & np.isfinite(interval)
-    covered = np.where(known, interval, 0.0)
+    has_interval = there & (interval > 0.0) & np.isfinite(interval)
+    covered = np.where(has_interval, interval, 0.0)
     earlier = _shifted(last_valid(there))
     gap = np.where(earlier >= 0, since - since[np.maximum(earlier, 0)], 0.0)
-    late = known & (gap > LATE * covered)
-    begun = last_valid(known) >= 0
-    missing = np.where(late, gap - covered, np.where(there & ~known, gap, 0.0))
-    amount = bps_from_bps_8h(np.where(known, rates, 0.0), covered)
+    late = has_interval & (gap > LATE * covered)
+    begun = last_valid(has_interval) >= 0
+    missing = np.where(late, gap - covered, np.where(there & ~has_interval, gap, 0.0))
+    amount = bps_from_bps_8h(np.where(has_interval, rates, 0.0), covered)
     return Ledger(amount, covered, np.where(_was(begun), missing, 0.0), np.zeros_like(covered), begun)
 
 

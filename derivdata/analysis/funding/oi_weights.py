@@ -122,11 +122,11 @@ def _weighted(rates: Floats, weights: Floats, *, min_cover: float) -> tuple[Floa
     rates, weights = np.ascontiguousarray(rates), np.ascontiguousarray(weights)
     sized = np.where(weights > 0.0, weights, 0.0)
     both = np.isfinite(rates) & (sized > 0.0)
-    total, held = sized.sum(axis=-1), np.where(both, sized, 0.0).sum(axis=-1)
-    some = held > 0.0
+    total, rated = sized.sum(axis=-1), np.where(both, sized, 0.0).sum(axis=-1)
+    some = rated > 0.0
     earned = np.where(both, rates * sized, 0.0).sum(axis=-1)
-    covered = np.where(total > 0.0, held / np.where(total > 0.0, total, 1.0), np.nan)
-    rate = np.where(some & (covered >= min_cover), earned / np.where(some, held, 1.0), np.nan)
+    covered = np.where(total > 0.0, rated / np.where(total > 0.0, total, 1.0), np.nan)
+    rate = np.where(some & (covered >= min_cover), earned / np.where(some, rated, 1.0), np.nan)
     return rate, covered
 
 

@@ -168,8 +168,8 @@ def hit_rate(
         output_dtypes=[np.float64] * 3 + [np.int64] * 3,
     )
     names = ("hit_rate", "stderr", "mean_carry_bps", "decisions", "partial", "dropped")
-    found = {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
-    result = xr.Dataset(found).drop_attrs()
+    variables = {name: like(part, panel) for name, part in zip(names, figures, strict=True)}
+    result = xr.Dataset(variables).drop_attrs()
     result["mean_carry_bps"].attrs = {"units": BPS_UNIT}
     result.attrs = {"kind": panel.attrs["kind"], "horizon_hours": plan.hold, "latency_hours": plan.late}
     return result
@@ -233,8 +233,8 @@ def _hits(
     order: Indices,
 ) -> tuple[Any, ...]:
     prepared, starts = plan.prepared, plan.starts
-    known = _as_of(choice, *interval, prepared=prepared, instants=starts - plan.late)
-    pair = extremes(np.swapaxes(known, -1, -2), order)
+    visible = _as_of(choice, *interval, prepared=prepared, instants=starts - plan.late)
+    pair = extremes(np.swapaxes(visible, -1, -2), order)
     ledger = prepared.ledger(rates, *interval)
     carried, _, cover = earned_between(
         ledger, prepared.since, starts, starts + plan.hold, settled=prepared.settled

@@ -41,8 +41,8 @@ def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: 
         output_dtypes=[np.float64] * 3,
         dask_gufunc_kwargs={"output_sizes": {"span": ends.size}},
     )
-    found = {"amount": amount.where(coverage >= min_cover), "filled": filled, "coverage": coverage}
-    result = xr.Dataset(found).drop_attrs()
+    variables = {"amount": amount.where(coverage >= min_cover), "filled": filled, "coverage": coverage}
+    result = xr.Dataset(variables).drop_attrs()
     result["amount"].attrs, result["filled"].attrs = {"units": BPS_UNIT}, {"units": HOUR_UNIT}
     return result
 

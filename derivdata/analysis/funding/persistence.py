@@ -167,10 +167,10 @@ def _planned(panel: xr.DataArray, interval_hours: Any) -> tuple[_Plan, xr.DataAr
 
 def _half_lives(rates: Floats, step: Floats, *, plan: _Plan) -> tuple[Any, ...]:
     step = np.broadcast_to(step, rates.shape[:-1])
-    found = np.empty((len(_UNITS) + 1, *rates.shape[:-1]))
+    results = np.empty((len(_UNITS) + 1, *rates.shape[:-1]))
     for series in np.ndindex(rates.shape[:-1]):
-        found[(slice(None), *series)] = _one(rates[series], float(step[series]), plan)
-    return *found[:-1], found[-1].astype(np.int32)
+        results[(slice(None), *series)] = _one(rates[series], float(step[series]), plan)
+    return *results[:-1], results[-1].astype(np.int32)
 
 
 def _one(rates: Floats, step: float, plan: _Plan) -> list[float]:

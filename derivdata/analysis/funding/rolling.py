@@ -27,7 +27,7 @@ class Room(NamedTuple):
 
     floats: Floats
     counts: NDArray[np.integer[Any]]
-    known: Bools
+    finite: Bools
 
     @classmethod
     def of(cls, rows: int, columns: int) -> Room:
@@ -58,8 +58,8 @@ def sliding(
     for bit in range(window.bit_length()):
         span = 1 << bit
         if window & span:
-            kept = values.shape[-1] - done - span + 1
-            part, into = power[..., done : done + kept], total[..., :kept]
+            length = values.shape[-1] - done - span + 1
+            part, into = power[..., done : done + length], total[..., :length]
             if done:
                 combine(into, part, out=into)
             else:
@@ -81,17 +81,17 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     # is large against its moves. Where a window has moved so far that its squares still cancel (`lost`), and
     # where nothing moves, it is taken again exactly.
     about, total, squares, spare, more = room.floats
-    known = np.equal(values, values, out=room.known)
-    centre = _centre(values[:, :window], known[:, :window])
+    finite = np.equal(values, values, out=room.finite)
+    centre = _centre(values[:, :window], finite[:, :window])
     np.subtract(values, centre, out=about)
-    if (known == known[:1]).all():
-        known = known[:1]
-        about[:, ~known[0]] = 0.0
+    if (finite == finite[:1]).all():
+        finite = finite[:1]
+        about[:, ~finite[0]] = 0.0
     else:
-        _blank(about, known, spare)
+        _blank(about, finite, spare)
     sums = sliding(np.add, about, window, (total, spare, more))
     squares = sliding(np.add, np.square(about, out=about), window, (squares, spare, more))
-    number = _counted(known, window, least, room)
+    number = _counted(finite, window, least, room)
     mean = np.divide(sums, number, out=more[:, : sums.shape[-1]])
     left = np.subtract(squares, np.multiply(sums, mean, out=sums), out=sums)
     lost = left < np.multiply(squares, _CANCELLED, out=squares)
@@ -115,27 +115,27 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     return np.where(few, np.nan, centre), np.where(few, np.nan, _MAD_TO_STD * spread)
 
 
-def _centre(lead: Floats, known: Bools) -> Floats:
+def _centre(lead: Floats, finite: Bools) -> Floats:
     # Of the first window only: every window may know it, none knows the future by it.
-    total = np.sum(lead, axis=-1, where=known, keepdims=True)
-    return np.asarray(total / np.maximum(known.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
+    total = np.sum(lead, axis=-1, where=finite, keepdims=True)
+    return np.asarray(total / np.maximum(finite.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
 
 
-def _blank(values: Floats, known: Bools, scratch: Floats) -> None:
+def _blank(values: Floats, finite: Bools, scratch: Floats) -> None:
     # 0 where not known, as one AND over the bits: several times faster than a masked copy. Known is 1, and −1
     # is all bits set: a float ANDed with it stays; unknown is 0, and a float ANDed with it, NaN included, is
     # +0.0 (all bits clear). `scratch` is a float array of the same shape, whose memory serves as integers.
     keep = scratch.view(np.int64)
-    np.copyto(keep, known)
+    np.copyto(keep, finite)
     np.bitwise_and(np.negative(keep, out=keep), values.view(np.int64), out=values.view(np.int64))
 
 
-def _counted(known: Bools, window: int, least: int, room: Room) -> Floats:
+def _counted(finite: Bools, window: int, least: int, room: Room) -> Floats:
     # NaN where too few, so that all that is divided by it is NaN.
-    counts = room.counts[:, : len(known)]
-    np.copyto(counts[0], known)
+    counts = room.counts[:, : len(finite)]
+    np.copyto(counts[0], finite)
     count = sliding(np.add, counts[0], window, tuple(counts[1:]))
-    number = room.floats[3, : len(known), : count.shape[-1]]
+    number = room.floats[3, : len(finite), : count.shape[-1]]
     np.copyto(number, count)
     number[count < least] = np.nan
     return number
@@ -143,9 +143,9 @@ def _counted(known: Bools, window: int, least: int, room: Room) -> Floats:
 
 def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: Floats) -> None:
     rows = np.flatnonzero(lost.any(axis=-1))
-    known = values[rows] == values[rows]
-    high = sliding(np.maximum, np.where(known, values[rows], -np.inf), window)
-    low = sliding(np.minimum, np.where(known, values[rows], np.inf), window)
+    finite = values[rows] == values[rows]
+    high = sliding(np.maximum, np.where(finite, values[rows], -np.inf), window)
+    low = sliding(np.minimum, np.where(finite, values[rows], np.inf), window)
     level = lost[rows] & (high == low)
     row, column = np.nonzero(level)
     mean[rows[row], column], deviation[rows[row], column] = high[level], 0.0

@@ -118,8 +118,10 @@ def dispersion(panel: xr.DataArray) -> xr.Dataset:
         output_dtypes=[np.float64] * 4 + [np.int16],
     )
     names = ("std_bps_8h", "iqr_bps_8h", "range_bps_8h", "median_bps_8h")
-    found = {name: _labelled(figure, panel, name) for name, figure in zip(names, figures[:4], strict=True)}
-    return xr.Dataset({**found, "venues": like(figures[4], panel)})
+    variables = {
+        name: _labelled(figure, panel, name) for name, figure in zip(names, figures[:4], strict=True)
+    }
+    return xr.Dataset({**variables, "venues": like(figures[4], panel)})
 
 
 def _labelled(result: Any, panel: xr.DataArray, name: str) -> xr.DataArray:
@@ -136,13 +138,13 @@ def _dispersion(rates: Floats) -> tuple[Any, ...]:
         rates = np.full((*rates.shape[:-1], 1), np.nan)
     # Sorted and contiguous: the order of venues and of memory decides nothing, not even the last bit.
     ordered = np.sort(np.ascontiguousarray(np.where(np.isfinite(rates), rates, np.nan)), axis=-1)
-    known = np.isfinite(ordered)
-    count = known.sum(axis=-1)
+    finite = np.isfinite(ordered)
+    count = finite.sum(axis=-1)
     quarter, half, three = (_quantile(ordered, count, share) for share in (0.25, 0.5, 0.75))
     last = np.maximum(count - 1, 0)[..., None]
     width = np.take_along_axis(ordered, last, axis=-1)[..., 0] - ordered[..., 0]
-    mean = np.where(known, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
-    squares = np.square(np.where(known, ordered - mean[..., None], 0.0)).sum(axis=-1)
+    mean = np.where(finite, ordered, 0.0).sum(axis=-1) / np.maximum(count, 1)
+    squares = np.square(np.where(finite, ordered - mean[..., None], 0.0)).sum(axis=-1)
     std = np.sqrt(squares / np.maximum(count - 1, 1))
     blank = [np.where(count < 2, np.nan, figure) for figure in (std, three - quarter, width)]
     return *blank, half, count.astype(np.int16)

@@ -96,11 +96,11 @@ def market_share(
         output_dtypes=[np.float64, np.bool_],
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
-    found: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
-    found = found.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
-    if found.chunks is None:
-        found.attrs["dropped"] = _names(gone.transpose(*(dim for dim in oi.dims if dim != "time")))
-    return found
+    ordered: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
+    ordered = ordered.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
+    if ordered.chunks is None:
+        ordered.attrs["dropped"] = _names(gone.transpose(*(dim for dim in oi.dims if dim != "time")))
+    return ordered
 
 
 @typed
@@ -186,11 +186,11 @@ def by_kind(oi: xr.DataArray) -> xr.DataArray:
 def _membership(oi: xr.DataArray, venues: list[str] | None) -> Array | None:
     if venues is None:
         return None
-    held = oi["exchange"].values.tolist()
-    absent = [v for v in venues if v not in held]
+    listed = oi["exchange"].values.tolist()
+    absent = [v for v in venues if v not in listed]
     if absent:
         raise ValueError(f"venues: {absent[0]!r} is not in the panel oi")
-    return np.isin(held, venues)
+    return np.isin(listed, venues)
 
 
 def _names(gone: xr.DataArray) -> list[str]:
@@ -211,10 +211,10 @@ def _balanced(
             continue
         there = ~np.isnan(block)
         member = there.mean(axis=-1) >= cover if chosen is None else chosen & there.any(axis=-1)
-        kept = block[member]
-        _fractions(kept if there[member].all() else _carried_forward(kept, stamps, oldest), kept)
+        members = block[member]
+        _fractions(members if there[member].all() else _carried_forward(members, stamps, oldest), members)
         into[...] = np.nan
-        into[member] = kept
+        into[member] = members
         gone[place] = there.any(axis=-1) & np.isnan(into).all(axis=-1)
     return share, gone
 

@@ -68,15 +68,15 @@ def share_trend(
         output_dtypes=[np.float64] * 5,
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
-    found = xr.Dataset({"slope": slope, "low": low, "high": high, "phi": phi, "n": count})
+    result = xr.Dataset({"slope": slope, "low": low, "high": high, "phi": phi, "n": count})
     for name in ("slope", "low", "high"):
-        found[name].attrs["units"] = "1/day"
-    return found.assign_attrs(ci=ci, confidence=confidence)
+        result[name].attrs["units"] = "1/day"
+    return result.assign_attrs(ci=ci, confidence=confidence)
 
 
 def _theil_sen(y: Array, *, x: Array, inflate: bool, z: float) -> tuple[float, float, float, float, float]:
-    kept = np.isfinite(y)
-    x, y = x[kept], y[kept]
+    finite = np.isfinite(y)
+    x, y = x[finite], y[finite]
     n = y.size
     if n < 3:
         return np.nan, np.nan, np.nan, np.nan, float(n)

@@ -39,17 +39,17 @@ class Comparison(NamedTuple):
 
 def compare(values: Floats, peers: Floats) -> Comparison:
     """Compare series (series, steps) with the `median_of_others` of each, NaN where there is no value."""
-    known = np.isfinite(values) & np.isfinite(peers)
-    values, peers = np.where(known, values, np.nan), np.where(known, peers, np.nan)
-    enough = known.sum(axis=1) >= 2 * _LEAST
+    both_known = np.isfinite(values) & np.isfinite(peers)
+    values, peers = np.where(both_known, values, np.nan), np.where(both_known, peers, np.nan)
+    enough = both_known.sum(axis=1) >= 2 * _LEAST
     # Sizes as logarithms, with a floor so that a rate that passes through zero is no change of size.
     floor = 0.02 * row_quantile(np.abs(peers), 0.5)[:, None] + 1e-300
     ratio = np.log(np.abs(values) + floor) - np.log(np.abs(peers) + floor)
-    agreement = np.where(known, np.sign(values) * np.sign(peers), np.nan)
+    agreement = np.where(both_known, np.sign(values) * np.sign(peers), np.nan)
     change, at = _change(ratio)
     changed = enough & (np.abs(change) >= _CHANGE)
     size = row_quantile(ratio, 0.5)
-    mean = np.nansum(agreement, axis=1) / np.maximum(known.sum(axis=1), 1)
+    mean = np.nansum(agreement, axis=1) / np.maximum(both_known.sum(axis=1), 1)
     return Comparison(
         _spikes(values, values - peers),
         np.where(enough, np.where(changed, np.exp(change), 1.0), np.nan),

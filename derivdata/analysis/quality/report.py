@@ -111,7 +111,7 @@ def quality(
     """
     column = column or _value_column(table)
     _check(table, column)
-    asked = _asked(table, start, end)
+    window = _asked(table, start, end)
     keys = [name for name in ("symbol", "exchange") if name in table.columns]
     groups = table.groupby(keys, observed=True, sort=True) if keys else None
     codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
@@ -121,7 +121,7 @@ def quality(
     figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS} | counts
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
-    _examine(figures, series, asked, outlier)
+    _examine(figures, series, window, outlier)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, series, report, rates=column.startswith("rate"))
@@ -165,13 +165,13 @@ class _Series(NamedTuple):
 
 
 def _value_column(table: pd.DataFrame) -> str:
-    known = [name for name in _VALUES if name in table.columns]
+    candidates = [name for name in _VALUES if name in table.columns]
     numbers = [n for n in table.columns if pd.api.types.is_float_dtype(table[n].dtype)]
-    if not known and len(numbers) != 1:
+    if not candidates and len(numbers) != 1:
         raise ValueError(
             f"which column is the value? give column=; numbers are {', '.join(numbers) or 'none'}"
         )
-    return (known or numbers)[0]
+    return (candidates or numbers)[0]
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
@@ -218,14 +218,16 @@ def _collected(
     order = order[codes[order] >= 0]
     again = np.zeros(len(table), dtype=bool)
     again[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(arrived[order]) == 0)
-    kept = order[~again[order]]
-    bounds = np.searchsorted(codes[kept], np.arange(number + 1))
-    found = _Series(arrived[kept], value[kept], np.where(stated > 0.0, stated, np.nan)[kept], bounds)
+    distinct = order[~again[order]]
+    bounds = np.searchsorted(codes[distinct], np.arange(number + 1))
+    series = _Series(
+        arrived[distinct], value[distinct], np.where(stated > 0.0, stated, np.nan)[distinct], bounds
+    )
     counts = dict.fromkeys(("duplicates", "conflicts", "repeated_pages"), np.zeros(number, dtype=np.int64))
     if not again.any():
-        return found, counts
+        return series, counts
     original = np.empty(len(table))
-    original[order] = value[kept][np.cumsum(~again[order]) - 1]
+    original[order] = value[distinct][np.cumsum(~again[order]) - 1]
     same = again & ((value == original) | (np.isnan(value) & np.isnan(original)))
     by_series = np.argsort(codes, kind="stable")  # each series in the order in which it arrived
     flags, owner = same[by_series], codes[by_series]
@@ -233,11 +235,11 @@ def _collected(
     lengths = np.bincount((np.cumsum(begins) - 1)[flags], minlength=int(begins.sum()))
     pages = owner[begins][lengths >= _PAGE]
     counted = {"duplicates": codes[again], "conflicts": codes[again & ~same], "repeated_pages": pages}
-    return found, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
+    return series, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
 
 
-def _examine(figures: dict[str, Any], kept: _Series, asked: _Asked, outlier: float) -> None:
-    for rows, batch, stated in kept.batches():
+def _examine(figures: dict[str, Any], series: _Series, window: _Asked, outlier: float) -> None:
+    for rows, batch, stated in series.batches():
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
         first = last = np.full(len(rows), np.nan)
@@ -245,25 +247,25 @@ def _examine(figures: dict[str, Any], kept: _Series, asked: _Asked, outlier: flo
             first = steps[:, 0]
             last = np.take_along_axis(steps, np.maximum(count - 2, 0)[:, None], axis=1)[:, 0]
         begin, end = batch.stamps[:, 0], batch.stamps[:, -1]
-        until = min((stamp for stamp in (asked.end, asked.as_of) if stamp is not None), default=None)
+        until = min((stamp for stamp in (window.end, window.as_of) if stamp is not None), default=None)
         hours = row_quantile(stated, 0.5)
-        found = {
+        batch_figures = {
             "start": begin,
             "end": end,
             "present": count,
             "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
             **completeness(gaps, steps, count),
             **value_figures(batch.value, outlier),
-            "clamped": np.zeros(len(rows)) if asked.start is None else begin > asked.start + 2 * first,
+            "clamped": np.zeros(len(rows)) if window.start is None else begin > window.start + 2 * first,
             "clamped_end": np.zeros(len(rows))
-            if until is None or asked.end is None
+            if until is None or window.end is None
             else end < until - 3 * last,
             "stated_hours": hours,
             "wrong_interval": row_quantile(steps, 0.5) < 0.55 * hours * 3_600e6,
             "off_schedule": _off_schedule(batch, steps),
-            "open_last_bucket": np.zeros(len(rows)) if asked.as_of is None else end + last > asked.as_of,
+            "open_last_bucket": np.zeros(len(rows)) if window.as_of is None else end + last > window.as_of,
         }
-        for name, figure in found.items():
+        for name, figure in batch_figures.items():
             figures[name][rows] = figure
 
 
@@ -277,7 +279,7 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
     return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
 
 
-def _compare(figures: dict[str, Any], kept: _Series, report: pd.DataFrame, *, rates: bool) -> None:
+def _compare(figures: dict[str, Any], series: _Series, report: pd.DataFrame, *, rates: bool) -> None:
     """Compare the venues of each symbol over the step that most of them share."""
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign"):
         figures[name][:] = np.nan
@@ -291,35 +293,41 @@ def _compare(figures: dict[str, Any], kept: _Series, report: pd.DataFrame, *, ra
             continue
         bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
         if bucket[rows[0]] > 0.0:
-            first, values = _side_by_side(kept, rows, int(bucket[rows[0]]))
+            first, values = _side_by_side(series, rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
     for markets in waiting.values():  # those of one width at once
         rows = np.concatenate([part[0] for part in markets])
         begin = np.repeat([part[1] for part in markets], [len(part[0]) for part in markets])
         values = np.concatenate([part[2] for part in markets])
-        found = compare(values, np.concatenate([median_of_others(part[2]) for part in markets]))
-        figures["spikes"][rows] = np.where(np.isnan(found.scale_change), np.nan, found.spikes)
-        figures["scale_change"][rows], figures["sign_change"][rows] = found.scale_change, found.sign_change
-        at = (begin + found.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
-        figures["scale_change_at"][rows] = np.where(found.at >= 0, at, _NEVER)
+        comparison = compare(values, np.concatenate([median_of_others(part[2]) for part in markets]))
+        figures["spikes"][rows] = np.where(np.isnan(comparison.scale_change), np.nan, comparison.spikes)
+        figures["scale_change"][rows], figures["sign_change"][rows] = (
+            comparison.scale_change,
+            comparison.sign_change,
+        )
+        at = (begin + comparison.at) * np.nan_to_num(bucket[rows]).astype(np.int64)
+        figures["scale_change_at"][rows] = np.where(comparison.at >= 0, at, _NEVER)
         if rates:
-            figures["peer_scale"][rows], figures["peer_sign"][rows] = found.peer_scale, found.peer_sign
+            figures["peer_scale"][rows], figures["peer_sign"][rows] = (
+                comparison.peer_scale,
+                comparison.peer_sign,
+            )
 
 
-def _side_by_side(kept: _Series, rows: Indices, bucket: int) -> tuple[int, Floats]:
+def _side_by_side(series: _Series, rows: Indices, bucket: int) -> tuple[int, Floats]:
     """Put series on common steps: the number of the first step since 1970, and the last value in each."""
-    bounds = [(kept.bounds[row], kept.bounds[row + 1]) for row in rows]
+    bounds = [(series.bounds[row], series.bounds[row + 1]) for row in rows]
     points = np.concatenate([np.arange(*bound) for bound in bounds])
-    points = points[np.isfinite(kept.value[points])]
+    points = points[np.isfinite(series.value[points])]
     if not points.size:
         return 0, np.full((len(rows), 0), np.nan)
-    steps = kept.stamps[points] // bucket
+    steps = series.stamps[points] // bucket
     first, width = int(steps.min()), int(np.ptp(steps)) + 1
     if width * len(rows) > _MOST_CELLS:
         return 0, np.full((len(rows), 0), np.nan)
     values = np.full((len(rows), width), np.nan)
     venue = np.searchsorted([begin for begin, _ in bounds], points, side="right") - 1
-    values[venue, steps - first] = kept.value[points]  # of several in a step the last one stays
+    values[venue, steps - first] = series.value[points]  # of several in a step the last one stays
     return first, values
 
 

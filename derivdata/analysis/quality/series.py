@@ -142,13 +142,13 @@ def value_figures(value: Floats, outlier: float) -> dict[str, Any]:
     """Describe the values of each row, NaN left out: frozen, capped, stale and outlying ones."""
     order = np.argsort(np.isnan(value), axis=1, kind="stable")
     value = np.take_along_axis(value, order, axis=1)
-    known = np.isfinite(value)
-    number = known.sum(axis=1)
+    finite = np.isfinite(value)
+    number = finite.sum(axis=1)
     some = number > 0
     repeats = np.zeros(value.shape, dtype=bool)
-    repeats[:, 1:] = known[:, 1:] & (value[:, 1:] == value[:, :-1])
-    lowest = np.where(known, value, np.inf).min(axis=1, initial=np.inf)
-    highest = np.where(known, value, -np.inf).max(axis=1, initial=-np.inf)
+    repeats[:, 1:] = finite[:, 1:] & (value[:, 1:] == value[:, :-1])
+    lowest = np.where(finite, value, np.inf).min(axis=1, initial=np.inf)
+    highest = np.where(finite, value, -np.inf).max(axis=1, initial=-np.inf)
     share = {
         name: np.where(some, (value == end[:, None]).sum(axis=1) / np.maximum(number, 1), np.nan)
         for name, end in (("at_low_share", lowest), ("at_high_share", highest))
@@ -191,16 +191,16 @@ def _stale(value: Floats, runs: Array) -> Array:
 
     Or has, as its floor, in runs a third as long at most: then from three times as many rows on.
     """
-    found = np.zeros(len(value), dtype=np.int64)
+    stale = np.zeros(len(value), dtype=np.int64)
     for row in np.flatnonzero(runs.max(axis=1, initial=0) >= _STALE - 1):
         ends = np.flatnonzero((runs[row] >= _STALE - 1) & (np.append(runs[row][1:], 0) == 0))
-        known = int(np.isfinite(value[row]).sum())
+        finite_count = int(np.isfinite(value[row]).sum())
         for end in ends:
             length = int(runs[row, end]) + 1
             same = value[row] == value[row, end]
-            rare = int(same.sum()) - length <= _STALE_SHARE * known
+            rare = int(same.sum()) - length <= _STALE_SHARE * finite_count
             same[end - length + 1 : end + 1] = False
             longest = int(runs[row][same].max(initial=0)) + 1
-            if length <= known // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
-                found[row] += length
-    return found
+            if length <= finite_count // 2 and (rare or length >= max(3 * longest, 3 * _STALE)):
+                stale[row] += length
+    return stale

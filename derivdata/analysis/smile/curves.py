@@ -97,13 +97,13 @@ def check_curves(curves: Curves) -> Butterfly:
     kind = np.where((kind == Method.FLAT) | (kind == Method.SSVI), Method.SVI, kind)
     empty = np.full(kind.shape, np.nan)
     numbers = [empty.copy() for _ in range(4)]
-    found = Butterfly(numbers[0], numbers[1], numbers[2], numbers[3], np.zeros(kind.shape, dtype=bool))
+    checks = Butterfly(numbers[0], numbers[1], numbers[2], numbers[3], np.zeros(kind.shape, dtype=bool))
     for each, check in ((Method.SVI, _check_raw), (Method.SABR, _check_sabr), (Method.PCHIP, _check_pchip)):
         rows = np.flatnonzero(kind == each)
         if rows.size:
-            for part, value in zip(found, check(curves.rows(rows)), strict=True):
+            for part, value in zip(checks, check(curves.rows(rows)), strict=True):
                 part[rows] = value
-    return found
+    return checks
 
 
 def _check_raw(curves: Curves) -> Butterfly:

@@ -54,8 +54,8 @@ def total_variance(
         raise ValueError(f"derivative is {derivative!r}; a smile has derivatives 0, 1 and 2")
     k = _labelled(log_moneyness)
     w = _apply(fit, lambda curves, k: curve_values(curves, k, derivative=derivative), k, outputs=[np.float64])
-    known: xr.DataArray = w if extrapolate else w.where(~extrapolated(fit, k))
-    return known.rename("total_variance").assign_attrs(units="1", derivative=derivative)
+    inside: xr.DataArray = w if extrapolate else w.where(~extrapolated(fit, k))
+    return inside.rename("total_variance").assign_attrs(units="1", derivative=derivative)
 
 
 @typed
@@ -116,20 +116,20 @@ def _names(fit: xr.Dataset) -> list[str]:
 
 
 def _curves(names: list[str], arrays: tuple[Any, ...], *, by_delta: bool) -> Curves:
-    found = dict(zip(names, arrays, strict=True))
-    sabr = Sabr(*(found[name] for name in SABR)) if SABR[0] in found else None
-    t = np.asarray(found["year_fraction"])
-    raw, forward = Raw(*(found[name] for name in RAW)), found.get("forward", np.ones_like(t))
+    variables = dict(zip(names, arrays, strict=True))
+    sabr = Sabr(*(variables[name] for name in SABR)) if SABR[0] in variables else None
+    t = np.asarray(variables["year_fraction"])
+    raw, forward = Raw(*(variables[name] for name in RAW)), variables.get("forward", np.ones_like(t))
     return Curves(
         raw,
-        found["method"],
-        found["k_min"],
-        found["k_max"],
+        variables["method"],
+        variables["k_min"],
+        variables["k_max"],
         t,
         forward,
         sabr,
-        found.get("node_k"),
-        found.get("node_w"),
+        variables.get("node_k"),
+        variables.get("node_w"),
         by_delta,
     )
 

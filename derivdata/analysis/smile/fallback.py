@@ -59,21 +59,21 @@ class FittedSlices(NamedTuple):
 
 def fit_slices(quotes: SmileQuotes, forward: Floats, start: Raw, options: Options) -> FittedSlices:
     """Fit every slice by the best rung of its ladder that its strikes can carry."""
-    found = _empty(quotes, forward, options)
-    rungs = found.curves.method
+    fitted = _empty(quotes, forward, options)
+    rungs = fitted.curves.method
     for rung in _LADDERS[options.method]:
         free = (rungs == Method.NONE) & (quotes.distinct >= NEEDED[rung])
         rungs[free & np.isfinite(quotes.k_min)] = rung
     for rung in _LADDERS[options.method]:
         rows = np.flatnonzero(rungs == rung)
         if rows.size:
-            _fit_rung(found, quotes, start, rows, rung, options)
-    found.notes[:] |= np.where(rungs == options.method, 0, Status.TOO_FEW_STRIKES).astype(np.int32)
-    found.notes[(rungs != options.method) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
-    _settle(found, quotes, options)
-    _note_time(found, quotes)
-    found.rmse_vol[:] = _rmse(found.curves, quotes)
-    return found
+            _fit_rung(fitted, quotes, start, rows, rung, options)
+    fitted.notes[:] |= np.where(rungs == options.method, 0, Status.TOO_FEW_STRIKES).astype(np.int32)
+    fitted.notes[(rungs != options.method) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
+    _settle(fitted, quotes, options)
+    _note_time(fitted, quotes)
+    fitted.rmse_vol[:] = _rmse(fitted.curves, quotes)
+    return fitted
 
 
 def _empty(quotes: SmileQuotes, forward: Floats, options: Options) -> FittedSlices:
@@ -104,25 +104,25 @@ def _empty(quotes: SmileQuotes, forward: Floats, options: Options) -> FittedSlic
 
 
 def _fit_rung(
-    found: FittedSlices,
+    fitted: FittedSlices,
     quotes: SmileQuotes,
     start: Raw,
     rows: NDArray[np.int64],
     rung: Method,
     options: Options,
 ) -> None:
-    part, curves = quotes.rows(rows), found.curves
+    part, curves = quotes.rows(rows), fitted.curves
     if rung == Method.SVI:
-        _put(found, rows, *fit_svi(part, Raw(*(each[rows] for each in start))))
+        _put(fitted, rows, *fit_svi(part, Raw(*(each[rows] for each in start))))
     elif rung == Method.SSVI:
-        _put(found, rows, *fit_ssvi(part))
+        _put(fitted, rows, *fit_ssvi(part))
     elif rung == Method.SABR and curves.sabr is not None:
         sabr, ended = fit_sabr(part, beta=options.beta, forward=curves.forward[rows])
         _store(curves.sabr, rows, sabr)
-        _count(found, rows, ended)
+        _count(fitted, rows, ended)
     elif rung == Method.PCHIP and curves.node_k is not None and curves.node_w is not None:
         curves.node_k[rows], curves.node_w[rows], lost = nodes(part, by_delta=options.by_delta)
-        found.notes[rows] |= np.where(lost, Status.OUTLIER, 0).astype(np.int32)
+        fitted.notes[rows] |= np.where(lost, Status.OUTLIER, 0).astype(np.int32)
     else:
         _store(curves.raw, rows, _line(part))
     _drop_failures(curves, rows)
@@ -149,9 +149,9 @@ def _line(quotes: SmileQuotes) -> Raw:
     return Raw(np.where(slope < 0.0, w1, w0), b, np.sign(slope), vertex, np.zeros_like(b))
 
 
-def _put(found: FittedSlices, rows: NDArray[np.int64], raw: Raw, ended: Minimum) -> None:
-    _store(found.curves.raw, rows, raw)
-    _count(found, rows, ended)
+def _put(fitted: FittedSlices, rows: NDArray[np.int64], raw: Raw, ended: Minimum) -> None:
+    _store(fitted.curves.raw, rows, raw)
+    _count(fitted, rows, ended)
 
 
 def _store(target: Raw | Sabr, rows: NDArray[np.int64], values: Raw | Sabr) -> None:
@@ -159,51 +159,51 @@ def _store(target: Raw | Sabr, rows: NDArray[np.int64], values: Raw | Sabr) -> N
         part[rows] = value
 
 
-def _count(found: FittedSlices, rows: NDArray[np.int64], ended: Minimum) -> None:
-    found.nfev[rows] += ended.nfev.astype(np.int32)
-    found.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
+def _count(fitted: FittedSlices, rows: NDArray[np.int64], ended: Minimum) -> None:
+    fitted.nfev[rows] += ended.nfev.astype(np.int32)
+    fitted.notes[rows[~ended.converged]] |= Status.NOT_CONVERGED
 
 
-def _settle(found: FittedSlices, quotes: SmileQuotes, options: Options) -> None:
+def _settle(fitted: FittedSlices, quotes: SmileQuotes, options: Options) -> None:
     """Check every slice, repair what was asked to be, and note what is left."""
-    curves = found.curves
+    curves = fitted.curves
     suspect = np.flatnonzero((curves.method != Method.NONE) & ~certified(curves.raw))
     guilty = suspect[~check_curves(curves.rows(suspect)).ok]
     if guilty.size and options.arbitrage == "ssvi":
-        _replace_by_ssvi(found, quotes, guilty[quotes.distinct[guilty] >= NEEDED[Method.SSVI]])
+        _replace_by_ssvi(fitted, quotes, guilty[quotes.distinct[guilty] >= NEEDED[Method.SSVI]])
     elif guilty.size and options.arbitrage != "flag":
-        _mend(found, quotes, guilty[curves.method[guilty] == Method.SVI], options.arbitrage)
-    found.notes[guilty[~found.repaired[guilty]]] |= Status.BUTTERFLY
+        _mend(fitted, quotes, guilty[curves.method[guilty] == Method.SVI], options.arbitrage)
+    fitted.notes[guilty[~fitted.repaired[guilty]]] |= Status.BUTTERFLY
 
 
-def _replace_by_ssvi(found: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64]) -> None:
+def _replace_by_ssvi(fitted: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64]) -> None:
     if not rows.size:
         return
-    found.notes[rows] &= ~np.int32(Status.NOT_CONVERGED)
-    _put(found, rows, *fit_ssvi(quotes.rows(rows)))
-    found.curves.method[rows] = Method.SSVI
-    found.notes[rows] |= Status.FALLBACK_USED
-    found.repaired[rows] = check_curves(found.curves.rows(rows)).ok
+    fitted.notes[rows] &= ~np.int32(Status.NOT_CONVERGED)
+    _put(fitted, rows, *fit_ssvi(quotes.rows(rows)))
+    fitted.curves.method[rows] = Method.SSVI
+    fitted.notes[rows] |= Status.FALLBACK_USED
+    fitted.repaired[rows] = check_curves(fitted.curves.rows(rows)).ok
 
 
-def _mend(found: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64], arbitrage: str) -> None:
+def _mend(fitted: FittedSlices, quotes: SmileQuotes, rows: NDArray[np.int64], arbitrage: str) -> None:
     if not rows.size:
         return
-    part, old = quotes.rows(rows), found.curves.rows(rows)
+    part, old = quotes.rows(rows), fitted.curves.rows(rows)
     if arbitrage == "gj":
         raw, sure = gj_repair(old.raw, part.t)
         sure &= check_curves(old._replace(raw=raw)).ok
     else:
         raw, sure, nfev = penalty_repair(part, old)
-        found.nfev[rows] += nfev.astype(np.int32)
-    _store(found.curves.raw, rows[sure], Raw(*(each[sure] for each in raw)))
-    found.repaired[rows] = sure
+        fitted.nfev[rows] += nfev.astype(np.int32)
+    _store(fitted.curves.raw, rows[sure], Raw(*(each[sure] for each in raw)))
+    fitted.repaired[rows] = sure
 
 
-def _note_time(found: FittedSlices, quotes: SmileQuotes) -> None:
+def _note_time(fitted: FittedSlices, quotes: SmileQuotes) -> None:
     """Note slices without time: they have no quotes either, and the reason is the time."""
     unknown, over = ~np.isfinite(quotes.t), quotes.t <= 0.0
-    found.notes[unknown], found.notes[over] = Status.BAD_INPUT, Status.EXPIRED
+    fitted.notes[unknown], fitted.notes[over] = Status.BAD_INPUT, Status.EXPIRED
 
 
 def _rmse(curves: Curves, quotes: SmileQuotes) -> Floats:

@@ -112,14 +112,14 @@ def from_raw(
             xr.broadcast(xr.DataArray(forward), t)
     except ValueError:
         raise ValueError("raw, year_fraction, k_min, k_max and forward do not fit each other") from None
-    known = xr.zeros_like(t, dtype=np.int8)
+    zero = xr.zeros_like(t, dtype=np.int8)
     variables = dict(zip(RAW, parameters, strict=True)) | {
-        "method": known + np.int8(Method.SVI),
-        "repaired": known.astype(bool),
-        "status": known.astype(np.int32),
+        "method": zero + np.int8(Method.SVI),
+        "repaired": zero.astype(bool),
+        "status": zero.astype(np.int32),
         "rmse_vol": xr.full_like(t, np.nan, dtype=np.float64),
-        "n": known.astype(np.int32),
-        "nfev": known.astype(np.int32),
+        "n": zero.astype(np.int32),
+        "nfev": zero.astype(np.int32),
         "k_min": low,
         "k_max": high,
     }

@@ -190,12 +190,14 @@ def _one_chunk(part: xr.DataArray, dim: str) -> xr.DataArray:
 def _warm(start: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]:
     if start is None:
         return [xr.DataArray(np.nan)] * len(RAW)
-    known = {name: index for part in quotes for name, index in part.indexes.items()}
+    indexes = {name: index for part in quotes for name, index in part.indexes.items()}
     missing = [name for name in (*RAW, "method") if name not in start]
     if missing:
         raise ValueError(f"start has no {', '.join(missing)}: it is not an svi fit")
     raw = start[list(RAW)].reset_coords(drop=True)
-    return list(raw.reindex({str(d): known[d] for d in raw.dims if d in known and d in raw.indexes}).values())
+    return list(
+        raw.reindex({str(d): indexes[d] for d in raw.dims if d in indexes and d in raw.indexes}).values()
+    )
 
 
 def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
@@ -222,9 +224,9 @@ def _fit_rows(
     k: Floats, iv: Floats, weight: Floats, t: Floats, forward: Floats, *start: Floats, options: Options
 ) -> tuple[Any, ...]:
     quotes = prepare(k, iv, t, weight)
-    found = fit_slices(quotes, forward, Raw(*start), options)
-    curves = found.curves
+    fitted = fit_slices(quotes, forward, Raw(*start), options)
+    curves = fitted.curves
     n = quotes.used.sum(axis=1).astype(np.int32)
-    facts = (found.repaired, found.notes, found.rmse_vol, n, found.nfev, quotes.k_min, quotes.k_max)
+    facts = (fitted.repaired, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
     nodes = () if curves.node_k is None else (curves.node_k, curves.node_w)
     return *curves.raw, *(curves.sabr or ()), curves.method, *facts, *nodes

@@ -102,10 +102,10 @@ def _rounds(quotes: SmileQuotes, curves: Curves) -> tuple[Floats, NDArray[np.boo
         if not rows.size:
             break
         part = problem.rows(rows)._replace(heaviness=_FIRST_WEIGHT * 10.0**turn)
-        found = minimise(part, np.clip(x[:, rows], part.low, part.high))
-        x[:, rows] = found.x
-        nfev[rows] += found.nfev
-        free[rows] = check_curves(curves.rows(rows)._replace(raw=floor_to_raw(found.x))).ok
+        minimum = minimise(part, np.clip(x[:, rows], part.low, part.high))
+        x[:, rows] = minimum.x
+        nfev[rows] += minimum.nfev
+        free[rows] = check_curves(curves.rows(rows)._replace(raw=floor_to_raw(minimum.x))).ok
     return x, free, nfev
 
 

@@ -67,9 +67,9 @@ def sabr_jet(k: Floats, sabr: Sabr, t: Floats, forward: Floats) -> tuple[Floats,
 
 def fit_sabr(quotes: SmileQuotes, *, beta: float, forward: Floats) -> tuple[Sabr, Minimum]:
     """Return the best SABR smiles with this `beta`, of two starts each."""
-    found = [_from(quotes, beta, forward, *start) for start in _STARTS]
-    best = found[0]
-    for other in found[1:]:
+    minima = [_from(quotes, beta, forward, *start) for start in _STARTS]
+    best = minima[0]
+    for other in minima[1:]:
         better = other.loss < best.loss
         nfev = best.nfev + other.nfev
         best = Minimum(*(np.where(better, a, b) for a, b in zip(other, best, strict=True)))._replace(

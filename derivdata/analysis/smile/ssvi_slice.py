@@ -56,9 +56,9 @@ def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
 
 def fit_ssvi(quotes: SmileQuotes) -> tuple[Raw, Minimum]:
     """Return the best butterfly-free SSVI slices, from one start on either side of no skew."""
-    found = [_from(quotes, rho) for rho in _STARTS]
-    best = found[0].loss <= found[1].loss
-    both = Minimum(*(np.where(best, a, b) for a, b in zip(*found, strict=True)))
+    minima = [_from(quotes, rho) for rho in _STARTS]
+    best = minima[0].loss <= minima[1].loss
+    both = Minimum(*(np.where(best, a, b) for a, b in zip(*minima, strict=True)))
     log_theta, rho, share = both.x
     return ssvi_to_raw(np.exp(log_theta), rho, _phi(log_theta, rho, share)[0]), both
 

@@ -155,12 +155,12 @@ def _improve(best: Minimum, slices: Scaled, place: Floats, rows: NDArray[np.bool
     if not index.size:
         return
     start = np.concatenate([np.zeros((3, index.size)), np.clip(place[:, index], BOX[:, :1], BOX[:, 1:])])
-    found = minimise(SviProblem(slices.rows(index)), start)
-    best.nfev[index] += found.nfev
-    better = found.loss < best.loss[index]
+    minimum = minimise(SviProblem(slices.rows(index)), start)
+    best.nfev[index] += minimum.nfev
+    better = minimum.loss < best.loss[index]
     index = index[better]
-    best.x[:, index], best.loss[index] = found.x[:, better], found.loss[better]
-    best.converged[index] = found.converged[better]
+    best.x[:, index], best.loss[index] = minimum.x[:, better], minimum.loss[better]
+    best.converged[index] = minimum.converged[better]
 
 
 def _warm_place(start: Raw, scaling: Scaling) -> Floats:

@@ -130,11 +130,11 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
     best, most = np.zeros_like(at), np.full_like(cap, -np.inf)
-    for held, other in ((0, 1), (1, 0)):
+    for fixed, other in ((0, 1), (1, 0)):
         for edge in (np.zeros_like(cap), cap):
             step = np.empty_like(at)
-            step[held] = edge - at[held]
-            slope = residual[other] - gram[0, 1] * step[held]
+            step[fixed] = edge - at[fixed]
+            slope = residual[other] - gram[0, 1] * step[fixed]
             end = np.clip(at[other] + slope / np.maximum(gram[other, other], 1e-300), 0.0, cap)
             step[other] = end - at[other]
             lowered = gain(gram, residual, step)

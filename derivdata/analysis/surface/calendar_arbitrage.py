@@ -107,7 +107,7 @@ def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
 
 def _before(t: xr.DataArray, usable: xr.DataArray) -> xr.DataArray:
     """Position of the usable expiry before each one, −1 without one, over dim ``later``."""
-    found: xr.DataArray = xr.apply_ufunc(
+    predecessor: xr.DataArray = xr.apply_ufunc(
         previous,
         t,
         usable.reset_coords(drop=True),
@@ -117,7 +117,7 @@ def _before(t: xr.DataArray, usable: xr.DataArray) -> xr.DataArray:
         output_dtypes=[np.int64],
         dask_gufunc_kwargs={"output_sizes": {"later": t.sizes["expiry"]}},
     )
-    return found.drop_vars("expiry", errors="ignore")
+    return predecessor.drop_vars("expiry", errors="ignore")
 
 
 def previous(t: Floats, usable: Any) -> Any:

@@ -144,7 +144,7 @@ def _fitted(
         far = abs(surface["atm_error_vol"]) > half
         status = status | where(far, np.int32(Status.OFF_AT_THE_MONEY), np.int32(0))
     surface["status"] = status.astype(np.int32).assign_attrs(own.attrs)
-    return surface.assign_attrs({name: said for name, said in quotes.attrs.items() if name == "provenance"})
+    return surface.assign_attrs({name: value for name, value in quotes.attrs.items() if name == "provenance"})
 
 
 def _any_bit(status: xr.DataArray) -> xr.DataArray:

@@ -98,10 +98,10 @@ def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimu
     anchored = quotes._replace(scale=scale)
     base, parts, ends = np.zeros((len(guess), 3)), [], []
     for i in range(guess.shape[1]):
-        slices, found = _fit(anchored.expiry(i), guess[:, i : i + 1], base, damping=1e-9)
-        base = np.column_stack([base[:, :2] + found.x[:2].T, _coordinates(slices)[:, 0, 2]])
+        slices, minimum = _fit(anchored.expiry(i), guess[:, i : i + 1], base, damping=1e-9)
+        base = np.column_stack([base[:, :2] + minimum.x[:2].T, _coordinates(slices)[:, 0, 2]])
         parts.append(slices)
-        ends.append(found)
+        ends.append(minimum)
     x, loss, converged, nfev = (list(part) for part in zip(*ends, strict=True))
     joined = Minimum(np.vstack(x), np.sum(loss, axis=0), np.all(converged, axis=0), np.sum(nfev, axis=0))
     return np.concatenate(parts, axis=1), joined
@@ -112,8 +112,8 @@ def _fit(quotes: SurfaceQuotes, guess: Floats, base: Floats, *, damping: float) 
     least = np.full((3, guess.shape[1]), LEAST)
     least[:2, 0] = np.where((base[:, :2] > 0.0).all(), LEAST, _FLATTEST)
     bounds = least.ravel(), np.array(np.inf)
-    found = fit_model(_model, base, _increments(guess, base), bounds, quotes, damping=damping)
-    return _model(found.x.T, base)[0], found
+    minimum = fit_model(_model, base, _increments(guess, base), bounds, quotes, damping=damping)
+    return _model(minimum.x.T, base)[0], minimum
 
 
 def _coordinates(slices: Floats) -> Floats:

@@ -53,15 +53,15 @@ def from_essvi(
     require_lengths(named if wrapped is None else named | {"forward": wrapped})
     parts = list(named.values())
     *natural, t, low, high = xr.broadcast(*parts)
-    known = xr.zeros_like(t, dtype=np.int32)
+    zero = xr.zeros_like(t, dtype=np.int32)
     variables = dict(zip(NATURAL, natural, strict=True)) | {
         **raw_parameters_of(*natural)._asdict(),
-        "method": (known + Method.SSVI).astype(np.int8),
-        "repaired": known.astype(bool),
-        "status": known,
+        "method": (zero + Method.SSVI).astype(np.int8),
+        "repaired": zero.astype(bool),
+        "status": zero,
         "rmse_vol": xr.full_like(t, np.nan, dtype=np.float64),
-        "n": known,
-        "nfev": known,
+        "n": zero,
+        "nfev": zero,
         "k_min": low,
         "k_max": high,
     }

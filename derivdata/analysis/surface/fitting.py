@@ -120,10 +120,10 @@ def fit(
     if method == "slices":
         if iv_bid is not None or iv_ask is not None:
             raise ValueError("iv_bid and iv_ask do not go with method='slices'; weights of spreads do")
-        found = _alone(k, volatility, t, weight, forward, dim)
+        surface = _alone(k, volatility, t, weight, forward, dim)
     else:
-        found = _together(*quotes, start=start, forward=forward, method=method, dim=dim)
-    return found.assign(atm_error_vol=_error_at_the_money(found, k, volatility, dim))
+        surface = _together(*quotes, start=start, forward=forward, method=method, dim=dim)
+    return surface.assign(atm_error_vol=_error_at_the_money(surface, k, volatility, dim))
 
 
 def _together(
@@ -142,7 +142,7 @@ def _together(
     """All expiries of every surface in one search."""
     parameters = RAW if method == "svi" else NATURAL
     names, shared = (*parameters, *_FACTS), _shared_names(method)
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         _fit,
         *(k, iv, weight, bid, ask, t, *_guess(start, iv)),
         kwargs={"method": method},
@@ -151,7 +151,7 @@ def _together(
         dask="parallelized",
         output_dtypes=[*[np.float64] * len(parameters), *_TYPES, *[np.float64] * len(shared)],
     )
-    variables = dict(zip((*names, *shared), found, strict=True))
+    variables = dict(zip((*names, *shared), outputs, strict=True))
     done = np.isfinite(variables[parameters[0]])
     fallback = (variables["status"] & np.int32(Status.FALLBACK_USED)) != 0
     rung = where(done, where(fallback | (method != "svi"), Method.SSVI, Method.SVI), Method.NONE)
@@ -161,9 +161,9 @@ def _together(
     return assemble(variables, t, forward=forward, surface=method)
 
 
-def _error_at_the_money(found: xr.Dataset, k: xr.DataArray, iv: xr.DataArray, dim: str) -> xr.DataArray:
+def _error_at_the_money(surface: xr.Dataset, k: xr.DataArray, iv: xr.DataArray, dim: str) -> xr.DataArray:
     quoted = at_the_money_of(k, (iv**2).where(iv > 0.0), dim) ** 0.5
-    error: xr.DataArray = (smile.iv(found, 0.0, extrapolate=True) - quoted).reset_coords(drop=True)
+    error: xr.DataArray = (smile.iv(surface, 0.0, extrapolate=True) - quoted).reset_coords(drop=True)
     return error.assign_attrs(units="1/sqrt(year)")
 
 
@@ -193,10 +193,10 @@ def _alone(
     k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, weight: xr.DataArray, forward: Any, dim: str
 ) -> xr.Dataset:
     """Every expiry fitted by itself; those that cross the one before are flagged."""
-    found = smile.fit(k, iv, t, weights=weight, forward=forward, dim=dim).assign_attrs(surface="slices")
-    crossed = (found["method"] > 0) & ~calendar_check(found)["ok"]
-    status = found["status"] | crossed * np.int32(Status.CALENDAR)
-    return found.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
+    surface = smile.fit(k, iv, t, weights=weight, forward=forward, dim=dim).assign_attrs(surface="slices")
+    crossed = (surface["method"] > 0) & ~calendar_check(surface)["ok"]
+    status = surface["status"] | crossed * np.int32(Status.CALENDAR)
+    return surface.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))
 
 
 def _guess(start: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
@@ -268,14 +268,14 @@ def _solved(
     shared = [np.full(len(slices), np.nan) for _ in _shared_names(method)]
     for rows, count, quotes in batches(ordered):
         linear = essvi.linear_start(quotes)
-        known = guessed[rows, :count]
-        begin = np.where(np.isfinite(known).all(axis=-1, keepdims=True), known, linear)
-        found = _search(method, quotes, begin)
+        given = guessed[rows, :count]
+        begin = np.where(np.isfinite(given).all(axis=-1, keepdims=True), given, linear)
+        fitted = _search(method, quotes, begin)
         here = rows[:, None], np.arange(count)
-        slices[here] = found.slices
-        nfev[here] = found.solution.nfev[:, None]
-        status[here] |= np.where(found.solution.converged, 0, np.int32(Status.NOT_CONVERGED))[:, None]
-        for part, values in zip(shared, found.shared, strict=True):
+        slices[here] = fitted.slices
+        nfev[here] = fitted.solution.nfev[:, None]
+        status[here] |= np.where(fitted.solution.converged, 0, np.int32(Status.NOT_CONVERGED))[:, None]
+        for part, values in zip(shared, fitted.shared, strict=True):
             part[rows] = values
     return slices, nfev, status, shared
 
@@ -291,11 +291,11 @@ def _joint(
         return start, nfev, status
     live = np.arange(count) < ordered.usable[:, None]
     quotes = quotes_of(ordered, np.arange(len(live)), count)
-    found = fit_joint(quotes, ordered.t[:, :count], live, Raw(*(part[:, :count] for part in start)))
-    free = found.free[:, None] & live
-    for part, value in zip(start, found.raw, strict=True):
+    joint = fit_joint(quotes, ordered.t[:, :count], live, Raw(*(part[:, :count] for part in start)))
+    free = joint.free[:, None] & live
+    for part, value in zip(start, joint.raw, strict=True):
         part[:, :count] = np.where(free, value, part[:, :count])
-    nfev[:, :count] += np.where(live, found.nfev[:, None], 0).astype(np.int32)
+    nfev[:, :count] += np.where(live, joint.nfev[:, None], 0).astype(np.int32)
     settled = status[:, :count] & ~np.int32(Status.NOT_CONVERGED)
     lost = status[:, :count] | np.int32(Status.FALLBACK_USED)
     status[:, :count] = np.where(free, settled, np.where(live, lost, status[:, :count]))

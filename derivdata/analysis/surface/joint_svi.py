@@ -207,35 +207,38 @@ def fit_joint(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> Join
     filled = Raw(
         *(np.where(live, part, idle) for part, idle in zip(start, (1.0, 0.1, 0.0, 0.0, 1.0), strict=True))
     )
-    found = JointFit(
+    result = JointFit(
         Raw(*(part.copy() for part in filled)), np.zeros(len(t), dtype=bool), np.zeros(len(t), dtype=np.int64)
     )
     for firmness in _FIRMNESS:
-        left = np.flatnonzero(~found.free)
+        left = np.flatnonzero(~result.free)
         if not left.size:
             break
         begin = Raw(*(part[left] for part in filled))
         problem, x = _problem(quotes.rows(left), np.where(live, t, 1.0)[left], live[left], begin)
         _search(
-            problem._replace(force=firmness * problem.force, margin=firmness * problem.margin), x, left, found
+            problem._replace(force=firmness * problem.force, margin=firmness * problem.margin),
+            x,
+            left,
+            result,
         )
-    return found
+    return result
 
 
-def _search(problem: _JointProblem, x: Floats, going: NDArray[np.intp], found: JointFit) -> None:
-    """Search the surfaces `going`, and put those that are proved free into `found`."""
+def _search(problem: _JointProblem, x: Floats, going: NDArray[np.intp], result: JointFit) -> None:
+    """Search the surfaces `going`, and put those that are proved free into `result`."""
     for turn in range(_ROUNDS):
         x = np.clip(x, problem.low, problem.high)
         ended = minimise(problem, x, steps=_STEPS if turn else _FIRST_STEPS, tolerance=_TOLERANCE)
-        x, found.nfev[going] = ended.x, found.nfev[going] + ended.nfev
+        x, result.nfev[going] = ended.x, result.nfev[going] + ended.nfev
         values, _ = problem.constraints(x)
         flat = floor_to_raw(problem.slices(x).reshape(_SIZE, -1))
         raw = Raw(*(part.reshape(problem.live.shape) for part in flat))
         done = _holds(problem, values)
         done[done] = _proved(Raw(*(part[done] for part in raw)), problem.live[done])
-        for part, value in zip(found.raw, raw, strict=True):
+        for part, value in zip(result.raw, raw, strict=True):
             part[going[done]] = value[done]
-        found.free[going[done]] = True
+        result.free[going[done]] = True
         problem = _pressed(problem, values).rows(~done)
         x, going = x[:, ~done], going[~done]
         if not going.size:
@@ -257,9 +260,9 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
     roots = _roots(quartic)
     # Of the complex ones the real parts stay: a double root comes as a pair of them, and looking in a place
     # too many does no harm.
-    known = np.sort(roots.real, axis=-1)
-    ends = known.min(axis=-1), known.max(axis=-1)
-    middle = (known[..., 1:] + known[..., :-1]) / 2.0
+    real_roots = np.sort(roots.real, axis=-1)
+    ends = real_roots.min(axis=-1), real_roots.max(axis=-1)
+    middle = (real_roots[..., 1:] + real_roots[..., :-1]) / 2.0
     width = 1.0 + ends[1] - ends[0]
     looks = np.concatenate([middle, (ends[0] - width)[..., None], (ends[1] + width)[..., None]], axis=-1)
     difference = [

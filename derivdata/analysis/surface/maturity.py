@@ -65,7 +65,7 @@ def at_maturity(
 def _bracket(surface: xr.Dataset, t: xr.DataArray, *, flat_beyond: bool) -> xr.Dataset:
     """Which expiries lie around each time, and the share of each in total variance."""
     names = ("at_before", "at_after", "share_before", "share_after", "status")
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         _around,
         surface["year_fraction"],
         surface["method"] > 0,
@@ -76,7 +76,7 @@ def _bracket(surface: xr.Dataset, t: xr.DataArray, *, flat_beyond: bool) -> xr.D
         dask="parallelized",
         output_dtypes=[np.int64, np.int64, np.float64, np.float64, np.int32],
     )
-    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in zip(names, found, strict=True)})
+    return xr.Dataset({name: part.reset_coords(drop=True) for name, part in zip(names, outputs, strict=True)})
 
 
 def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> tuple[Any, ...]:
@@ -89,10 +89,10 @@ def _around(expiries: Floats, usable: Any, t: Floats, *, flat_beyond: bool) -> t
     none = ~has_before & ~has_after
     early, late = has_after & ~has_before, has_before & ~has_after
     before, after = np.where(early, after, before), np.where(late, before, after)
-    held = np.where(early, t1, t0)
+    nearest = np.where(early, t1, t0)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(t1 > t0, (t - t0) / (t1 - t0), 0.0)
-        scale = np.where(early | late, t / held, 1.0)
+        scale = np.where(early | late, t / nearest, 1.0)
     refused = none | (t <= 0.0) | np.isnan(t) | (late & (not flat_beyond))
     share_after = np.where(early | late | refused, 0.0, share)
     share_before = np.where(refused, np.nan, scale - share_after)
@@ -148,8 +148,8 @@ def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Float
     """Linear in T between two expiries, the nearest beyond them; NaN where the cut is. Infinity may be."""
     with np.errstate(invalid="ignore"):
         between = (1.0 - share_after) * first + share_after * second
-    held = np.where(share_after == 0.0, first, between)
-    return np.where(np.isnan(share_before), np.nan, held)
+    mixed = np.where(share_after == 0.0, first, between)
+    return np.where(np.isnan(share_before), np.nan, mixed)
 
 
 def _natural_slice(

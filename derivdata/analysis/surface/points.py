@@ -98,8 +98,8 @@ def constant_maturity(
         return points_of(cut, points, delta=delta, atm=atm, rate=rate)
 
     require_surface(surface)
-    found = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
-    return found.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
+    result = in_chunks(at_tenors, surface, most=_SLICES, whole=("expiry",))
+    return result.assign_coords(tenor=("tenor", tenor.to_numpy(), {"units": "days"}))
 
 
 @typed
@@ -186,11 +186,11 @@ def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> x
 
     def excess(k: xr.DataArray, w: xr.DataArray) -> xr.DataArray:
         vol = volatility(w, cut.year_fraction)
-        found = black76.greeks(
+        greeks = black76.greeks(
             1.0, np.exp(k), cut.year_fraction, vol, side,
             which=("delta",), delta=convention.delta, rate=convention.rate,
         )  # fmt: skip
-        over: xr.DataArray = found["delta"] - target
+        over: xr.DataArray = greeks["delta"] - target
         return over
 
     return _falling_root(cut, excess)
@@ -238,11 +238,11 @@ def _refined(
 
 def _status(cut: Maturity, places: dict[str, xr.DataArray]) -> xr.DataArray:
     status = cut.status | cut.before["status"] | cut.after["status"]
-    known = cut.share_before.notnull()
+    has_cut = cut.share_before.notnull()
     for k in places.values():
-        outside = ((k < cut.k_min) | (k > cut.k_max)) & known
+        outside = ((k < cut.k_min) | (k > cut.k_max)) & has_cut
         status = status | where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-        status = status | where(known & k.isnull(), np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
+        status = status | where(has_cut & k.isnull(), np.int32(Status.DELTA_UNREACHABLE), np.int32(0))
     return status.astype(np.int32)
 
 

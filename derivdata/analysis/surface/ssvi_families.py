@@ -95,8 +95,8 @@ def fit_family(family: Family, quotes: SurfaceQuotes, guess: Floats, theta: Floa
     tilt = np.median((guess[..., 1] - guess[..., 2]) / (guess[..., 1] + guess[..., 2]), axis=1)
     start = np.column_stack([np.clip(tilt, -0.9, 0.9), *(np.full(len(tilt), each) for each in family.start)])
     bounds = np.array((-0.999, *family.lower)), np.array((0.999, *family.upper))
-    found = fit_model(model, theta, start, bounds, quotes)
-    return _slices(family, theta, found.x.T)[0], found
+    minimum = fit_model(model, theta, start, bounds, quotes)
+    return _slices(family, theta, minimum.x.T)[0], minimum
 
 
 def _slices(family: Family, theta: Floats, x: Floats) -> tuple[Floats, Floats]:

@@ -147,8 +147,8 @@ def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
         dask="parallelized",
         output_dtypes=[np.float64] * 2,
     )
-    found = _between(before[1], w, before[0], t)
-    return found.rename(variance="forward_variance", vol="forward_vol")
+    forward = _between(before[1], w, before[0], t)
+    return forward.rename(variance="forward_variance", vol="forward_vol")
 
 
 def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:

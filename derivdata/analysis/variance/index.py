@@ -78,7 +78,7 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     bounds = [name for name in ("lower", "upper") if name in variance]
     parts = [variance.get(name, absent) for name in ("year_fraction", "total_variance", "lower", "upper")]
     status = variance.get("status", xr.zeros_like(absent, dtype=np.int32))
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         _index,
         *(_whole(part) for part in (*parts, status)),
         kwargs={"days": days},
@@ -87,7 +87,7 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
         dask="parallelized",
         output_dtypes=[np.float64] * 6 + [np.int32],
     )
-    index = xr.Dataset(dict(zip(_OUT, found, strict=True)), attrs=variance.attrs | {"days": days})
+    index = xr.Dataset(dict(zip(_OUT, outputs, strict=True)), attrs=variance.attrs | {"days": days})
     index = index.drop_vars([f"{name}_pct" for name in ("lower", "upper") if name not in bounds])
     return with_units(index, _UNITS)
 
@@ -101,9 +101,9 @@ def _index(
 ) -> tuple[Any, ...]:
     t, w = np.broadcast_arrays(t, w)
     horizon = days / _YEAR
-    known = np.isfinite(w) & (t > 0.0)
-    early = np.where(known & (t <= horizon), t, -np.inf)
-    late = np.where(known & (t >= horizon), t, np.inf)
+    usable = np.isfinite(w) & (t > 0.0)
+    early = np.where(usable & (t <= horizon), t, -np.inf)
+    late = np.where(usable & (t >= horizon), t, np.inf)
     near, next_ = early.argmax(axis=-1)[..., None], late.argmin(axis=-1)[..., None]
     t0, t1 = (np.take_along_axis(part, at, -1)[..., 0] for part, at in ((early, near), (late, next_)))
     around = np.isfinite(t0) & np.isfinite(t1)
@@ -112,8 +112,8 @@ def _index(
         share = np.where(t1 > t0, (t1 - horizon) / (t1 - t0), np.where(around, 1.0, np.nan))
         mixed = [share * _at(each, near) + (1.0 - share) * _at(each, next_) for each in (w, lower, upper)]
         volatilities = [100.0 * np.sqrt(each / horizon) for each in mixed]
-    said = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))
-    return *volatilities, t0 * _YEAR, t1 * _YEAR, share, said
+    flags = np.where(around, _at(status, near) | _at(status, next_), np.int32(Status.EXTRAPOLATED))
+    return *volatilities, t0 * _YEAR, t1 * _YEAR, share, flags
 
 
 def _at(values: NDArray[Any], at: NDArray[np.intp]) -> NDArray[Any]:

@@ -110,7 +110,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
     low, high = (-np.inf, np.inf) if k_range is None else k_range
     parts = [source[name] for name in ("log_moneyness", "iv")]
     parts = [part.chunk({dim: -1}) if part.chunks else part for part in parts]
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         strip,
         *parts,
         source["year_fraction"],
@@ -122,7 +122,7 @@ def _of_quotes(source: xr.Dataset, k_range: tuple[Any, Any] | None, floor: float
         dask="parallelized",
         output_dtypes=[np.float64] * 6 + [np.int32],
     )
-    return xr.Dataset(dict(zip(_OUT, found, strict=True)))
+    return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
 
 
 def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
@@ -143,8 +143,8 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
     beyond = xr.apply_ufunc(
         tails, low, high, *ends, floor, dask="parallelized", output_dtypes=[np.float64]
     ).where(whole.notnull())
-    found = (whole, within, within, within + beyond, low, high, status | fit["status"])
-    return xr.Dataset(dict(zip(_OUT, found, strict=True)))
+    outputs = (whole, within, within, within + beyond, low, high, status | fit["status"])
+    return xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
 
 
 def _placed(fit: xr.Dataset, low: xr.DataArray, high: xr.DataArray) -> Any:

@@ -67,7 +67,7 @@ def cboe(
     quotes.append((quotes[0] + quotes[1]) / 2.0 if price is None else _sorted(price, "price"))
     core = ["strike", "side"]
     year_fraction, rate = along(quotes[2], *core, year_fraction=year_fraction, rate=rate)
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         _cboe,
         *quotes,
         quotes[0]["strike"].astype(np.float64),
@@ -78,7 +78,7 @@ def cboe(
         dask="parallelized",
         output_dtypes=[np.float64] * 4 + [np.int32, np.float64, np.bool_],
     )
-    result = xr.Dataset(dict(zip(_OUT, found, strict=True)))
+    result = xr.Dataset(dict(zip(_OUT, outputs, strict=True)))
     return with_units(result, _UNITS).assign_coords(year_fraction=year_fraction)
 
 
@@ -186,7 +186,7 @@ def replication(
     )
     ordered = [part.sortby("strike") for part in (call, put)]
     whole = [part.chunk(strike=-1) if part.chunks else part for part in ordered]
-    found = xr.apply_ufunc(
+    outputs = xr.apply_ufunc(
         _replicate,
         *whole,
         whole[0]["strike"].astype(np.float64),
@@ -197,7 +197,7 @@ def replication(
         output_dtypes=[np.float64] * 5,
     )
     names = ("cost", "variance", "total_variance", "call_weight", "put_weight")
-    return with_units(xr.Dataset(dict(zip(names, found, strict=True))), _UNITS)
+    return with_units(xr.Dataset(dict(zip(names, outputs, strict=True))), _UNITS)
 
 
 def _replicate(

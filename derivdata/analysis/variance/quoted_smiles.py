@@ -22,8 +22,8 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats, *, floor:
     low, high = np.asarray(low)[..., None], np.asarray(high)[..., None]
     with np.errstate(invalid="ignore"):
         s = iv * np.sqrt(t)
-        known = np.isfinite(k) & (s > 0.0)
-        x, s = np.broadcast_arrays(np.where(known, k, np.inf), np.where(known, s, 1.0))
+        usable = np.isfinite(k) & (s > 0.0)
+        x, s = np.broadcast_arrays(np.where(usable, k, np.inf), np.where(usable, s, 1.0))
     order = np.argsort(x, axis=-1)
     x, s = np.take_along_axis(x, order, -1), np.take_along_axis(s, order, -1)
     delta = special.ndtr(-np.abs(x) / s + np.sign(x) * s / 2.0)

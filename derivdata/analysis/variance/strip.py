@@ -27,8 +27,8 @@ def spacing(strike: Floats, used: Bools) -> Floats:
 def boundary(strike: Floats, listed: Bools, forward: Floats) -> Floats:
     """Return the largest listed strike that is not above the forward, NaN without one."""
     below = listed & (strike <= forward[..., None])
-    found = np.where(below, strike, -np.inf).max(axis=-1)
-    return np.where(np.isfinite(found), found, np.nan)
+    largest = np.where(below, strike, -np.inf).max(axis=-1)
+    return np.where(np.isfinite(largest), largest, np.nan)
 
 
 def walk(listed: Bools, bid: Bools) -> Bools:
