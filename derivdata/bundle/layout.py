@@ -63,7 +63,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     asof
         The recording's clock, ISO text; None where nothing asked for the time.
     source, synthetic, attribution
-        Who answered, whether data was made up, and the text that the API's terms ask for.
+        The source, whether its data is synthetic, and the attribution that the API's terms require.
     about
         What who recorded wanted to say, such as the arguments of a report.
     answers, answers_sha256

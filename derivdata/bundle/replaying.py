@@ -34,7 +34,7 @@ class Replay:
     asof
         The recorded clock; None if the recording never asked for it.
     source, synthetic
-        Who answered then, and whether the data was made up.
+        The recorded source, and whether its data is synthetic.
     about
         What who recorded wanted to say.
     differences

@@ -213,7 +213,7 @@ class Collector:
             self._polls.put(problem)
 
     def _write(self, polls: list[Poll]) -> _Tally:
-        """Append what venues told, each table in one step with the requests that it came from."""
+        """Append the venues' rows, each table atomically with the requests that they came from."""
         tally = _Tally()
         names = sorted({table for poll in polls for table in (*poll.frames, *poll.failed)})
         for table in names:

@@ -89,7 +89,7 @@ class ReadThrough:
     def now(self) -> pd.Timestamp:
         """Return the first whole second after the newest state, which is asked for again after a minute.
 
-        So the clock follows the machine's in steps of a minute, and everything that was told is in the past.
+        So the clock follows the machine's in steps of a minute, and every answer is in the past.
         """
         self._poll()
         assert self._polled is not None

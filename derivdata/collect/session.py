@@ -68,7 +68,7 @@ class VenueSession:
         SchemaError
             The body is not as expected.
         Stopped
-            The clock was told to stop.
+            The clock was stopped.
         """
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
         delay = 1.0

@@ -74,7 +74,7 @@ def get_windows(
     """Yield the answers to each set of parameters over the spans, the newest span first.
 
     A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
-    where a newer one answers. That there is no data is said only where no span has any.
+    where a newer one answers. A notice of no data is given only if no part has any.
 
     Raises
     ------

@@ -115,7 +115,7 @@ def _colors(count: int) -> Sequence[Any]:
 def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -> None:
     shown = points if points is not None else curve
     label = f"{float(days(shown)):.3g} days"
-    if "forward" in shown.coords or "underlying_price" in shown:  # not of a bare slice, whose date is made up
+    if "forward" in shown.coords or "underlying_price" in shown:  # a bare slice has a placeholder date
         label = f"{pd.Timestamp(shown['expiry'].values):%Y-%m-%d} ({float(days(shown)):.3g} d)"
     label += _at_the_money_error(curve)
     if points is not None:

@@ -197,7 +197,7 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     ax
         The lowest axes of the figure, with its x label set.
     data
-        What is drawn; whatever of it carries a provenance is named.
+        What is drawn; the sources in its provenance are named.
     source
         What to name where an analysis dropped the provenance.
     """

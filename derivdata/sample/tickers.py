@@ -1,4 +1,4 @@
-"""Symbols of the sample, larger ones first: real tickers, of which everything else is made up."""
+"""Symbols of the sample, larger ones first: real tickers with synthetic data."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Table:
     optional
         Columns that an answer may lack; they are then missing in every row.
     order
-        Columns that rows are sorted by; the key unless said otherwise.
+        Columns that rows are sorted by; the key by default.
     doc
         One line that says what a row is.
     """

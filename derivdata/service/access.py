@@ -54,7 +54,7 @@ class Keys:
         sent
             The key, or None.
         address
-            The client's address: requests without a known key are counted by it, whatever they send.
+            The client's address, by which requests without a known key are counted.
 
         Raises
         ------

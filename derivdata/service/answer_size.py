@@ -52,7 +52,7 @@ def encoded(endpoint: api.Endpoint, context: RequestContext, answer: Answer) -> 
         if per_day * _days(window) > LARGEST:
             raise _refusal(window, per_day)
     body = json_rows.encode(answer(context))
-    if len(body) > LARGEST:  # the days that were looked at said less than there was
+    if len(body) > LARGEST:  # the sampled days underestimated it
         raise _refusal(window, len(body) / (_days(window) if window else 1))
     return body
 

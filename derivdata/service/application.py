@@ -163,7 +163,7 @@ class _Service:
         return answer
 
     def _admitted(self, request: Request, endpoint: api.Endpoint) -> tuple[dict[str, str], Caller]:
-        """Return what is left of the rate, as headers, and who asks."""
+        """Return the remaining rate as headers, and the caller."""
         address = request.client.host if request.client else ""
         caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
         self._keys.admit(caller.tier, endpoint.tier)

@@ -136,7 +136,7 @@ class BaseSymbols:
         return tables.TABLES[table].conform(frame.assign(symbol=symbol))
 
     def _first_by_quote(self, table: str, native: pd.Series, exchange: pd.Series) -> pd.Series:
-        """Whether no contract with a better quote of the same symbol is held on the same venue."""
+        """Return whether the venue has no contract of the symbol with a preferred quote currency."""
         pairs = pd.MultiIndex.from_arrays([native, exchange])
         beaten = [
             (name, venue)

@@ -1,4 +1,4 @@
-"""The state of every (symbol, venue) at the service's clock, from whatever base tables the store holds."""
+"""The state of every (symbol, venue) at the service's clock, from the base tables of the store."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Local:
 
     @property
     def synthetic(self) -> bool:
-        """Whether the data was made up."""
+        """Return whether the data is synthetic."""
         return self._store.synthetic
 
     @property
@@ -140,7 +140,7 @@ def start(
     limits
         Whether the documented request rates hold.
     keys
-        Key to tier; without them one key of tier Team is made up.
+        Key to tier; by default one key of tier Team is generated.
     keyless
         Whether a request without a known key counts as Team.
     port

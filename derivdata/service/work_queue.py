@@ -91,7 +91,7 @@ class WorkQueue:
         if job.waiting or job.result.done():
             return
         job.cancelled.set()
-        if self._jobs.get(job.request) is job:  # whoever asks for the same from now on has a job of his own
+        if self._jobs.get(job.request) is job:  # later requests for the same start a new job
             del self._jobs[job.request]
         queue = self._waiting.get(job.caller, OrderedDict())
         if queue.get(job.request) is job:

@@ -1,4 +1,4 @@
-"""From tidy tables to labelled arrays, and back to what an answer said."""
+"""Convert tidy tables to labelled arrays, and read the provenance of either."""
 
 from __future__ import annotations
 

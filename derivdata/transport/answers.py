@@ -40,7 +40,7 @@ _NOTICE_LENGTH = 300
 
 _DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
 _deprecated: set[tuple[str, str]] = set()
-"""Source and endpoint of every deprecation that was told."""
+"""Source and endpoint of every deprecation that a warning was given for."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Answer(Generic[T]):
     sha256
         Hash of the raw body.
     notices
-        What the service said about it: clamps, no data.
+        The service's notices: clamps, no data.
     source, synthetic
-        Who answered, and whether the data was made up.
+        The source, and whether its data is synthetic.
     attribution
         The text that the API's terms ask for, or empty.
     """
@@ -227,7 +227,7 @@ def decode_items(
 
 
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
-    """Return what some answers said beside their data, ready for JSON, the same whenever they are."""
+    """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
     last = max((a.as_of for a in answers), default=None)
     return _Provenance(
         {

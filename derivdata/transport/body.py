@@ -218,7 +218,7 @@ _once_each = json.JSONDecoder(object_pairs_hook=_keys_once, parse_int=len, parse
 
 
 def _may_be_cut(why: str, body: bytes, headers: Mapping[str, str]) -> bool:
-    """Whether the JSON is good to its last byte, where nothing else could have told that it broke off."""
+    """Return whether the JSON is complete, where HTTP framing cannot show a truncation."""
     if "Content-Length" in headers or "Transfer-Encoding" in headers:
         return False
     place = _PLACE.search(why)

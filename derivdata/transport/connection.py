@@ -36,7 +36,7 @@ _AT_ONCE = 8
 _CLOCK_SECONDS = 15.0
 """How long the server's last ``Date`` is taken for its clock."""
 _MARKS_SECONDS = 2.0
-"""How long a server is taken for the source, and its data for the version, that it last said it was."""
+"""How long the source and the data version that a server last stated are taken as current."""
 _LABEL = 200
 _AHEAD = pd.Timedelta(5, "min")
 """How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
@@ -77,7 +77,7 @@ class Local(Protocol):
 
     @property
     def synthetic(self) -> bool:
-        """Whether its data is made up."""
+        """Return whether its data is synthetic."""
         ...
 
     @property
@@ -102,7 +102,7 @@ class Connection:
     source
         What people know it by: the host, the archive's name, ``sample``.
     synthetic
-        Whether its data is made up.
+        Whether its data is synthetic.
     fork_lock
         Held while the network is opened, and while the process forks.
     """

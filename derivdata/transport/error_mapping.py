@@ -84,7 +84,7 @@ def _read(body: bytes) -> _Body:
 
 
 def _message(response: Response, body: _Body) -> str:
-    """Return what the service said: its JSON's message, else its text, else the bare status."""
+    """Return the service's message: from its JSON, else its text, else the bare status."""
     message = "; ".join(dict.fromkeys(s for s in (body.error, body.message) if isinstance(s, str) and s))
     if not message and response.headers.get("Content-Type", "").startswith("text/plain"):
         message = response.body.decode("utf-8", "replace")

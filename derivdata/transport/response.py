@@ -32,7 +32,7 @@ class Response:
     as_of
         The server's ``Date``; NaT where an error came without.
     source, synthetic
-        Who answered, and whether the data was made up.
+        The source, and whether its data is synthetic.
     attribution
         The text that the API's terms ask for where the data is shown, or empty.
     digest

@@ -165,7 +165,7 @@ def connect(
     cache
         ``"on"``; ``"refresh"`` requests again and keeps the answer; ``"off"`` neither reads nor keeps.
     offline
-        Answer from the cache only, whatever the age of what is there.
+        Answer from the cache only, with answers of any age.
     now
         Clock of an archive or the sample, instead of its own.
     attribution_url

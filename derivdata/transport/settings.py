@@ -16,7 +16,7 @@ __all__ = ["IN_PROCESS", "Limits", "Settings", "Timing"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of one request; seconds unless said otherwise.
+    """Bounds of one request, in seconds by default.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Settings:
     cache
         ``"on"``, ``"refresh"`` (request again, then keep) or ``"off"``.
     offline
-        Whether only the cache may answer; then whatever the answer's age.
+        Whether only the cache may answer, with answers of any age.
     paced
         Whether rate limits are kept.
     """

@@ -31,7 +31,7 @@ def begun(work: Callable[[], T]) -> Callable[[float], T]:
     def run() -> None:
         try:
             box.put((work(), None))
-        except BaseException as error:  # handed over, whatever it is: else the caller would wait in vain
+        except BaseException as error:  # hand over any error: else the caller would wait forever
             box.put((None, _bare(error)))
 
     def result(seconds: float) -> T:

@@ -85,7 +85,7 @@ def read(
     at
         When it arrived: the time of rows whose body has none.
     context
-        What other answers told: frames ``instruments``, ``intervals``, ``prices_history`` or
+        Frames of other answers: ``instruments``, ``intervals``, ``prices_history`` or
         ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,
         ``contract_size`` (coins of a contract; USD of an inverse one), ``mark_price`` and ``instrument``.
         What cannot be known without them is missing.

@@ -110,7 +110,7 @@ class _DeltaHead(Wire):
 
 
 def ticker_frames(reading: Reading) -> Records:
-    """Read whole tickers of the stream; deltas, which name only what changed, are let go."""
+    """Read whole tickers of the stream; deltas, which name only what changed, are ignored."""
     if any(head.type == "delta" for head in reading.frames(_DeltaHead)):
         reading.fail("a delta says only what changed: only snapshots can be read alone")
     return Records(
@@ -261,7 +261,7 @@ class _OptionsBody(Wire):
 
 
 def option_tickers(reading: Reading) -> Records:
-    """Read a chain; USDC- and USDT-settled options stand in one list, told apart by their names."""
+    """Read a chain; USDC- and USDT-settled options are in one list and differ by their names."""
     body = reading.decode(_OptionsBody)
     records = Records()
     for row in body.result.rows:

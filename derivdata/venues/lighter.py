@@ -67,7 +67,7 @@ class _Rates(Wire):
 
 
 def funding_rates(reading: Reading) -> Records:
-    """Read running rates: a fraction per 8 hours, paid hourly; rows of other venues are let go."""
+    """Read running rates: a fraction per 8 hours, paid hourly; rows of other venues are ignored."""
     rows = reading.decode(_Rates).funding_rates
     return Records(
         states=[

@@ -1,4 +1,4 @@
-"""Walks through histories: which page to ask for next, from what the last one held.
+"""Paging through histories: choose the next page from the content of the last one.
 
 A walk never counts pages and never steps by an assumed interval. It ends when a page is empty or brings no
 row beyond the last. Pages overlap by the row at their edge, which is written once: so an edge may be
@@ -20,7 +20,7 @@ _UNITS_US = {"ms": 1_000, "s": 1_000_000, "iso": 1_000}
 
 
 def walk(paging: Paging | None, start: int, end: int) -> Generator[dict[str, str], Records, None]:
-    """Yield the parameters of each page of a window [µs]; send what the page held.
+    """Yield the parameters of each page of a window [µs]; send the content of the page.
 
     Examples
     --------

@@ -56,7 +56,7 @@ class _Summaries(Wire):
 
 
 def summaries(reading: Reading) -> Records:
-    """Read rates, open interest, prices and volume of all perpetuals; options are let go."""
+    """Read rates, open interest, prices and volume of all perpetuals; options are ignored."""
     states = []
     for row in reading.decode(_Summaries).results:
         item = reading.instrument(row.symbol, _named)

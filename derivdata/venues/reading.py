@@ -1,4 +1,4 @@
-"""One body about to be read: what was asked, when it came, and what other answers have told."""
+"""One body about to be read: the request, its time, and the context from other answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Request:
 
 
 class Context:
-    """What other answers of the venue told of its contracts: frames of `read`, or single values.
+    """The context from other answers of the venue about its contracts: frames of `read`, or single values.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Context:
         Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
         about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
         contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
-        Other names are let go, so that what `read` returned can be given as it is.
+        Other names are ignored, so that the result of `read` can be given unchanged.
     exchange
         Only rows of this venue count.
     """
@@ -150,8 +150,8 @@ class Reading:
     at
         Microseconds of arrival, None where it is not known.
     context
-        What other answers told.
-    parts
+        The context from other
+    answers. parts
         Values of the ``{name}`` parts of the path or channel.
     venue
         The venue that answers, where `exchange` is a dex of it.
@@ -237,12 +237,12 @@ class Reading:
         return item
 
     def interval(self, item: Instrument) -> float | None:
-        """Return the hours between payments as another answer told them, None where none has."""
+        """Return the hours between payments from another answer, None where none has them."""
         known = self.context.intervals
         return known.get(item.name) or known.get(item.symbol) or self.context.interval_hours
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
-        """Return the mark price of the same minute as another answer told it, else the given one."""
+        """Return the mark price of the same minute from another answer, else the given one."""
         found = self.context.mark(item.symbol, self.at if time is None else time)
         return found if found is not None else self.context.mark_price
 

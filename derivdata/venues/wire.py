@@ -40,7 +40,7 @@ _DAY_DIGITS = re.compile(r"(?:20)?(\d{2})(\d{2})(\d{2})")
 
 
 class Wire(msgspec.Struct, gc=False):
-    """Base of the shapes of bodies: a field without default must be there, others are let go."""
+    """Base of the shapes of bodies: a field without default is required, unknown fields are ignored."""
 
 
 @lru_cache(maxsize=256)
@@ -165,7 +165,7 @@ def expiry_of(text: str, where: str) -> int:
 def require_close(first: float | None, second: float | None, tolerance: float, what: str, where: str) -> None:
     """Refuse two figures of one quantity that differ by more than a relative `tolerance`.
 
-    Where either is missing or 0 nothing can be said.
+    Where either is missing or 0, nothing is checked.
     """
     if first and second and abs(first - second) > tolerance * max(abs(first), abs(second)):
         fail(where, f"{what}: {first!r} and {second!r} should agree: a unit is not as expected")

@@ -57,7 +57,7 @@ def quality(
     Parameters
     ----------
     table
-        A table over ``time``, or a raw frame that no table would accept, doubles and all, in the order in
+        A table over ``time``, or a raw frame that no table would accept, duplicates included, in the order in
         which it came. ``symbol`` and ``exchange`` are used where they are there.
     column
         The value looked at; without it the first known one of the table.
@@ -98,7 +98,7 @@ def quality(
     Raises
     ------
     ValueError
-        There is no ``time`` column, times have no zone, or no value column can be told.
+        There is no ``time`` column, times have no zone, or the value column is ambiguous.
 
     Examples
     --------

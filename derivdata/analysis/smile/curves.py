@@ -1,4 +1,4 @@
-"""Slices of whatever method as arrays: evaluated, and checked for butterfly arbitrage."""
+"""Evaluate slices of any method as arrays, and check them for butterfly arbitrage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit is: one Dataset over the slices' dims, whatever the method.
+"""The Dataset of a fit, over the slices' dims, the same for every method.
 
 ==============================  =================================================================
 variable                        meaning

@@ -62,7 +62,7 @@ def events(
     limit
         Most orders in the answer. One that is full comes with a `DataNotice`: there may be more.
     min_usd
-        Smallest value [USD]. The service ignores it beside `since`; the rows are then held to it here.
+        Smallest value [USD]. The service ignores it together with `since`; it is applied here.
     exchanges, symbols, exclude_symbols
         Venues and assets; `symbols` and `exclude_symbols` exclude each other.
 
@@ -104,7 +104,7 @@ def events(
     frame, full = ask(query)
     said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
     if full:
-        told = f"the answer is full at limit={limit}: there may be more orders; raise limit or ask for less"
+        told = f"the answer is full at limit={limit}: there may be more orders; raise limit or shorten the window"
         warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {told}")
         said["notices"] = [*said["notices"], told]
     if min_usd is not None:

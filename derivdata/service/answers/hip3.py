@@ -213,7 +213,7 @@ def _bars(prices: pd.DataFrame, volume: pd.DataFrame, step: pd.Timedelta) -> pd.
 
 
 def _coins(view: View) -> frozenset[tuple[str, str]]:
-    """Every dex and symbol that the store ever held."""
+    """Return every dex and symbol in the store."""
     view.need(_CANDLES)
 
     def found() -> frozenset[tuple[str, str]]:

@@ -107,7 +107,7 @@ def _daily(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _outcomes(view: View) -> frozenset[str]:
-    """Every outcome that the store ever held."""
+    """Return every outcome in the store."""
 
     def found() -> frozenset[str]:
         frame = view.read(_TRADERS, view.store.start, view.horizon)

@@ -33,7 +33,7 @@ class Measure(NamedTuple):
     Attributes
     ----------
     table, column
-        Where it is held.
+        The table that has it.
     one, total
         Its name on the wire, of one symbol and of a venue.
     added

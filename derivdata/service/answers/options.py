@@ -146,7 +146,7 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     Raises
     ------
     Refusal
-        The pair is neither in the document's matrix nor held now (400), or there are no options at all (404).
+        The pair is neither documented nor in the store (400), or there are no options at all (404).
     """
     view.need("options_snapshot")
     chain = view.store.latest(
