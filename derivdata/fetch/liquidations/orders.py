@@ -104,7 +104,7 @@ def events(
     frame, full = ask(query)
     said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
     if full:
-        told = f"the answer is full at limit={limit}: there may be more orders; raise limit or shorten the window"
+        told = f"the answer is full at limit={limit}: there may be more; raise limit or shorten the window"
         warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {told}")
         said["notices"] = [*said["notices"], told]
     if min_usd is not None:
