@@ -38,15 +38,27 @@ def writing(folder: Path, timeout: float) -> Iterator[bool]:
         raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
     try:
         _acquire(handle, folder, timeout)
+        holder = os.getpid()
         try:
-            cut_off = bool(systems.read_at(handle, _SIGN_BYTES, 0))
-            systems.write_at(handle, str(os.getpid()).encode().ljust(_SIGN_BYTES), 0)
-        except OSError as problem:
-            raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
-        yield cut_off
-        os.ftruncate(handle, 0)
+            yield _signed(handle, folder)
+            if os.getpid() == holder:
+                os.ftruncate(handle, 0)
+        finally:
+            # A process that is forked meanwhile shares the lock: it must neither keep it nor release it.
+            if os.getpid() == holder:
+                systems.unlock(handle)
     finally:
         os.close(handle)
+
+
+def _signed(handle: int, folder: Path) -> bool:
+    """Write this process's id into the lock file; return whether another's was left there."""
+    try:
+        cut_off = bool(systems.read_at(handle, _SIGN_BYTES, 0))
+        systems.write_at(handle, str(os.getpid()).encode().ljust(_SIGN_BYTES), 0)
+    except OSError as problem:
+        raise ArchiveError(f"{folder}: cannot be written: {problem.strerror}") from None
+    return cut_off
 
 
 def _acquire(handle: int, folder: Path, timeout: float) -> None:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["open_lock_file", "read_at", "sync", "try_lock", "write_at"]
+__all__ = ["open_lock_file", "read_at", "sync", "try_lock", "unlock", "write_at"]
 
 _LOCKED_BYTE = 1 << 30
 """Where Windows locks one byte: its locks are mandatory, so what others read must lie elsewhere."""
@@ -39,7 +39,7 @@ def open_lock_file(path: Path) -> int:
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open file for this process alone, without waiting; released when it is closed.
+    """Lock an open file for this process alone, without waiting.
 
     Raises
     ------
@@ -59,6 +59,18 @@ def try_lock(handle: int) -> bool:
             return False
         raise
     return True
+
+
+def unlock(handle: int) -> None:
+    """Release the lock of an open file.
+
+    Closing the file is not enough on POSIX: a process that was forked meanwhile has it open, too.
+    """
+    if _fcntl is not None:
+        _fcntl.flock(handle, _fcntl.LOCK_UN)
+    else:
+        os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+        _msvcrt.locking(handle, _msvcrt.LK_UNLCK, 1)
 
 
 def read_at(handle: int, size: int, offset: int) -> bytes:

@@ -14,10 +14,10 @@ _ROOT = Path(__file__).resolve().parents[2]
 _AS_ON_WINDOWS = """
     import errno, os, sys, types
     import pandas, pyarrow.parquet, subprocess  # which look at the system themselves
-    lock, unlocked = os.lockf, os.F_TLOCK
+    lock, modes = os.lockf, {2: os.F_TLOCK, 0: os.F_ULOCK}
     msvcrt = types.ModuleType("msvcrt")
-    msvcrt.LK_NBLCK = 2
-    msvcrt.locking = lambda handle, mode, size: lock(handle, unlocked, size)
+    msvcrt.LK_NBLCK, msvcrt.LK_UNLCK = 2, 0
+    msvcrt.locking = lambda handle, mode, size: lock(handle, modes[mode], size)
     sys.modules["fcntl"] = None
     sys.modules["msvcrt"] = msvcrt
     for name in ("O_NOFOLLOW", "O_CLOEXEC", "pread", "pwrite", "lockf"):
@@ -68,6 +68,24 @@ def test_an_archive_is_written_read_and_locked_without_fcntl(tmp_path: Path) -> 
     assert first == "192 192"
     assert "has held the writer's lock for over 0.1 s; nothing was written" in refused
     assert after == "192"
+
+
+def test_a_lock_is_released_without_fcntl_while_its_file_is_open(tmp_path: Path) -> None:
+    code = """
+        from pathlib import Path
+        handle = systems.open_lock_file(Path(sys.argv[1]))
+        if len(sys.argv) > 2:
+            print(systems.try_lock(handle))
+            raise SystemExit
+        other = [sys.executable, "-c", CODE, sys.argv[1], "second"]
+        assert systems.try_lock(handle)
+        print(subprocess.run(other, stdout=-1, text=True, check=True).stdout.strip())
+        systems.unlock(handle)
+        print(subprocess.run(other, stdout=-1, text=True, check=True).stdout.strip())
+    """
+    whole = textwrap.dedent(_AS_ON_WINDOWS) + textwrap.dedent(code)
+    lines = run(f"CODE = {whole!r}\n" + textwrap.dedent(code), str(tmp_path / ".lock"))
+    assert lines.split() == ["False", "True"]
 
 
 def test_a_link_in_place_of_the_lock_is_refused_without_o_nofollow(tmp_path: Path) -> None:

@@ -162,6 +162,57 @@ def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None
     assert archive.append("funding_history", rates(["ETH"])) == 192
 
 
+_FORKED = """
+    import os, sys
+    from pathlib import Path
+    from derivdata.archive import open_archive
+    from derivdata.archive.locking import writing
+    from derivdata.errors import ArchiveError
+    from tests.archive.rates import rates
+
+    def append():
+        try:
+            print(open_archive(sys.argv[1], lock_timeout=0.1).append("funding_history", rates()), flush=True)
+        except ArchiveError as problem:
+            print(problem, flush=True)
+
+    leave = os.pipe()
+    try:
+        with writing(Path(sys.argv[1]), 1.0):
+            child = os.fork()
+            if child == 0 and sys.argv[2] == "leaves":
+                raise SystemExit
+            if child == 0:
+                os.close(leave[1])
+                os.read(leave[0], 1)  # until the parent closes its end, or exits
+                os._exit(0)
+            if sys.argv[2] == "leaves":
+                os.waitpid(child, 0)
+                append()
+    finally:
+        if child == 0:
+            os._exit(0)
+    append()
+    print(os.waitpid(child, os.WNOHANG)[0] == 0 if sys.argv[2] == "stays" else "", flush=True)
+    os.close(leave[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_is_forked_while_another_writes_does_not_keep_the_lock(tmp_path: Path) -> None:
+    out, errors = process(_FORKED, str(tmp_path), "stays").communicate(timeout=60)
+    assert out.split() == ["384", "True"], errors
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_is_forked_does_not_release_its_parent_s_lock(tmp_path: Path) -> None:
+    """It leaves the block by an exception, while the parent still writes."""
+    out, errors = process(_FORKED, str(tmp_path), "leaves").communicate(timeout=60)
+    refused, written = out.split("\n")[:2]
+    assert "has held the writer's lock for over 0.1 s" in refused, errors
+    assert written == "384"
+
+
 def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     archive = open_archive(tmp_path / "file" / "below")
     (tmp_path / "file").write_text("")
