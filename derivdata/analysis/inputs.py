@@ -182,7 +182,7 @@ def require_together(**values: Any) -> None:
 
 
 def together(**values: Any) -> list[Any]:
-    """Arguments for arithmetic with one another: a bare array beside labelled ones gets their last dims.
+    """Match arguments for arithmetic: a bare array beside labelled ones gets their last dims.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def together(**values: Any) -> list[Any]:
 
 
 def along(data: xr.DataArray, *core: str, new: bool = False, **values: Any) -> list[Any]:
-    """Arguments that go with an array, apart from its core dims: a bare array gets the last of the others.
+    """Match arguments to an array, apart from its core dims: a bare array gets the last of the others.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ def _is_bare(value: Any) -> bool:
 
 
 def _sizes(values: Iterable[Any]) -> dict[Hashable, int]:
-    """Sizes of all the dims that labelled arrays have, in the order in which they come."""
+    """Return the sizes of all the dims that labelled arrays have, in the order in which they come."""
     sizes: dict[Hashable, int] = {}
     for value in values:
         if isinstance(value, xr.DataArray | xr.Dataset):

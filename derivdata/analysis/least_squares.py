@@ -135,7 +135,7 @@ def minimise(
 
 
 def gain(gram: Floats, grad: Floats, step: Floats) -> Floats:
-    """By how much `step` lowers the loss in the quadratic model."""
+    """Return by how much `step` lowers the loss in the quadratic model."""
     return np.asarray((step * (2.0 * grad - times(gram, step))).sum(axis=0))
 
 
@@ -181,7 +181,7 @@ def _move(problem: Problem, here: Linearised, factor: Floats) -> tuple[Floats, F
 def _advance(
     problem: Problem, here: Linearised, move: Floats, rule: _Damping, going: NDArray[np.bool_]
 ) -> tuple[Linearised, NDArray[np.bool_]]:
-    """Where the step leads, if it is better there; and where it changed nothing."""
+    """Follow the step where it leads to a lower loss; and tell where it changed nothing."""
     move = move / np.maximum((np.abs(move) / problem.reach).max(axis=0), 1.0)
     new = problem.evaluate(np.clip(here.x + move, problem.low, problem.high))
     predicted = gain(here.gram, here.grad, move)

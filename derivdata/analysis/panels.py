@@ -199,7 +199,7 @@ def labels_of(panel: xr.DataArray, dim: str) -> NDArray[np.str_]:
 
 
 def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
-    """Hours of each row since the first.
+    """Return the hours of each row since the first.
 
     Raises
     ------
@@ -217,13 +217,13 @@ def hours(panel: xr.DataArray, *, name: str = "panel") -> Floats:
 
 
 def hours_at(times: Any, origin: np.datetime64) -> Floats:
-    """Hours of instants since `origin`; NaN where missing."""
+    """Return the hours of instants since `origin`; NaN where missing."""
     since = np.asarray(times) - origin
     return np.asarray(since / np.timedelta64(3_600_000_000, "us"), dtype=np.float64)
 
 
 def usual_step(since: Floats, step_hours: float | None = None) -> float:
-    """Usual hours between rows: `step_hours` if given, else the median gap.
+    """Return the usual hours between rows: `step_hours` if given, else the median gap.
 
     Raises
     ------

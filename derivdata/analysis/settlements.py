@@ -134,7 +134,7 @@ def refuse_overlap(interval: Floats, since: Floats, origin: np.datetime64) -> No
 
 
 def _merged(rates: Floats, *companions: Floats, starts: NDArray[np.intp], due: NDArray[Any]) -> Any:
-    """One column per instant: fmax over a group of stamps takes the only value that is not NaN."""
+    """Return one column per instant: fmax over a group of stamps takes the only value that is not NaN."""
     there = ~np.isnan(rates)
     number = np.add.reduceat(there.astype(np.intp), starts, axis=-1)
     if (number > 1).any():

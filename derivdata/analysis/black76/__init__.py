@@ -66,7 +66,7 @@ def price(
     rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
-    """Value of each option, to 1e-12 of itself however small.
+    """Return the value of each option, to 1e-12 of itself however small.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def greeks(
     rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> Any:
-    """Sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
+    """Compute sensitivities of `price`, each in its natural unit: nothing is per 1 % or per day.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def implied_vol(
     rate: Numbers = 0.0,
     premium: Premium = "linear",
 ) -> ImpliedVol:
-    """Volatility at which `price` (the function) gives `price` (the argument).
+    """Return the volatility at which `price` (the function) gives `price` (the argument).
 
     Relative error at most ``64 ε (1 + κ)`` with ``κ = value / (iv · vega)`` of the time value, the limit
     that the rounding of the price itself sets.

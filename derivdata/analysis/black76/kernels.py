@@ -20,7 +20,7 @@ _ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 
 def priceable(forward: Floats, strike: Floats, years: Floats, iv: Floats) -> npt.NDArray[np.bool_]:
-    """Where the formula has a value: a strike, a time or a volatility of zero is a limit that it has."""
+    """Tell where the formula has a value: a strike, a time or a volatility of zero is a limit that it has."""
     top = forward + strike + years + iv
     return (forward > 0) & (strike >= 0) & (years >= 0) & (iv >= 0) & (top < np.inf)
 
@@ -34,7 +34,7 @@ def log_distance(forward: Floats, strike: Floats) -> Floats:
 def price(
     forward: Floats, strike: Floats, years: Floats, iv: Floats, sign: Floats, rate: Floats, *, inverse: bool
 ) -> Floats:
-    """Value of each option; NaN outside the domain of `priceable` or without a sign."""
+    """Return the value of each option; NaN outside the domain of `priceable` or without a sign."""
     x, s = log_distance(forward, strike), iv * np.sqrt(years)
     value = np.maximum(sign * (forward - strike), 0.0)
     live = (s > 0) & (x < np.inf)
@@ -61,7 +61,7 @@ def implied_volatility(
     *,
     inverse: bool,
 ) -> tuple[Floats, npt.NDArray[np.int32]]:
-    """Volatility and status of each option; NaN wherever the status is not 0."""
+    """Return the volatility and status of each option; NaN wherever the status is not 0."""
     if rate.any():
         value = value * np.exp(rate * years)
     unit = forward if inverse else 1.0

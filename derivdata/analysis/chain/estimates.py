@@ -51,7 +51,7 @@ class Evidence(NamedTuple):
 def forward_from_parity(
     strike: Numbers, call: Numbers, put: Numbers, *, premium: Premium = "linear", discount: Numbers = 1.0
 ) -> Any:
-    """Forward [USD] that a call and a put of one strike imply.
+    """Return the forward [USD] that a call and a put of one strike imply.
 
     Linear premium ``C - P = D (F - K)``, inverse (coin) premium ``c - p = D (1 - K/F)``; NaN stays NaN.
     For floats, arrays, pandas and xarray objects alike.
@@ -76,7 +76,7 @@ def forward_from_parity(
 def forward_from_delta(
     strike: Numbers, year_fraction: Numbers, iv: Numbers, side: Any, delta: Numbers
 ) -> Any:
-    """Forward [USD] at which an option has the forward delta ``±N(±d1)``; for floats and ndarrays.
+    """Return the forward [USD] at which an option has the forward delta ``±N(±d1)``; for floats and ndarrays.
 
     ``ln F = ln K + iv√T·N⁻¹(Δ) - iv²T/2``, for a put with ``N⁻¹(1 + Δ)``; NaN for a delta that no option
     of that side has.
@@ -223,7 +223,7 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, Premi
 
 
 def _fitted(pairs: pd.DataFrame, premium: Premium) -> pd.DataFrame:
-    """Forward and discount from the weighted line of ``gap`` on strike, slice by slice."""
+    """Return the forward and discount from the weighted line of ``gap`` on strike, slice by slice."""
     weight, place = pairs["weight"], pairs["place"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
     total = pd.DataFrame(sums).groupby(place).transform("sum")

@@ -33,7 +33,7 @@ def forwards(
     discount: float | str = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Forward of each expiry, by the first of `methods` that the chain allows.
+    """Return the forward of each expiry, by the first of `methods` that the chain allows.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _status(table: pd.DataFrame) -> np.ndarray[Any, Any]:
 
 
 def row_forward(options: pd.DataFrame) -> pd.Series:
-    """Forward of every option: the venue's own at the option's instant, where the venue quotes one."""
+    """Return forward of every option: the venue's own at the option's instant, where the venue quotes one."""
     table = slice_forwards(options, methods=("underlying", "parity", "delta", "spot"))
     _, place = expiry_slices(options)
     own = place.map(table["forward_source"] == "underlying")
@@ -126,7 +126,7 @@ def row_forward(options: pd.DataFrame) -> pd.Series:
 
 @typed
 def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
-    """Basis curve that the options imply.
+    """Compute the basis curve that the options imply.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def basis(forward: xr.Dataset, *, spot: Numbers | None = None) -> xr.Dataset:
 def _growth(
     level: np.ndarray[Any, Any], years: np.ndarray[Any, Any], start: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Slope of `level` to the last known one before it along the last axis."""
+    """Return the slope of `level` to the last known one before it along the last axis."""
     level, years, start = np.broadcast_arrays(level, years, np.asarray(start)[..., None])
     last, when = start[..., 0].copy(), np.zeros(level.shape[:-1])
     slope = np.full(level.shape, np.nan)

@@ -21,7 +21,7 @@ _ABSENT = {"f": np.nan, "i": 0, "U": ""}
 def by_label(
     table: pd.DataFrame, place: Sequence[str], variables: Mapping[str, Sequence[str]], units: dict[str, str]
 ) -> xr.Dataset:
-    """Columns of a table as arrays over `place` and the keys that differ; the other keys are scalars.
+    """Lay columns of a table out over `place` and the keys that differ; the other keys are scalars.
 
     Parameters
     ----------

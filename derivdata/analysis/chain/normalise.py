@@ -41,7 +41,7 @@ class Quoted(NamedTuple):
 def option_rows(
     chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = "decimal"
 ) -> pd.DataFrame:
-    """One row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
+    """Return one row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def instants(column: pd.Series, called: str) -> pd.Series:
 
 
 def quoted(frame: pd.DataFrame) -> Quoted | None:
-    """Bid, ask and mark, where the frame has any.
+    """Return bid, ask and mark, where the frame has any.
 
     Raises
     ------
@@ -174,7 +174,7 @@ def keys_of(frame: pd.DataFrame) -> list[str]:
 
 
 def expiry_slices(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """One row per chain and expiry with its ``year_fraction``; and the place in it of every option."""
+    """Return one row per chain and expiry with its ``year_fraction``; and the place in it of every option."""
     names = [*keys_of(frame), "expiry"]
     groups = frame.groupby(names, observed=True, sort=True, dropna=False)
     return groups["year_fraction"].first().reset_index(), groups.ngroup()

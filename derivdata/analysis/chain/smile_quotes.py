@@ -47,7 +47,7 @@ def smiles(
     methods: Sequence[ForwardMethod] = METHODS,
     discount: float | str = 1.0,
 ) -> xr.Dataset:
-    """Volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
+    """Arrange volatility by log-moneyness of every expiry, as `smile` and `surface` take it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def smiles(
 
 
 def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Options far enough from expiry, with their slice's forward; and the count of those that went."""
+    """Select options far enough from expiry, with their slice's forward; and count those dropped."""
     _, place = expiry_slices(options)
     quotes = options.assign(**{name: place.map(table[name]).astype(table[name].dtype) for name in _PER_SLICE})
     near = (quotes["status"] & np.int32(Status.NEAR_EXPIRY)) != 0

@@ -34,7 +34,7 @@ def gamma_exposure(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Underlying to be traded when it moves by 1 %, ``sign · Γ · OI · F² · 0.01``, by expiry and strike.
+    """Compute the underlying traded per 1 % move, ``sign · Γ · OI · F² · 0.01``, by expiry and strike.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def zero_gamma(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Level of the underlying at which the dealers' gamma changes sign, nearest to where it is.
+    """Find the level of the underlying, nearest to where it is, at which the dealers' gamma changes sign.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def _signs(options: pd.DataFrame, dealer: Mapping[str, float] | None) -> Any:
 
 
 def _gamma_usd(options: pd.DataFrame, ratio: Any) -> Any:
-    """USD of underlying per 1 % of each option, its forward times `ratio`."""
+    """Return the USD of underlying per 1 % of each option, its forward times `ratio`."""
     strike, years, iv, side, coins, forward = (
         options[name].to_numpy().reshape(-1, *[1] * np.ndim(ratio))
         for name in ("strike", "year_fraction", "iv", "side", "oi_coin", "underlying_price")

@@ -28,7 +28,7 @@ def open_interest(
     contract_size: float | Mapping[str, float] = 1.0,
     as_of: Any = None,
 ) -> xr.Dataset:
-    """Open interest summed by any of expiry, strike and side.
+    """Sum open interest by any of expiry, strike and side.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class PreparedPanel(NamedTuple):
     limit: float
 
     def ledger(self, *arrays: Floats) -> Ledger:
-        """Ledger of the arrays' values, time last."""
+        """Return the ledger of the arrays' values, time last."""
         if self.settled:
             rates, interval = arrays
             refuse_overlap(
@@ -91,7 +91,7 @@ def cumulative(
     max_gap_hours: float | None = None,
     step_hours: float | None = None,
 ) -> xr.Dataset:
-    """Funding accrued since the start of each series: the integral of samples, the sum of settlements.
+    """Accrue funding since the start of each series: the integral of samples, the sum of settlements.
 
     Parameters
     ----------

@@ -91,7 +91,7 @@ def half_life_steps(phi: Any) -> Floats:
 
 
 def mean_slope(phi: Any) -> Floats:
-    """Correlation of neighbouring step means of a process that decays by φ (0 to 1) per step.
+    """Return the correlation of neighbouring step means of a process that decays by φ (0 to 1) per step.
 
     ``(1 − φ)² / (2(κ − 1 + φ))``, κ = −ln φ: averaging makes a process look more persistent than it is.
     """
@@ -116,7 +116,7 @@ def decay(slope: Any) -> Floats:
 
 
 def _profile(phi: float, values: Floats, steps: Any) -> tuple[float, float, float]:
-    """Log-likelihood at φ with the best mean and variance, and these two."""
+    """Return the log-likelihood at φ with the best mean and variance, and these two."""
     carried = phi**steps
     scale = np.append(1.0 / (1.0 - phi**2), (1.0 - carried**2) / (1.0 - phi**2))
     level = np.append(1.0, 1.0 - carried)

@@ -118,7 +118,7 @@ def _best_pairs(panel: xr.DataArray) -> xr.Dataset:
 
 
 def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | None) -> xr.DataArray:
-    """Where a position can be had, over the panel's dims; None is everywhere.
+    """Tell where a position can be had, over the panel's dims; None is everywhere.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def tradable_mask(panel: xr.DataArray, tradable: xr.DataArray | Sequence[str] | 
 
 
 def extremes(rates: Floats, order: Sequence[int] | NDArray[Any]) -> Extremes:
-    """Largest difference along the last axis and where its ends are; NaN is left out.
+    """Return the largest difference along the last axis and where its ends are; NaN is left out.
 
     Parameters
     ----------

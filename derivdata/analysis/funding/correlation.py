@@ -34,7 +34,7 @@ def comovement(
     age_hours: xr.DataArray | None = None,
     max_filled: float = 0.2,
 ) -> xr.Dataset:
-    """Correlation of the venues' funding, summed over periods that do not overlap.
+    """Correlate the venues' funding, summed over periods that do not overlap.
 
     Parameters
     ----------

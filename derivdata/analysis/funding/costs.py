@@ -40,7 +40,7 @@ def legs_cost(cost_bps: Mapping[str, Any], name: str = "cost_bps") -> Any:
 
 @typed
 def slippage_bps(depth_usd: xr.DataArray, size_usd: Numbers, *, dim: str = "depth_bps") -> xr.DataArray:
-    """Mean distance from mid at which an order fills, from the depth of the book.
+    """Estimate the mean distance from mid at which an order fills, from the depth of the book.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def breakeven_hours(
     mean_bps_8h: Numbers | None = None,
     half_life_hours: Numbers | None = None,
 ) -> Any:
-    """Hours that a pair must be held until its carry has paid its cost.
+    """Compute the hours that a pair must be held until its carry has paid its cost.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _breakeven(spread: Any, cost: Any, mean: Any, half_life: Any) -> Floats:
 
 
 def _bracket(spread: Floats, cost: Floats, mean: Floats, half_life: Floats) -> tuple[Floats, Floats, Any]:
-    """Hours between which the carry first rises through the cost, and whether it ever does."""
+    """Return the hours between which the carry first rises through the cost, and whether it ever does."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scale = half_life / np.log(2.0)
         away = spread - mean

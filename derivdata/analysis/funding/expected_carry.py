@@ -244,7 +244,7 @@ def _carry(last: float, slope: Floats, mean: Floats, plan: _Plan) -> tuple[Float
 
 
 def _resampled(pairs: Floats, slope: float, mean: float, plan: _Plan) -> tuple[Floats, Floats]:
-    """Slopes and means of series made again from blocks of residuals."""
+    """Return the slopes and means of series made again from blocks of residuals."""
     n, rng = pairs.shape[1], np.random.default_rng(plan.seed)
     slope = min(slope, 1.0 - 1.0 / n)
     residual = pairs[1] - slope * pairs[0]

@@ -19,7 +19,7 @@ __all__ = ["deribit_rate", "hyperliquid_rate", "payment"]
 
 @typed
 def hyperliquid_rate(premium: Numbers, *, interest: float = 0.0001, clamp: float = 0.0005) -> Any:
-    """Hyperliquid's rate per 8 hours [fraction]: ``P + clamp(interest − P, ±clamp)``.
+    """Return Hyperliquid's rate per 8 hours [fraction]: ``P + clamp(interest − P, ±clamp)``.
 
     One eighth of it is paid every hour on the notional at the oracle price. NaN stays NaN.
 

@@ -125,7 +125,7 @@ def _ends(phis: Floats, above: Floats, below: Floats) -> tuple[float, float]:
 
 
 def _last_zero(grid: Floats, values: Floats) -> float:
-    """Where values, falling on the whole, last cross zero; the ends of the grid if they never do."""
+    """Find where values, falling on the whole, last cross zero; the ends of the grid if they never do."""
     positive = np.flatnonzero(values >= 0.0)
     if not positive.size:
         return float(grid[0])

@@ -27,7 +27,7 @@ def infer_interval(
     confirm: int = 3,
     backdate: bool = True,
 ) -> xr.Dataset:
-    """Settlement interval of each venue over time, with its changes, from the gaps between settlements.
+    """Infer each venue's settlement interval over time, with its changes, from the gaps between settlements.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def infer_interval(
 def check_8h_normalisation(
     panel: xr.DataArray, raw: xr.DataArray, interval_hours: Numbers, *, tolerance_bps: float = 1e-6
 ) -> xr.Dataset:
-    """Whether rates in bps per 8 hours are the venue's own rates times 10,000 × 8 / interval.
+    """Check that rates in bps per 8 hours are the venue's own rates times 10,000 × 8 / interval.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _infer(
 
 
 def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) -> tuple[Floats, Bools]:
-    """Interval believed at each gap, and whether it is the first of another one than before."""
+    """Return the interval believed at each gap, and whether it is the first of another one than before."""
     nearest = candidates[np.argmin(np.abs(gaps[:, None] - candidates), axis=1)]
     snapped = np.where(np.abs(gaps - nearest) <= _TOLERANCE * nearest, nearest, 0.0)
     starts = np.flatnonzero(np.append(True, snapped[1:] != snapped[:-1]))
@@ -167,7 +167,7 @@ def _believed(gaps: Floats, candidates: Floats, confirm: int, backdate: bool) ->
 
 
 def _multiples(gaps: Floats, interval: Floats) -> NDArray[np.int64]:
-    """How many intervals each gap is, 0 where it is no whole number of them.
+    """Count the intervals in each gap, 0 where it is no whole number of them.
 
     A settlement that is late by less than half an interval ends one interval, and so does the next if its
     gap is shorter by as much.

@@ -41,7 +41,7 @@ class Ledger(NamedTuple):
 
 
 def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Ledger:
-    """Ledger of rates that hold until the next: row i covers ``[since[i], since[i + 1])``.
+    """Return the ledger of rates that hold until the next: row i covers ``[since[i], since[i + 1])``.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def of_sampled(rates: Floats, since: Floats, *, step: float, limit: float) -> Le
 
 
 def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
-    """Ledger of settlements: row i pays for the `interval` hours up to it.
+    """Return the ledger of settlements: row i pays for the `interval` hours up to it.
 
     A settlement whose interval is not known is missing, and so is what lies between two that are further
     apart than 1.5 intervals.
@@ -87,7 +87,7 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
 def earned_between(
     ledger: Ledger, since: Floats, starts: Floats, ends: Floats, *, settled: bool
 ) -> tuple[Floats, Floats, Floats]:
-    """Bps earned over spans common to all series, the filled hours in them, and the part paid for.
+    """Return the bps earned over spans common to all series, the filled hours in them, and the part paid for.
 
     Parameters
     ----------

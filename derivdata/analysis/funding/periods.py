@@ -21,7 +21,7 @@ _MOST = 10_000_000
 
 
 def earned(prepared: PreparedPanel, starts: Floats, ends: Floats, *, min_cover: float = 1.0) -> xr.Dataset:
-    """Bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
+    """Return bps that each series earns over the spans ``(start, end]``, hours since the panel's `origin`.
 
     Returns
     -------

@@ -74,7 +74,7 @@ def half_life(
     resamples: int = 499,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Hours in which a deviation from the mean halves, by a first-order autoregression.
+    """Estimate the hours in which a deviation from the mean halves, by a first-order autoregression.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _status(phi: float, steps: float, means: bool) -> FundingStatus:
 
 
 def _settlements(rates: Floats, step: float, plan: _Plan) -> tuple[Floats, float, int]:
-    """Settlements on their own grid, counted from the first; those off the grid are left out."""
+    """Return the settlements on their own grid, counted from the first; those off the grid are left out."""
     rows = np.flatnonzero(np.isfinite(rates))
     if rows.size < 2:
         return np.full(1, np.nan), step, 0

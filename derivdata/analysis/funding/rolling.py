@@ -72,7 +72,7 @@ def sliding(
 
 
 def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> tuple[Floats, Floats]:
-    """Mean and standard deviation (n − 1) of every run of `window` values along each row.
+    """Return the mean and standard deviation (n − 1) of every run of `window` values along each row.
 
     NaN is left out; fewer than `least` values give NaN. The deviation is right to about 1e-10 of itself,
     and exactly 0 where all values are equal. The results live in `room`.
@@ -104,7 +104,7 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
 
 
 def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
-    """Median and 1.4826 × median absolute deviation of every run of `window` values on the last axis.
+    """Return median and 1.4826 × median absolute deviation of every run of `window` values on the last axis.
 
     NaN is left out; fewer than `least` values give NaN.
     """

@@ -18,7 +18,7 @@ __all__ = ["dispersion", "pair_spreads", "spread"]
 
 @typed
 def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
-    """Rate that a position earns, long on one venue and short on another.
+    """Return the rate that a position earns, long on one venue and short on another.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def pair_spreads(panel: xr.DataArray) -> xr.DataArray:
 
 @typed
 def dispersion(panel: xr.DataArray) -> xr.Dataset:
-    """How far the venues' rates lie apart at each symbol and time.
+    """Measure how far the venues' rates lie apart at each symbol and time.
 
     Parameters
     ----------

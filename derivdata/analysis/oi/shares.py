@@ -220,7 +220,7 @@ def _balanced(
 
 
 def _carried_forward(values: Array, stamps: Array, oldest: int) -> Array:
-    """Missing figures take the last one, unless that is too old."""
+    """Fill missing figures with the last one, unless that is too old."""
     place = last_valid(~np.isnan(values))
     fresh = (place >= 0) & (stamps - stamps[np.maximum(place, 0)] <= oldest)
     return np.where(fresh, np.take_along_axis(values, np.maximum(place, 0), axis=-1), np.nan)

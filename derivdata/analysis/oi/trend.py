@@ -105,7 +105,7 @@ def _pair_slopes(x: Array, y: Array) -> Array:
 
 
 def _autocorrelation(residuals: Array) -> float:
-    """Lag-one autocorrelation, corrected for its bias in short series and kept in [0, 0.99]."""
+    """Return the lag-one autocorrelation, corrected for its bias in short series and kept in [0, 0.99]."""
     centred = residuals - residuals.mean()
     power = float(centred @ centred)
     n = residuals.size

@@ -31,7 +31,7 @@ class Butterfly(NamedTuple):
 
 
 def check_raw(raw: Raw, reach: Floats) -> Butterfly:
-    """Butterfly check of raw SVI slices over the whole line.
+    """Check raw SVI slices for butterfly arbitrage over the whole line.
 
     `g` is sampled at 801 points, dense about the vertex and out to 100 × `reach`, the lowest bracket is
     refined, and the two limits ``1/4 − (b(1 ± ρ))²/16`` are exact.

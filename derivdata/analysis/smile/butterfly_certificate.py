@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 
 
 def certified(raw: Raw) -> NDArray[np.bool_]:
-    """Where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
+    """Tell where slices, parameters of shape ``(slices,)``, are sure to have no butterfly."""
     a, b, rho, m, sigma = raw
     right, left = b * (1.0 + rho), b * (1.0 - rho)
     usual = (a + b * sigma * np.sqrt(np.maximum(1.0 - rho * rho, 0.0)) > 0.0) & (sigma > 0.0)
@@ -73,7 +73,7 @@ def _product(p: Floats, q: Floats) -> Floats:
 
 
 def _positive(polynomial: Floats) -> NDArray[np.bool_]:
-    """Whether no Bernstein coefficient is negative on any piece of the positive line.
+    """Tell whether no Bernstein coefficient is negative on any piece of the positive line.
 
     On 0 ≤ s ≤ 1 a polynomial lies between its least and greatest Bernstein coefficient. The pieces are
     [0, 2⁻¹²] (t = cut · s), [2ⁱ, 2ⁱ⁺¹] (t = cut · (1 + s)), and from 2¹² to infinity, where the reversed

@@ -65,7 +65,7 @@ class Curves(NamedTuple):
 
 
 def curve_values(curves: Curves, k: Floats, *, derivative: int = 0) -> Floats:
-    """Total variance, or a derivative in k, of each slice at `k`, which broadcasts against the slices.
+    """Return total variance, or a derivative in k, of each slice at `k`, which broadcasts against the slices.
 
     SABR is NaN beyond its quotes by more than one ``√w(0)``.
     """
@@ -76,7 +76,7 @@ def curve_values(curves: Curves, k: Floats, *, derivative: int = 0) -> Floats:
 
 
 def _other_jets(curves: Curves, k: Floats) -> Iterator[tuple[Method, list[Floats]]]:
-    """Total variance and its derivatives by the methods that are not raw SVI."""
+    """Return the total variance and its derivatives by the methods that are not raw SVI."""
     if curves.sabr is not None:
         low, high = _sabr_range(curves)
         near = (k >= low) & (k <= high)
@@ -88,7 +88,7 @@ def _other_jets(curves: Curves, k: Floats) -> Iterator[tuple[Method, list[Floats
 
 
 def check_curves(curves: Curves) -> Butterfly:
-    """Butterfly check of slices on one axis; NaN and False for those without a fit."""
+    """Check slices on one axis for butterfly arbitrage; NaN and False for those without a fit."""
     kind = curves.method.astype(np.int64)
     if curves.sabr is None:
         kind = np.where(kind == Method.SABR, Method.NONE, kind)

@@ -24,7 +24,7 @@ __all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance
 def total_variance(
     fit: xr.Dataset, log_moneyness: Numbers, *, derivative: int = 0, extrapolate: bool = False
 ) -> xr.DataArray:
-    """Total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative in k.
+    """Evaluate the total variance ``w(k) = iv² T`` of every slice of a fit, or a derivative in k.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def total_variance(
 
 @typed
 def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
-    """Implied volatility [per √year] of every slice of a fit at `log_moneyness`.
+    """Evaluate the implied volatility [per √year] of every slice of a fit at `log_moneyness`.
 
     Parameters, shapes and NaN are those of `total_variance`; NaN also where total variance is negative.
     """
@@ -70,7 +70,7 @@ def iv(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) ->
 
 @typed
 def extrapolated(fit: xr.Dataset, log_moneyness: Numbers) -> xr.DataArray:
-    """Whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
+    """Tell whether `log_moneyness` lies outside the quotes of each slice, as booleans; True without a fit."""
     k = _labelled(log_moneyness)
     require_variables(fit, "fit", ("k_min", "k_max"))
     inside = (fit["k_min"] <= k) & (k <= fit["k_max"])
@@ -79,7 +79,7 @@ def extrapolated(fit: xr.Dataset, log_moneyness: Numbers) -> xr.DataArray:
 
 @typed
 def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = False) -> xr.DataArray:
-    """Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
+    """Evaluate Durrleman's ``g(k)`` of every slice: butterfly arbitrage is where it is negative.
 
     Parameters, shapes and NaN are those of `total_variance`.
     """
@@ -90,7 +90,7 @@ def durrleman(fit: xr.Dataset, log_moneyness: Numbers, *, extrapolate: bool = Fa
 
 @typed
 def butterfly_check(fit: xr.Dataset) -> xr.Dataset:
-    """Butterfly arbitrage of every slice, sought on the whole line.
+    """Search every slice for butterfly arbitrage, on the whole line.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def fit(
     start: xr.Dataset | None = None,
     forward: Numbers | None = None,
 ) -> xr.Dataset:
-    """Smiles fitted to the quotes of every slice at once.
+    """Fit smiles to the quotes of every slice at once.
 
     Parameters
     ----------

@@ -71,13 +71,13 @@ def svi_raw_to_natural(raw: Raw) -> Natural:
 
 @typed
 def svi_natural_to_raw(natural: Natural) -> Raw:
-    """Raw parameters of natural ones."""
+    """Return the raw parameters of natural ones."""
     return Raw(*_convert(_raw_from_natural, natural))
 
 
 @typed
 def svi_raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
-    """Jump wings of raw parameters.
+    """Return the jump wings of raw parameters.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def svi_raw_to_jump_wings(raw: Raw, year_fraction: Numbers) -> JumpWings:
 
 @typed
 def jump_wings_to_raw(wings: JumpWings, year_fraction: Numbers) -> Raw:
-    """Raw parameters of jump wings.
+    """Return the raw parameters of jump wings.
 
     Parameters
     ----------

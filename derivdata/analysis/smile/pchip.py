@@ -51,7 +51,7 @@ def nodes(quotes: SmileQuotes, *, by_delta: bool) -> tuple[Floats, Floats, NDArr
 
 
 def pchip_jet(node_k: Floats, node_w: Floats, k: Floats) -> Jet:
-    """Total variance and its first two derivatives at `k`; nodes have one axis more, the last."""
+    """Return the total variance and its first two derivatives at `k`; nodes have one axis more, the last."""
     slopes, last = _slopes(node_k, node_w), _last(node_k)
     piece = _piece(node_k, node_w, slopes, _left(node_k, k))
     w, dw, d2w = (_cubic(piece, k, derivative) for derivative in (0, 1, 2))
@@ -65,7 +65,7 @@ def pchip_jet(node_k: Floats, node_w: Floats, k: Floats) -> Jet:
 
 
 def delta_jet(node_k: Floats, node_w: Floats, k: Floats) -> Jet:
-    """As `pchip_jet`, interpolating ``√w`` against the call's delta, taken negative."""
+    """Interpolate ``√w`` against the call's delta, taken negative; otherwise as `pchip_jet`."""
     total, last = np.sqrt(node_w), _last(node_k)
     x = -_call_delta(node_k, total)
     ends = [np.take_along_axis(node_k, end, -1)[..., 0] for end in (0 * last, last)]
@@ -92,7 +92,7 @@ class _Piece(NamedTuple):
 
 
 def _left(x: Floats, at: Floats) -> NDArray[np.intp]:
-    """Index of the node to the left of each point, short of the last node; with a last axis of 1."""
+    """Return the index of the node left of each point, short of the last node; with a last axis of 1."""
     shape = np.broadcast_shapes(x.shape[:-1], np.shape(at))
     with np.errstate(invalid="ignore"):
         left = (x <= np.broadcast_to(at, shape)[..., None]).sum(axis=-1, keepdims=True) - 1
@@ -188,7 +188,7 @@ def _implicit(k: Floats, s: Floats, f1: Floats, f2: Floats) -> tuple[Floats, Flo
 
 
 def _falling(k: Floats, w: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Nodes whose call delta falls with k, going up the strikes."""
+    """Return the nodes whose call delta falls with k, going up the strikes."""
     delta = _call_delta(k, np.sqrt(w))
     keep = ~np.isnan(delta)
     lowest = np.full(len(k), np.inf)
@@ -225,7 +225,7 @@ def _slopes(x: Floats, y: Floats) -> Floats:
 
 
 def _end_slope(h0: Floats, h1: Floats, chord0: Floats, chord1: Floats) -> Floats:
-    """Slope at an end by the parabola through three nodes, cut so that the piece stays monotone.
+    """Return the slope at an end by the parabola through three nodes, cut so that the piece stays monotone.
 
     Fritsch and Carlson's limits: no sign against the first chord, and at most three times it where the
     chords disagree; beyond that the cubic would overshoot its nodes.

@@ -20,7 +20,7 @@ def floor_from_raw(raw: Raw) -> Floats:
 
 
 def floor_to_raw(x: Floats) -> Raw:
-    """Raw parameters of variables ``(5, N)``."""
+    """Return the raw parameters of variables ``(5, N)``."""
     floor, right, left, m, log_sigma = x
     total = right**2 + left**2
     rho = np.divide(right**2 - left**2, total, out=np.zeros_like(total), where=total > 0.0)
@@ -29,7 +29,7 @@ def floor_to_raw(x: Floats) -> Raw:
 
 
 def floor_curve(x: Floats, _constants: Floats, k: Floats) -> tuple[Floats, Floats]:
-    """Total variance and its derivatives in the variables."""
+    """Return the total variance and its derivatives in the variables."""
     (w, _, _), (by_w, _, _) = jet(x, k)
     return w, by_w
 

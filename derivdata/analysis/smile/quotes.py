@@ -43,7 +43,7 @@ class Scaling(NamedTuple):
 
 
 def prepare(k: Floats, iv: Floats, t: Floats, weight: Floats) -> SmileQuotes:
-    """Quotes from bare arrays; NaN, non-positive volatility, weight or time drop a quote.
+    """Return the quotes from bare arrays; NaN, non-positive volatility, weight or time drop a quote.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def gj_repair(raw: Raw, year_fraction: Numbers) -> GjRepair:
 
 
 def penalty_repair(quotes: SmileQuotes, curves: Curves) -> tuple[Raw, NDArray[np.bool_], NDArray[np.int64]]:
-    """Refits with a penalty on ``g < 0.001``, ten times heavier each round until no butterfly is left.
+    """Refit with a penalty on ``g < 0.001``, ten times heavier each round until no butterfly is left.
 
     The search begins at the slices themselves, and where that fails at the best SSVI slices, which are
     free. Returns the slices, whether they are free now, and the evaluations spent.

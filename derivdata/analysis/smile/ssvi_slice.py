@@ -48,7 +48,7 @@ def ssvi_conditions(theta: Numbers, rho: Numbers, phi: Numbers) -> SsviCondition
 
 @typed
 def ssvi_to_raw(theta: Numbers, rho: Numbers, phi: Numbers) -> Raw:
-    """Raw SVI parameters of an SSVI slice; floats, arrays or DataArrays."""
+    """Return the raw SVI parameters of an SSVI slice; floats, arrays or DataArrays."""
     theta, rho, phi = together(theta=theta, rho=rho, phi=phi)
     rest = 1.0 - rho**2
     return Raw(theta * rest / 2.0, theta * phi / 2.0, rho, -rho / phi, rest**0.5 / phi)

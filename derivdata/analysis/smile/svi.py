@@ -84,7 +84,7 @@ class SviProblem(NamedTuple):
 
 
 def _projected(gram: Floats) -> Floats:
-    """Diagonal of the outer variables once level and slopes are refitted; 0 for those.
+    """Return the diagonal of the outer variables once level and slopes are refitted; 0 for those.
 
     Damping must act on what m and ln σ do to the residual *after* (a, r, l) have answered, or it would be far
     too strong: a shift of m is nearly undone by a change of slopes. That is the Schur complement

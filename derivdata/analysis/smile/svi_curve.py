@@ -17,7 +17,7 @@ __all__ = ["density_factor", "raw_total_variance"]
 
 @typed
 def raw_total_variance(k: Numbers, raw: Raw, *, derivative: int = 0) -> Floats:
-    """Total variance ``w(k)`` of raw SVI parameters, or its first or second derivative.
+    """Return the total variance ``w(k)`` of raw SVI parameters, or its first or second derivative.
 
     Parameters
     ----------

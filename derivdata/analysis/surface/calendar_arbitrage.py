@@ -28,7 +28,7 @@ _FLOOR = 1e-3
 
 @typed
 def calendar_check(surface: xr.Dataset, *, k_limit: float = 100.0) -> xr.Dataset:
-    """Calendar arbitrage of each expiry against the one before it.
+    """Check each expiry for calendar arbitrage against the one before it.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def pair_conditions(earlier: xr.Dataset, later: xr.Dataset) -> xr.Dataset:
 
 
 def _before(t: xr.DataArray, usable: xr.DataArray) -> xr.DataArray:
-    """Position of the usable expiry before each one, −1 without one, over dim ``later``."""
+    """Return the position of the usable expiry before each one, −1 without one, over dim ``later``."""
     predecessor: xr.DataArray = xr.apply_ufunc(
         previous,
         t,
@@ -121,7 +121,7 @@ def _before(t: xr.DataArray, usable: xr.DataArray) -> xr.DataArray:
 
 
 def previous(t: Floats, usable: Any) -> Any:
-    """Position along the last axis of the usable expiry before each one, −1 without one."""
+    """Return the position along the last axis of the usable expiry before each one, −1 without one."""
     earlier = usable[..., None, :] & (t[..., None, :] < t[..., :, None])
     last = np.where(earlier, t[..., None, :], -np.inf)
     return np.where(earlier.any(axis=-1), last.argmax(axis=-1), -1)

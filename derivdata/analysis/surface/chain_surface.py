@@ -93,7 +93,7 @@ def from_chain(
 
 
 def _listed(chain: pd.DataFrame | xr.Dataset, options: pd.DataFrame, as_of: Any) -> pd.DataFrame:
-    """Every row of the chain with its time to expiry, flagged as the options that are left."""
+    """Return every row of the chain with its time to expiry, flagged as the options that are left."""
     rows = option_rows(chain, as_of=as_of)
     place = [name for name in (*_KEYS, "expiry") if name in rows]
     near = options[(options["status"] & np.int32(Status.NEAR_EXPIRY)) != 0]
@@ -148,7 +148,7 @@ def _fitted(
 
 
 def _any_bit(status: xr.DataArray) -> xr.DataArray:
-    """Every bit that some strike of an expiry has."""
+    """Return every bit that some strike of an expiry has."""
     return status.reduce(np.bitwise_or.reduce, "strike")
 
 
@@ -166,7 +166,7 @@ def _with_dims(part: xr.Dataset, parts: list[xr.Dataset]) -> xr.Dataset:
 
 
 def _filled(surface: xr.Dataset) -> xr.Dataset:
-    """Labels that an outer join made: no fit, no bits but that nothing was there."""
+    """Fill the labels that an outer join made: no fit, no bits but that nothing was there."""
     empty = surface["method"].isnull()
     blank = {"status": np.int32(Status.BAD_INPUT), "method": np.int8(0), "repaired": False, "n": 0, "nfev": 0}
     kinds = {"status": np.int32, "method": np.int8, "repaired": np.bool_, "n": np.int32, "nfev": np.int32}

@@ -53,7 +53,7 @@ def slopes(slices: SsviSlices) -> Floats:
 
 
 def natural(parts: Floats) -> SsviSlices:
-    """Natural parameters of ``(theta, right, left)``; a flat slice has correlation 0."""
+    """Return the natural parameters of ``(theta, right, left)``; a flat slice has correlation 0."""
     theta, right, left = np.moveaxis(parts, -1, 0)
     psi = right + left
     rho = np.divide(right - left, psi, out=np.zeros_like(psi), where=psi != 0.0)
@@ -61,7 +61,7 @@ def natural(parts: Floats) -> SsviSlices:
 
 
 def linear_start(quotes: SurfaceQuotes) -> Floats:
-    """Slice parameters by one linear least squares each, exact for exact data: ``(..., 3)``.
+    """Return the slice parameters by one linear least squares each, exact for exact data: ``(..., 3)``.
 
     An SSVI slice satisfies ``w = θ + ρψ k + ψ²(1 − ρ²)/4 k²/w``, which is linear in its parameters.
     """
@@ -82,12 +82,12 @@ def linear_start(quotes: SurfaceQuotes) -> Floats:
 
 
 def fit_global(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """All expiries of every surface at once: slices ``(surfaces, expiries, 3)`` and how the search ended."""
+    """Fit all expiries of every surface at once: slices ``(surfaces, expiries, 3)``, how the search ended."""
     return _fit(quotes, guess, np.zeros((len(guess), 3)), damping=1e-3)
 
 
 def fit_sequential(quotes: SurfaceQuotes, guess: Floats) -> tuple[Floats, Minimum]:
-    """One expiry after the other, each through its quote nearest the money (Corbetta et al., 2019).
+    """Fit one expiry after the other, each through its quote nearest the money (Corbetta et al., 2019).
 
     The earlier expiries stay as they are, so a bad late one cannot move them. The anchor is missed only
     where the conditions forbid it.
@@ -124,7 +124,7 @@ def _coordinates(slices: Floats) -> Floats:
 
 
 def _increments(guess: Floats, base: Floats) -> Floats:
-    """Parameters of a surface that keeps the conditions, near slices that may break them."""
+    """Return the parameters of a surface that keeps the conditions, near slices that may break them."""
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0

@@ -69,7 +69,7 @@ def from_essvi(
 
 
 def raw_parameters_of(theta: xr.DataArray, rho: xr.DataArray, psi: xr.DataArray) -> Raw:
-    """Raw SVI parameters of SSVI slices; a slice with ``ψ = 0`` is flat. Lazy if the arguments are."""
+    """Return raw SVI parameters of SSVI slices; a slice with ``ψ = 0`` is flat. Lazy if the arguments are."""
     bent = psi != 0.0
     raw = ssvi_to_raw(theta, rho, (psi / theta).where(bent, 1.0))
     return Raw(raw.a.where(bent, theta), psi / 2.0, rho, raw.m.where(bent, 0.0), raw.sigma.where(bent, 1.0))

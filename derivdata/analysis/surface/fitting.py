@@ -139,7 +139,7 @@ def _together(
     method: SurfaceMethod,
     dim: str,
 ) -> xr.Dataset:
-    """All expiries of every surface in one search."""
+    """Fit all expiries of every surface in one search."""
     parameters = RAW if method == "svi" else NATURAL
     names, shared = (*parameters, *_FACTS), _shared_names(method)
     outputs = xr.apply_ufunc(
@@ -192,7 +192,7 @@ def _at_the_money_of(k: Floats, values: Floats) -> Floats:
 def _alone(
     k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, weight: xr.DataArray, forward: Any, dim: str
 ) -> xr.Dataset:
-    """Every expiry fitted by itself; those that cross the one before are flagged."""
+    """Fit every expiry by itself; flag those that cross the one before."""
     surface = smile.fit(k, iv, t, weights=weight, forward=forward, dim=dim).assign_attrs(surface="slices")
     crossed = (surface["method"] > 0) & ~calendar_check(surface)["ok"]
     status = surface["status"] | crossed * np.int32(Status.CALENDAR)
@@ -200,7 +200,7 @@ def _alone(
 
 
 def _guess(start: xr.Dataset | None, iv: xr.DataArray) -> list[xr.DataArray]:
-    """Natural parameters to start from, NaN where there are none."""
+    """Return the natural parameters to start from, NaN where there are none."""
     if start is None:
         empty = xr.DataArray(np.full(iv.sizes["expiry"], np.nan), dims="expiry")
         return [empty] * len(NATURAL)
@@ -226,7 +226,7 @@ def _fit(
     *,
     method: str,
 ) -> tuple[Any, ...]:
-    """Parameters, `_FACTS` and what is shared, of ``(…, expiries, strikes)`` and ``(…, expiries)``."""
+    """Return parameters, `_FACTS` and what is shared, of ``(…, expiries, strikes)`` and ``(…, expiries)``."""
     quotes, slices = (k, iv, weight, bid, ask), (t, theta, rho, psi)
     shape = np.broadcast_shapes(*(part.shape for part in quotes), *((*part.shape, 1) for part in slices))
     lead = shape[:-2] or (1,)
@@ -313,7 +313,7 @@ def _search(method: str, quotes: SurfaceQuotes, guess: Floats) -> _Found:
 
 
 def _rmse(parameters: tuple[Floats, ...], ordered: QuoteGrid) -> Floats:
-    """Root mean square error in volatility; NaN where there are no more quotes than parameters."""
+    """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
     each = tuple(part[..., None] for part in parameters)
     w = (
         raw_total_variance(ordered.k, Raw(*each))
@@ -334,7 +334,7 @@ def _ssvi_variance(natural: tuple[Floats, ...], k: Floats) -> Floats:
 
 
 def _range(k: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest log-moneyness of every slice, NaN without quotes."""
+    """Return the least and greatest log-moneyness of every slice, NaN without quotes."""
     ends = []
     for outside, pick in ((np.inf, np.min), (-np.inf, np.max)):
         end = pick(np.where(np.isnan(k), outside, k), axis=-1, initial=outside)

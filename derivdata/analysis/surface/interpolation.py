@@ -28,7 +28,7 @@ def total_variance(
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
 ) -> xr.DataArray:
-    """Total variance ``w(k, T) = iv² T`` anywhere on a surface.
+    """Evaluate the total variance ``w(k, T) = iv² T`` anywhere on a surface.
 
     At the surface's own expiries `derivdata.analysis.smile.total_variance` says the same without looking
     for neighbours.
@@ -86,7 +86,7 @@ def iv(
     extrapolate: Extrapolation | None = None,
     wings: bool = False,
 ) -> xr.DataArray:
-    """Implied volatility [per √year] anywhere on a surface.
+    """Evaluate the implied volatility [per √year] anywhere on a surface.
 
     Parameters, shapes and NaN are those of `total_variance`.
     """
@@ -103,7 +103,7 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 
 
 def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
-    """Total variance of a cut at any log-moneyness, in the wings too."""
+    """Return the total variance of a cut at any log-moneyness, in the wings too."""
     first = smile.total_variance(cut.before, k, extrapolate=True)
     if cut.interpolation == "essvi":
         return first
@@ -115,7 +115,7 @@ def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
 
 
 def _mixed_prices(cut: Maturity, k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:
-    """Total variance of mixed prices between two expiries; NaN where there is nothing to mix."""
+    """Return the total variance of mixed prices between two expiries; NaN where there is nothing to mix."""
     ends = [smile.total_variance(part, 0.0, extrapolate=True) for part in (cut.before, cut.after)]
     middle = cut.share_before * ends[0] + cut.share_after * ends[1]
     between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])

@@ -124,7 +124,7 @@ class _JointProblem(NamedTuple):
         return values, _Slopes(by_g, by_early * self.gap_unit, by_late * self.gap_unit)
 
     def lacks(self, values: _Constraints) -> _Constraints:
-        """How far each condition is from its margin, moved by its multiplier, 0 where it holds."""
+        """Measure how far each condition is from its margin, moved by its multiplier, 0 where it holds."""
         force, margin = self.force[:, None, None], self.margin[:, None, None]
         margins = (_MARGIN_G * margin, _MARGIN_GAP * margin, _MARGIN_WING * margin)
         masks = (self.live, self.pairs, self.pairs)
@@ -246,7 +246,7 @@ def _search(problem: _JointProblem, x: Floats, going: NDArray[np.intp], result: 
 
 
 def never_below(earlier: Raw, later: Raw) -> Bools:
-    """Whether each of the later slices lies nowhere below its earlier one, on the whole line.
+    """Tell whether each of the later slices lies nowhere below its earlier one, on the whole line.
 
     With ``w = A + √B``, A linear and B quadratic in k, two slices meet where ``A₂ − A₁ = √B₁ − √B₂``.
     Squared twice that is a quartic: ``(B₁ − B₂ − (A₂ − A₁)²)² = 4 (A₂ − A₁)² B₂``. Between its roots the sign
@@ -273,7 +273,7 @@ def never_below(earlier: Raw, later: Raw) -> Bools:
 
 
 def _linear_and_square(raw: Raw) -> tuple[Floats, Floats]:
-    """Coefficients in rising powers of k of A and B in ``w = A + √B``."""
+    """Return the coefficients in rising powers of k of A and B in ``w = A + √B``."""
     a, b, rho, m, sigma = raw
     return np.stack([a - b * rho * m, b * rho]), np.stack(
         [b * b * (m * m + sigma * sigma), -2.0 * b * b * m, b * b]
@@ -288,7 +288,7 @@ def _product(p: Floats, q: Floats) -> Floats:
 
 
 def _roots(coefficients: Floats) -> NDArray[np.complex128]:
-    """Roots of polynomials given in rising powers on the first axis, by their companion matrices."""
+    """Return roots of polynomials given in rising powers on the first axis, by their companion matrices."""
     degree = len(coefficients) - 1
     lead = np.where(coefficients[-1] == 0.0, 1e-300, coefficients[-1])
     companion = np.zeros((*lead.shape, degree, degree))
@@ -339,7 +339,7 @@ def _problem(quotes: SurfaceQuotes, t: Floats, live: Bools, start: Raw) -> tuple
 
 
 def _holds(problem: _JointProblem, values: _Constraints) -> Bools:
-    """Whether every condition holds at its places, margins left aside."""
+    """Tell whether every condition holds at its places, margins left aside."""
     holds = np.ones(len(problem.live), dtype=bool)
     for value, mask in zip(values, (problem.live, problem.pairs, problem.pairs), strict=True):
         holds &= ((value >= 0.0) | ~mask[..., None]).all(axis=(1, 2))
@@ -347,7 +347,7 @@ def _holds(problem: _JointProblem, values: _Constraints) -> Bools:
 
 
 def _proved(raw: Raw, live: Bools) -> Bools:
-    """Whether surfaces have no butterfly and no crossing anywhere."""
+    """Tell whether surfaces have no butterfly and no crossing anywhere."""
     flat = Raw(*(part[live] for part in raw))
     safe = certified(flat)
     doubtful = np.flatnonzero(~safe)

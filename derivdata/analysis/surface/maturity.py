@@ -63,7 +63,7 @@ def at_maturity(
 
 
 def _bracket(surface: xr.Dataset, t: xr.DataArray, *, flat_beyond: bool) -> xr.Dataset:
-    """Which expiries lie around each time, and the share of each in total variance."""
+    """Tell which expiries lie around each time, and the share of each in total variance."""
     names = ("at_before", "at_after", "share_before", "share_after", "status")
     outputs = xr.apply_ufunc(
         _around,
@@ -145,8 +145,8 @@ def _mixed(first: xr.DataArray, second: xr.DataArray, *shares: xr.DataArray) -> 
 
 
 def _mix(first: Floats, second: Floats, share_before: Floats, share_after: Floats) -> Floats:
-    """Linear in T between two expiries, the nearest beyond them; NaN where the cut is. Infinity may be."""
-    with np.errstate(invalid="ignore"):
+    """Mix linearly in T between two expiries, take the nearest beyond them; NaN where the cut is."""
+    with np.errstate(invalid="ignore"):  # the values may be infinite
         between = (1.0 - share_after) * first + share_after * second
     mixed = np.where(share_after == 0.0, first, between)
     return np.where(np.isnan(share_before), np.nan, mixed)

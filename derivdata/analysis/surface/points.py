@@ -47,7 +47,7 @@ def constant_maturity(
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
-    """Volatility, skew and curvature at fixed times to expiry.
+    """Compute volatility, skew and curvature at fixed times to expiry.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def delta_moneyness(
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.DataArray:
-    """Log-moneyness at which an option has a delta.
+    """Find the log-moneyness at which an option has a delta.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _at_delta(cut: Maturity, target: xr.DataArray, convention: _Convention) -> x
 def _falling_root(
     cut: Maturity, excess: Callable[[xr.DataArray, xr.DataArray], xr.DataArray]
 ) -> xr.DataArray:
-    """Where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
+    """Find where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
     end = np.arcsinh(_REACH)
     grid = variance_at(cut, 0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
 
@@ -221,7 +221,7 @@ def _refined(
     f_low: xr.DataArray,
     f_high: xr.DataArray,
 ) -> xr.DataArray:
-    """Root between `low` (positive) and `high` (negative) by the Illinois rule; NaN where `low` is."""
+    """Find a root between `low` (positive) and `high` (negative) by the Illinois rule; NaN where `low` is."""
     side = xr.zeros_like(f_low)
     root = low
     for _ in range(_STEPS):

@@ -82,7 +82,7 @@ def batches(ordered: QuoteGrid) -> Iterator[tuple[Rows, int, SurfaceQuotes]]:
 
 
 def quotes_of(ordered: QuoteGrid, rows: Rows, count: int) -> SurfaceQuotes:
-    """Quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
+    """Return quotes of the first `count` expiries of some surfaces; expiries that are not usable have none.
 
     Residuals are in volatility: ``(w_model − w)/(2 √(w T))``, times the root of the weight.
     """

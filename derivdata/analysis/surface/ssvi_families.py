@@ -71,7 +71,7 @@ def at_the_money(quotes: SurfaceQuotes, otherwise: Floats) -> Floats:
 
 
 def isotonic(values: Floats) -> Floats:
-    """Closest non-decreasing sequence along the last axis, in least squares.
+    """Return the closest non-decreasing sequence along the last axis, in least squares.
 
     What pooling adjacent violators gives, in its closed form: the greatest, over starts up to here, of the
     least mean that ends here or later.

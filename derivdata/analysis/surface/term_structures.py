@@ -36,7 +36,7 @@ def forward_variance(
     interpolation: Interpolation | None = None,
     extrapolate: Extrapolation | None = None,
 ) -> xr.Dataset:
-    """Variance per year that a surface holds between two times to expiry.
+    """Compute the variance per year that a surface holds between two times to expiry.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def term_structure(
     rate: float = 0.0,
     interpolation: Interpolation | None = None,
 ) -> xr.Dataset:
-    """One point of the smile along the surface's own expiries, and the slope of the curve.
+    """Follow one point of the smile along the surface's own expiries, with the slope of the curve.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.
 
 
 def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
-    """Forward variance at each expiry since the one before it that has a slice."""
+    """Return the forward variance at each expiry since the one before it that has a slice."""
     before = xr.apply_ufunc(
         _last,
         t,
@@ -152,7 +152,7 @@ def _since(t: xr.DataArray, w: xr.DataArray) -> xr.Dataset:
 
 
 def _last(t: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """Time and total variance of the expiry before each one; 0 and 0 before the first."""
+    """Return the time and total variance of the expiry before each one; 0 and 0 before the first."""
     t, w = np.broadcast_arrays(t, w)
     at = previous(t, np.isfinite(w))
     last = [np.where(at < 0, 0.0, np.take_along_axis(part, np.maximum(at, 0), -1)) for part in (t, w)]

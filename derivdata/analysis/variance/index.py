@@ -28,7 +28,7 @@ _UNITS = (
 
 @typed
 def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
-    """Volatility index from the two expiries around a fixed number of days.
+    """Compute a volatility index from the two expiries around a fixed number of days.
 
     Parameters
     ----------

@@ -19,14 +19,14 @@ NODES = _PANELS * _PER_PANEL
 
 
 def over_strike(k: Floats, s: Floats) -> Floats:
-    """Undiscounted out-of-the-money price over the strike, at deviation ``s = iv √T``; no overflow."""
+    """Return undiscounted out-of-the-money price over the strike, at deviation ``s = iv √T``; no overflow."""
     side = np.where(k > 0.0, 1.0, -1.0)
     d1, d2 = -k / s + s / 2.0, -k / s - s / 2.0
     return np.asarray(side * (np.exp(-k + special.log_ndtr(side * d1)) - special.ndtr(side * d2)))
 
 
 def tails(k_low: Floats, k_high: Floats, s_low: Floats, s_high: Floats, floor: float) -> Floats:
-    """Most total variance that options beyond the ends can price, the underlying never below `floor`.
+    """Return the most total variance that options beyond the ends price, the underlying never below `floor`.
 
     Calls beyond the last strike cost no more than that one, and puts below the first no more in proportion
     to their strike: ``2 C/K`` and ``2 P/K ln(K/floor)``. An infinite end has nothing beyond. NaN where the
@@ -40,7 +40,7 @@ def tails(k_low: Floats, k_high: Floats, s_low: Floats, s_high: Floats, floor: f
 
 
 def nodes(width: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats, Bools]:
-    """Log-moneyness of the nodes, their weights, and whether they lie within the quotes.
+    """Return the log-moneyness of the nodes, their weights, and whether they lie within the quotes.
 
     Gauss-Legendre in ``asinh(k/width)`` on the panels that the ends of the quotes and the forward make of
     the whole line.

@@ -39,7 +39,7 @@ def model_free(
     floor: float = 0.01,
     dim: str = "strike",
 ) -> xr.Dataset:
-    """Total variance that the options of each expiry price, whatever the dynamics.
+    """Compute the total variance that the options of each expiry price, whatever the dynamics.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _of_fit(fit: xr.Dataset, floor: float, method: str) -> xr.Dataset:
 
 
 def _placed(fit: xr.Dataset, low: xr.DataArray, high: xr.DataArray) -> Any:
-    """Log-moneyness of every slice's nodes, their weights, and whether they lie between the ends."""
+    """Return log-moneyness of every slice's nodes, their weights, and whether they lie between the ends."""
     width = smile.total_variance(fit, 0.0, extrapolate=True).clip(_NARROW**2) ** 0.5
     return xr.apply_ufunc(
         nodes,

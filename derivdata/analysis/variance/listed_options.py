@@ -28,7 +28,7 @@ def cboe(
     rate: Numbers = 0.0,
     price: xr.DataArray | None = None,
 ) -> xr.Dataset:
-    """Variance of each expiry by the rules of the Cboe's volatility index.
+    """Compute the variance of each expiry by the rules of the Cboe's volatility index.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _forward(price: Floats, both: Bools, strike: Floats, growth: Floats) -> tupl
 
 
 def _selected(listed: Bools, firm: Bools, strike: Floats, start: Floats) -> Bools:
-    """Strikes of the strip: calls above the start, puts below, and the start if both have a bid."""
+    """Return strikes of the strip: calls above the start, puts below, and the start if both have a bid."""
     above, below = strike > start[..., None], strike < start[..., None]
     calls = walk(listed[..., 0] & above, firm[..., 0])
     puts = walk((listed[..., 1] & below)[..., ::-1], firm[..., ::-1, 1])[..., ::-1]
@@ -149,7 +149,7 @@ def replication(
     boundary: Numbers,
     rate: Numbers = 0.0,
 ) -> xr.Dataset:
-    """Variance that a portfolio of listed options replicates, with the options that it holds.
+    """Compute the variance that a portfolio of listed options replicates, with the options that it holds.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _replicate(
 
 
 def _weights(used: Bools, strike: Floats, start: Floats) -> Floats:
-    """Change of the chords' slope at each used strike, walking away from the start along the axis."""
+    """Return change of the chords' slope at each used strike, walking away from the start along the axis."""
     order = np.argsort(~used, axis=-1, kind="stable")
     count = used.sum(axis=-1, keepdims=True)
     place = np.arange(strike.size)

@@ -43,7 +43,7 @@ def strip(k: Floats, iv: Floats, t: Floats, low: Floats, high: Floats, *, floor:
 
 
 def _ends(x: Floats, s: Floats, used: Bools, none: Bools) -> tuple[Floats, Floats, Floats, Floats]:
-    """Log-moneyness of the first and last used strike, then their deviations."""
+    """Return the log-moneyness of the first and last used strike, then their deviations."""
     first = np.argmax(used, axis=-1)[..., None]
     last = used.shape[-1] - 1 - np.argmax(used[..., ::-1], axis=-1)[..., None]
     k_low, k_high, s_low, s_high = (
