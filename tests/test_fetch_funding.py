@@ -185,7 +185,8 @@ def test_settlements_are_what_reading_row_by_row_gives() -> None:
         "okx": [{**point(2 * n, 0.5 * n, "both"), "intervalMinutes": 60 * n} for n in range(1, 6)],
         "binance": [{**point(8, 3.0, "now"), "intervalMinutes": None}],
     }
-    with answering({"symbol": "BTC", "series": series, "notices": []}):
+    doubt = "okx are 1 hours apart, the answer says that each is for 3.5"
+    with answering({"symbol": "BTC", "series": series, "notices": []}), pytest.warns(DataNotice, match=doubt):
         frame = dd.funding.settlements("BTC", START, END)
     rows = zip(frame["exchange"], frame["time"], frame["rate_bps_8h"], strict=True)
     assert list(rows) == one_by_one(series)

@@ -54,6 +54,7 @@ _LATE_US = 600_000_000
 _HIGH_RATE_BPS = 400.0
 _LONGEST_INTERVAL_HOURS = 168.0
 _MISFIT = 20.0
+_DOUBTFUL = 1.9
 """How many times an interval may differ from the time between payments; minutes taken for hours are 60."""
 
 _SHARES_OFF = 0.02
@@ -378,6 +379,19 @@ def _intervals(e: Evidence) -> Iterator[str]:
 
 
 def _spacing(e: Evidence) -> Iterator[str]:
+    for ratio, words in _spacings(e):
+        if not 1 / _MISFIT < ratio < _MISFIT:
+            yield words
+
+
+def _unlikely_spacing(e: Evidence) -> Iterator[str]:
+    for ratio, words in _spacings(e):
+        if not 1 / _DOUBTFUL < ratio < _DOUBTFUL:
+            yield words
+
+
+def _spacings(e: Evidence) -> Iterator[tuple[float, str]]:
+    """Yield the time between payments over the stated interval of each venue, and both in words."""
     hours, stamps = e.numbers("interval_hours"), e.micros("time")
     if hours is None or stamps is None or "settled" not in e.words("kind") or stamps.size < 3:
         return
@@ -387,11 +401,11 @@ def _spacing(e: Evidence) -> Iterator[str]:
     apart = frame.groupby("venue", observed=True)["at"].diff() / _HOUR_US
     both = pd.DataFrame({"venue": frame["venue"], "apart": apart, "hours": frame["hours"]}).dropna()
     for venue, row in both.groupby("venue", observed=True)[["apart", "hours"]].median().iterrows():
-        if not 1 / _MISFIT < row["apart"] / row["hours"] < _MISFIT:
-            yield (
-                f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
-                f"{row['hours']:g} hours"
-            )
+        words = (
+            f"payments of {venue} are {row['apart']:g} hours apart, the answer says that each is for "
+            f"{row['hours']:g} hours"
+        )
+        yield row["apart"] / row["hours"], words
 
 
 def _native_rates(e: Evidence) -> Iterator[str]:
@@ -592,7 +606,18 @@ RULES: tuple[Rule, ...] = (
         _impossible,
     ),
     Rule("impossible interval", "an interval that is not above 0 or is above a week", "error", _intervals),
-    Rule("interval against spacing", "intervals of payments, with the time between them", "error", _spacing),
+    Rule(
+        "interval against spacing",
+        "intervals of payments, with the time between them: 20 times apart",
+        "error",
+        _spacing,
+    ),
+    Rule(
+        "unlikely spacing",
+        "intervals of payments, with the time between them: twice apart or more",
+        "notice",
+        _unlikely_spacing,
+    ),
     Rule(
         "raw rate against rate",
         "a venue's own rate, with the rate per 8 hours, by both readings of the document; provenance says "

@@ -36,8 +36,6 @@ from derivdata.service.work_queue import WorkQueue
 __all__ = ["app"]
 
 _SAFE = " !#$&'()*+,/:;=?@[]~"
-_CLOSED = pd.Timedelta(1, "h")
-"""So long after its end a client takes a window for closed, as an archive counts epochs."""
 
 
 def app(
@@ -180,8 +178,8 @@ class _Service:
     ) -> Response:
         """Answer one request: from the cache, or made in its turn while the client stays."""
         view = self._view
+        version = self._version()  # before the identity: rows that come meanwhile are then newer than it says
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
-        version = self._version()
         packed = _accepts_gzip(request)
         answer = self._cache.get(key)
         if answer is None:
@@ -220,13 +218,13 @@ class _Service:
         """Return the version of the past, as a header; none where the store cannot be read.
 
         A client keeps what it was answered about closed windows as long as this stays, so what is added at
-        the end of an archive must not change it. Where the clock has run ahead of the data by more than an
-        hour, the end lies in windows that a client takes for closed: there every change counts.
+        the end of an archive must not change it. Where the clock has run ahead of the data, rows may still
+        come for windows that a client takes for closed: there every change counts.
         """
         view = self._view
         try:
             version = view.store.version
-            if view.now - view.store.now <= _CLOSED:
+            if view.now <= view.store.now:
                 version, _, _ = version.partition(".")
         except (DerivdataError, OSError):
             return {}

@@ -55,7 +55,7 @@ PASSES = [(f"{fault};ok", 2) for fault in PASSING if fault not in ("silent=1.5",
 
 @pytest.fixture(scope="module")
 def right(faulty: str) -> bytes:
-    answer = requests.get(f"{faulty}/oi/exchanges-summary", headers={"X-Api-Key": KEY}, timeout=10)
+    answer = requests.get(f"{faulty}/oi/exchanges-summary", headers={"X-Api-Key": KEY}, timeout=120)
     assert answer.status_code == 200
     return answer.content
 

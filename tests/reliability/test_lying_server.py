@@ -459,6 +459,7 @@ LIES: dict[str, Lie] = {
     "a negative interval": Lie(partial(minutes, -480), "impossible interval", "an interval is -8 hours"),
     "an interval of ages": Lie(partial(minutes, 1e9), "impossible interval", "at most 168"),
     "hours for minutes": Lie(partial(minutes, 8), "interval against spacing", "each is for 0.133"),
+    "eight hours for one": Lie(partial(minutes, 60), "unlikely spacing", "each is for 1 hours"),
     "a raw rate of nothing": Lie(partial(raw_rate, 5.0), "raw rate against rate", "agree by no reading"),
     "shares in percent": Lie(partial(shares, 100.0), "shares in percent", "fractions from 0 to 1"),
     "half of the shares": Lie(partial(shares, 0.5), "shares that do not add up", r"add up to 0\.500"),
