@@ -73,7 +73,10 @@ def __dir__() -> list[str]:
 
 
 class _FamilyFinder:
-    """Finds ``derivdata.funding``, the documented name, in ``derivdata.fetch.funding``, for all families."""
+    """Finds ``derivdata.funding``, the documented name, in ``derivdata.fetch.funding``, for all families.
+
+    Type checkers read the same from a stub of each family beside this file.
+    """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:

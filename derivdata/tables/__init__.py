@@ -54,7 +54,7 @@ __all__ = [
     "surface_history",
     "venue_slug",
 ]
-__all__ += [*_NAMED]
+__all__ += list(_NAMED)  # as a list of `*names`, pyright would take it for all there is
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.builders` holds, under the documented name."""
+
+from derivdata.fetch.builders import *

@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.funding` holds, under the documented name."""
+
+from derivdata.fetch.funding import *

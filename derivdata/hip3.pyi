@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.hip3` holds, under the documented name."""
+
+from derivdata.fetch.hip3 import *

@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.oi` holds, under the documented name."""
+
+from derivdata.fetch.oi import *

@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.options` holds, under the documented name."""
+
+from derivdata.fetch.options import *

@@ -1,0 +1,3 @@
+"""What `derivdata.fetch.volume` holds, under the documented name."""
+
+from derivdata.fetch.volume import *
