@@ -5,3 +5,7 @@ from __future__ import annotations
 from derivdata.analysis.quality.report import quality
 
 __all__ = ["quality"]
+
+
+def __dir__() -> list[str]:
+    return __all__

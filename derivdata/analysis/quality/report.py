@@ -16,11 +16,6 @@ from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
 _PAGE = 5
 _BATCH = 2_000_000  # points looked at at once, padding included
