@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""Exceptions and warnings, as one tree.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Which endpoints answered as expected on this machine, and when: what `derivdata venues check` found."""
+"""Results of `derivdata venues check`: which endpoints answered as expected on this machine, and when."""
 
 from __future__ import annotations
 

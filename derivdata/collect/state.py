@@ -31,7 +31,7 @@ class Poll:
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     gone: bool = False
-    """Whether the venue cannot be had from this address."""
+    """Return whether the venue refuses this address."""
 
 
 class VenueState:

@@ -56,7 +56,7 @@ class Data:
 
     @property
     def synthetic(self) -> bool:
-        """Whether any of the data is synthetic."""
+        """Return whether any of the data is synthetic."""
         return any(table.provenance.get("synthetic") for table in self.fetched)
 
     def require_symbols(self) -> None:

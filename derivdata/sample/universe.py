@@ -1,4 +1,4 @@
-"""Who trades what, since when, and how: symbols, venues and their pairs, drawn once."""
+"""Symbols, venues and their pairs, with start and style of trading, drawn once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sample makes up of each venue: size, growth, breadth, and how its funding rate is formed."""
+"""The synthetic properties of each venue: size, growth, breadth, and how its funding rate is formed."""
 
 from __future__ import annotations
 

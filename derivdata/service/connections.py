@@ -43,7 +43,7 @@ class _RequestTimeout:
         super().connection_lost(problem)  # type: ignore[misc]
 
     def _answering(self) -> bool:
-        """Whether the headers of a request are complete and its answer is not."""
+        """Return whether the headers of a request are complete and its answer is not."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _arm(self) -> None:

@@ -1,4 +1,4 @@
-"""What is refused before any route is looked at: foreign hosts and origins, and bodies that are too much.
+"""Refuse foreign hosts, foreign origins and oversized bodies before routing.
 
 A page of any web site can have a browser send requests to 127.0.0.1, and by a name of its own that points
 there (DNS rebinding) read the answers. Such a request carries that name in ``Host``, or that site in

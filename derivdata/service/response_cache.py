@@ -31,7 +31,7 @@ class EncodedBody:
 
     @property
     def worth_compressing(self) -> bool:
-        """Whether the body is large enough to gain by it."""
+        """Return whether the body is large enough for compression to pay."""
         return len(self.body) >= _SMALL
 
     @property

@@ -44,7 +44,7 @@ class Local:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Return the address that it answers at."""
         return self._url
 
     @property

@@ -80,7 +80,7 @@ class View:
         return [self.store.exchanges(table) for table in sorted(self.store.tables())]
 
     def has(self, *names: str) -> bool:
-        """Whether the store holds any of the tables."""
+        """Return whether the store has any of the tables."""
         return any(name in self.store.tables() for name in names)
 
     def need(self, *names: str) -> None:

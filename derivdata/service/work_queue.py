@@ -1,4 +1,4 @@
-"""Which answers are made now: a few at a time, each key in its turn, equal requests once."""
+"""A queue of work: a few answers at a time, keys in turn, equal requests once."""
 
 from __future__ import annotations
 

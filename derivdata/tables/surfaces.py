@@ -174,7 +174,7 @@ class _Grid(NamedTuple):
 
     @property
     def crowded(self) -> bool:
-        """Whether several rows share a cell."""
+        """Return whether several rows share a cell."""
         return bool(self.cells.size and int(np.max(np.bincount(self.cells))) > 1)
 
     def scattered(self, values: Any, elsewhere: float | bool) -> Array:

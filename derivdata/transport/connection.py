@@ -57,7 +57,7 @@ class Local(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """Return the address that it answers at."""
         ...
 
     @property

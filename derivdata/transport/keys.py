@@ -58,7 +58,7 @@ class Secret:
         return hashlib.sha256(b"derivdata key\0" + self._text.encode()).hexdigest()[:32]
 
     def within(self, data: bytes) -> bool:
-        """Whether the key's bytes are in `data`; always False for a key under 8 characters."""
+        """Return whether the key's bytes are in `data`; always False for a key under 8 characters."""
         return len(self._text) >= _LEAST_SECRET and self._text.encode() in data
 
     def redact(self, data: bytes) -> bytes:

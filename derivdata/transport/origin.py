@@ -46,7 +46,7 @@ class Site:
 
 
 def is_url(source: str) -> bool:
-    """Whether a source is an address and not a path or a name."""
+    """Return whether a source is an address and not a path or a name."""
     return source.lower().startswith(("http://", "https://"))
 
 

@@ -25,7 +25,7 @@ _LOCK_SECONDS = 0.5
 _HORIZON_SECONDS = 60.0
 _LATE_SECONDS = 0.03
 _TURNS = 5
-"""How often a turn that was slept through, on a machine that is too busy, is taken again."""
+"""Retries for a slot that was missed while the process was descheduled."""
 
 
 def spacing_seconds(endpoint: Endpoint) -> float:

@@ -54,7 +54,7 @@ def _bare(error: BaseException) -> BaseException:
 
 
 class SharedRequests(Generic[T]):
-    """Who asks for what is already under way waits for that answer. To be called in workers only."""
+    """Wait for an equal request that is already running. Call it in workers only."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

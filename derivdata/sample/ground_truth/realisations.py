@@ -1,4 +1,4 @@
-"""What happened behind the sample in a window: clusters of liquidations, and surfaces."""
+"""The true clusters of liquidations and surfaces of the sample in a window."""
 
 from __future__ import annotations
 
