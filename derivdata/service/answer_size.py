@@ -63,7 +63,7 @@ def _has_window(endpoint: api.Endpoint) -> bool:
 
 
 def _may_be_large(endpoint: api.Endpoint, context: RequestContext, window: Window) -> bool:
-    """Return whether a row for each venue and step of the window could be too much, or the step is not known."""
+    """Return whether a row per venue and step of the window could be too much, or the step is unknown."""
     if not any(p.name == "resolution" for p in endpoint.params):
         return _days(window) > 7 * _SHORT_DAYS
     step = times.resolution(context.params["resolution"] or adaptive(window.requested))
