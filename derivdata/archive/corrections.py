@@ -225,11 +225,11 @@ def _corrected(
     written: set[str] = set()
     added: list[DataFile] = []
     if frame is not None and len(frame):
-        fresh, _ = write_new_rows(folder, table, files, frame)
-        files = merge_files(folder, table, files, fresh, written)
-        # Kept beside the table, as the files above are merged into others by and by.
-        added, _ = write_new_rows(folder, table, [], frame)
-    if not removed and not added:
+        # The log names these files also when they were merged into others. It has no rows that were skipped,
+        # as their key was there: an undo would remove what was appended in their place.
+        added, _ = write_new_rows(folder, table, files, frame)
+        files = merge_files(folder, table, files, added, written)
+    if not removed and not added and undoes is None:
         raise ArchiveError(f"{folder}: nothing was corrected: {table.name} has no such rows")
     number = len(manifest.corrections) + 1
     correction = Correction(

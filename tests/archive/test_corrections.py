@@ -101,6 +101,28 @@ def test_rows_that_were_appended_since_outlast_an_undo(archive: Archive) -> None
     assert found == [100.0, 101.0, *map(float, range(2, 96)), 7.0]
 
 
+def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive) -> None:
+    """Of three deleted hours the first came again as 9.99: two return, and only those two go again."""
+    archive.delete(FUNDING, OKX_BTC, end=hour(3))
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
+    assert archive.undo(1) == (2, 0, 2)
+    assert archive.undo(2) == (3, 2, 0)
+    assert archive.corrections()[["removed", "added"]].to_numpy().tolist() == [[3, 0], [0, 2], [2, 0]]
+    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    assert found == [9.99, *map(float, range(3, 96))]
+
+
+def test_an_undo_that_has_no_row_to_bring_back_is_logged(archive: Archive) -> None:
+    """The one row that was deleted came again as 9.99, which stays, whatever is undone."""
+    archive.delete(FUNDING, OKX_BTC, end=hour(1))
+    archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, plus=9.99))
+    assert archive.undo(1) == (2, 0, 0)
+    assert archive.corrections()["undone"].tolist() == [True, False]
+    assert archive.undo(2) == (3, 0, 0)
+    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    assert found == [9.99, *map(float, range(1, 96))]
+
+
 def test_the_same_rows_appended_after_a_deletion_leave_its_record_whole(archive: Archive) -> None:
     """Their file would be that of the record, byte for byte, and is merged away at once."""
     archive.delete(FUNDING, OKX_BTC)
