@@ -275,8 +275,8 @@ class TestWeights:
         k5 = xr.DataArray(self.k[:, 5], dims="slice")
         np.testing.assert_allclose(smile.iv(fit, k5), self.iv[:, 5], atol=1e-5)
 
-    def test_uniform_weighs_residuals_of_total_variance(self):
-        """By the definition: the loss in w is no larger than the vega fit's, and the other way round."""
+    def test_variance_weighs_residuals_of_total_variance(self):
+        """By the definition: the loss in w is no larger than with equal weights, and the other way round."""
 
         def loss(weights):
             fit = smile.fit(self.k, self.iv, self.t, weights=weights)
@@ -284,9 +284,9 @@ class TestWeights:
             error = w.values - self.iv**2 * self.t[:, None]
             return (error**2).sum(axis=1), ((error / self.iv) ** 2).sum(axis=1)
 
-        (uniform_w, uniform_vol), (vega_w, vega_vol) = loss("uniform"), loss("vega")
-        assert (uniform_w < vega_w).all()
-        assert (vega_vol < uniform_vol).all()
+        (variance_w, variance_vol), (equal_w, equal_vol) = loss("variance"), loss("equal")
+        assert (variance_w < equal_w).all()
+        assert (equal_vol < variance_vol).all()
 
 
 class TestWarmStart:
