@@ -32,14 +32,14 @@ def names(value: str | Sequence[str], argument: str) -> list[str]:
     TypeError, ValueError
         Something is not text, the list is empty, a name stands twice, or several stand in one text.
     """
-    found = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
-    if not all(isinstance(name, str) and name for name in found):
+    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) and name for name in listed):
         raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
-    if any("," in name for name in found):
+    if any("," in name for name in listed):
         raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
-    if not found or len(set(found)) < len(found):
-        raise ValueError(f"{argument} must name at least one, and each once: {found!r}")
-    return found
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
+    return listed
 
 
 def symbol_of(name: str) -> str:

@@ -57,12 +57,12 @@ def plan(
     """
     if not latency_seconds >= 0:
         raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
-    asked = symbol_names(symbols)
+    listed = symbol_names(symbols)
     window = times.window(start, end)
     rows = []
     for fetcher, endpoint in _HISTORIES.items():
         step = _SETTLED if endpoint is api.FUNDING_SETTLEMENT else resolution
-        count = len(asked) * len(pieces(endpoint, window, step, venue_names(exchanges)))
+        count = len(listed) * len(pieces(endpoint, window, step, venue_names(exchanges)))
         each = max(spacing_seconds(endpoint), latency_seconds)
         rows.append(
             {
@@ -73,13 +73,15 @@ def plan(
                 "seconds": (count - 1) * each + latency_seconds,
             }
         )
-    found = pd.DataFrame(rows)
-    found.attrs["summary"] = _summary(found, window)
-    return found
+    requests = pd.DataFrame(rows)
+    requests.attrs["summary"] = _summary(requests, window)
+    return requests
 
 
-def _summary(found: pd.DataFrame, window: times.Window) -> str:
-    each = (f"{row.fetcher} {row.requests:,} requests, {_lasting(row.seconds)}" for row in found.itertuples())
+def _summary(requests: pd.DataFrame, window: times.Window) -> str:
+    each = (
+        f"{row.fetcher} {row.requests:,} requests, {_lasting(row.seconds)}" for row in requests.itertuples()
+    )
     return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {'; '.join(each)}"
 
 

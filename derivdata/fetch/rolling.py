@@ -22,22 +22,22 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     TypeError
         `window` is neither text nor an instant.
     """
-    known = next(p.choices for p in endpoint.params if p.name == "range")
-    if window is None or (isinstance(window, str) and window in known):
+    choices = next(p.choices for p in endpoint.params if p.name == "range")
+    if window is None or (isinstance(window, str) and window in choices):
         return window
     length = _length(window)
     if length is None:
         return str(window)
-    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in known}
-    holding = [name for name in known if lengths[name] >= length]
+    lengths = {name: times.lookback(name) or pd.Timedelta.max for name in choices}
+    holding = [name for name in choices if lengths[name] >= length]
     if not holding:
         return str(window) if isinstance(window, str) else f"{-(-length // pd.Timedelta(1, 'D'))}d"
-    found = min(holding, key=lengths.__getitem__)
-    if lengths[found] != length:
+    chosen = min(holding, key=lengths.__getitem__)
+    if lengths[chosen] != length:
         transport.notify(
-            endpoint.path, f"window={window!s} is answered by range={found}: known are {', '.join(known)}"
+            endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
         )
-    return found
+    return chosen
 
 
 def _length(window: times.Instant) -> pd.Timedelta | None:

@@ -102,14 +102,14 @@ def events(
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }
     frame, full = ask(query)
-    said = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
+    provenance = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
     if full:
-        told = f"the answer is full at limit={limit}: there may be more; raise limit or shorten the window"
-        warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {told}")
-        said["notices"] = [*said["notices"], told]
+        notice = f"the answer is full at limit={limit}: there may be more; raise limit or shorten the window"
+        warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {notice}")
+        provenance["notices"] = [*provenance["notices"], notice]
     if min_usd is not None:
         frame = tables.LIQUIDATIONS_EVENTS.conform(frame[frame["value_usd"] >= min_usd])
-    frame.attrs["provenance"] = said
+    frame.attrs["provenance"] = provenance
     return frame
 
 

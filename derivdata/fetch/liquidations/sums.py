@@ -135,15 +135,15 @@ def aggregates(window: times.Instant = "24h", *, group_by: str = "symbol") -> pd
 
 def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
     stamps = instants(answer, [bucket.date for bucket in answer.body.data])
-    kept = [
+    sides_by_venue = [
         (stamp, venue, sides)
         for stamp, bucket in zip(stamps, answer.body.data, strict=True)
         for venue, sides in bucket.exchanges.items()
     ]
     return {
-        "exchange": [venue for _, venue, _ in kept],
-        "date": pd.DatetimeIndex([stamp for stamp, *_ in kept], dtype=stamps.dtype),
-        "long_usd": [sides.long_usd for *_, sides in kept],
-        "short_usd": [sides.short_usd for *_, sides in kept],
-        "resolution": [answer.body.resolution] * len(kept),
+        "exchange": [venue for _, venue, _ in sides_by_venue],
+        "date": pd.DatetimeIndex([stamp for stamp, *_ in sides_by_venue], dtype=stamps.dtype),
+        "long_usd": [sides.long_usd for *_, sides in sides_by_venue],
+        "short_usd": [sides.short_usd for *_, sides in sides_by_venue],
+        "resolution": [answer.body.resolution] * len(sides_by_venue),
     }
