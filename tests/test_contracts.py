@@ -31,6 +31,11 @@ from derivdata.tables.contracts import QUOTES, contract
         ("BTCUST", "BTC", "UST"),
         ("1000PEPEUSDT", "1000PEPE", "USDT"),
         ("kPEPE", "kPEPE", ""),
+        ("kpepe", "kPEPE", ""),
+        ("kpepe-usd", "kPEPE", "USD"),
+        ("kshibperp", "kSHIB", ""),
+        ("kava", "KAVA", ""),
+        ("kpepecoin", "KPEPECOIN", ""),
         ("AAPL", "AAPL", ""),
         ("XAU-USD", "XAU", "USD"),
         ("测试USDT", "测试", "USDT"),
@@ -49,6 +54,11 @@ from derivdata.tables.contracts import QUOTES, contract
         ("BNBUSD", "BNB", "USD"),
         ("BNBUSD_PERP", "BNB", "USD"),
         ("ARBUSD", "ARB", "USD"),
+        ("CKBUSD", "CKB", "USD"),
+        ("CKB-USD", "CKB", "USD"),
+        ("BNBBUSD", "BNB", "BUSD"),
+        ("1000SHIBBUSD", "1000SHIB", "BUSD"),
+        ("CK-BUSD", "CK", "BUSD"),
         ("DOTUSD", "DOT", "USD"),
         ("SPYUSD", "SPY", "USD"),
         ("STARDUSTUSDT", "STARDUST", "USDT"),
@@ -62,6 +72,7 @@ def test_quotes_and_separators_are_removed(name: str, symbol: str, quote: str) -
     "name",
     [
         "FDUSD",
+        "DEUSD",
         "TUSD",
         "USDT",
         "USDC",
@@ -85,6 +96,16 @@ def test_assets_whose_name_ends_like_a_quote_stay_whole(name: str) -> None:
     "name", ["BTC-27JUN25", "BTCUSDT_250627", "xyz:TSLA", "BTC-EUR", "BTCFDUSD", "BTC-FDUSD", ""]
 )
 def test_what_is_no_perpetual_against_a_known_quote_stays_whole(name: str) -> None:
+    assert contract(name) == (name, "")
+
+
+@pytest.mark.parametrize("name", ["BOBUSD", "ORBUSD", "BOBUSDPERP"])
+def test_what_could_be_usd_or_busd_stays_whole(name: str) -> None:
+    assert contract(name) == (name, "")
+
+
+@pytest.mark.parametrize("name", ["xyz:tsla", "xyz:TSLA", "xyz:usd", "flx:BTCUSD"])
+def test_names_of_a_dex_stay_as_they_are(name: str) -> None:
     assert contract(name) == (name, "")
 
 

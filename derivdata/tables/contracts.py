@@ -26,8 +26,8 @@ _SUFFIXES = frozenset({*_PERPETUAL, "INTX", "UMCBL", "DMCBL", "CMCBL"})
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
 
 # Joined names. USDT and USDC end no other coin's name. "PERP" after two letters is more often a coin (SUPERP)
-# than a perpetual, so those that are known are listed. "UST" ends English words (STARDUST, ROBUST), so it is
-# a quote only after coins that were traded against it.
+# than a perpetual, so those that are known are listed. "UST" ends English words (STARDUST, ROBUST), and
+# "BUSD" is USD after a coin in B as well (CKBUSD): quotes only after coins that were traded against them.
 _JOINED = re.compile(
     r"(?P<base>\w+?)(?:(?P<quote>USDT|USDC|BUSD)M?(?:PERP)?|(?P<usd>(?<=\w{2})USD)M?(?:PERP)?"
     r"|(?P<ust>UST)|(?P<perpetual>PERP))"
@@ -36,15 +36,24 @@ _PERP_AFTER_TWO = frozenset("AI AR BB ID IO IP OM OP ZK ZU".split())
 _AGAINST_UST = frozenset(
     "ADA ATOM AVAX BCH BNB BTC DOGE DOT EOS ETC ETH LINK LTC LUNA MATIC SOL TRX UNI XBT XRP".split()
 )
-_ENDS_IN_B = frozenset("1000SHIB ARB BB BNB SHIB TRB".split())
+_AGAINST_BUSD = frozenset(
+    "1000LUNC 1000SHIB AAVE ADA AGIX ANC APE APT ATOM AUCTION AVAX BCH BNB BTC CVX DODO DOGE DOT EOS ETC ETH"
+    " FIL FTM FTT GAL GALA GMT ICP LDO LEVER LINK LTC LUNA2 MATIC NEAR PHB SAND SHIB SOL TLM TRB TRX UNI"
+    " WAVES XBT XRP".split()
+)
+_ENDS_IN_B = frozenset("1000SHIB ALAB ARB BB BNB CKB OKB PHB PTB RKLB SHIB TRB".split())
 """Coins before USD that would lose their last letter to BUSD: BNBUSD is BNB against USD."""
 
 _OTHER_STABLECOINS = ("FDUSD", "PYUSD", "RLUSD", "CRVUSD", "FRXUSD", "LISUSD")
 """Quotes that the API does not know and that end in USD: BTCFDUSD stays whole, it is not BTCFD."""
 
 _ASSETS = frozenset(
-    "AUSD BUSD CUSD CRVUSD DUSD FDUSD GUSD LUSD MUSD PYUSD RLUSD SUSD TUSD USDC USDT FRXUSD LISUSD".split()
+    "AUSD BUSD CUSD CRVUSD DEUSD DUSD FDUSD FEUSD GUSD HYUSD LUSD MKUSD MSUSD MUSD PYUSD REUSD RLUSD SATUSD"
+    " SDEUSD SUSD TUSD USDC USDT FRXUSD LISUSD SFRXUSD".split()
 )
+
+_THOUSANDS = re.compile(r"(?<![A-Z0-9])K(?=(?:BONK|DOGS|FLOKI|LUNC|NEIRO|PEPE|SHIB)(?:$|[^A-Z0-9]|USD|PERP))")
+"""Bundles of 1,000 coins that are spelt with a small k, as ``kPEPE``; other names in K are coins (KAVA)."""
 
 
 class Contract(NamedTuple):
@@ -65,8 +74,8 @@ def contract(name: str) -> Contract:
 
     ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``BTC-PERP-INTX``,
     ``PERP_BTC_USDC``, ``BTC_USDT_Perp``, ``BTCUSDT Perpetual``, ``XBTUSDTM`` and ``btc`` are all ``BTC``;
-    ``XDG`` is ``DOGE``. A name that is none of these patterns, a dated future or ``xyz:TSLA`` say, stays
-    whole.
+    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name that is none of these patterns, a dated
+    future say, stays whole, and one with a dex before a colon (``xyz:TSLA``) stays as it is.
 
     Notes
     -----
@@ -74,7 +83,10 @@ def contract(name: str) -> Contract:
     be a coin's own name such as ``FDUSD``, ``STARDUST`` or ``SUPERP``.
     """
     stripped = name.strip()
-    text = _TRADINGVIEW.sub("", stripped.upper() if stripped.islower() else stripped)
+    if ":" in stripped and "/" not in stripped:
+        return Contract(stripped, "")
+    upper = _THOUSANDS.sub("k", stripped.upper()) if stripped.islower() else stripped
+    text = _TRADINGVIEW.sub("", upper)
     tokens = [token for token in _SEPARATORS.split(text) if token]
     if len(tokens) > 1 and tokens[0].upper() in _PREFIXES and tokens[1] not in QUOTES:
         tokens = tokens[1:]  # but PERP-USD is the coin PERP, and PI-USDT the coin PI
@@ -96,8 +108,8 @@ def _joined(text: str) -> Contract:
     if match is None:
         return _plain(text, "")
     base = match["base"]
-    if match["quote"] == "BUSD" and f"{base}B" in _ENDS_IN_B:
-        return _plain(f"{base}B", "USD")
+    if match["quote"] == "BUSD" and base not in _AGAINST_BUSD:
+        return _plain(f"{base}B", "USD") if f"{base}B" in _ENDS_IN_B else _plain(text, "")
     if match["ust"] and base not in _AGAINST_UST:
         return _plain(text, "")
     if match["perpetual"] and (len(base) < 2 or (len(base) == 2 and base not in _PERP_AFTER_TWO)):
