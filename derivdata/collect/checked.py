@@ -25,8 +25,8 @@ def checked_on() -> dict[str, str]:
     """Return the day on which each endpoint was last confirmed, by "exchange path"; none if never."""
     try:
         days: dict[str, str] = msgspec.json.decode(_file().read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return {}  # a damaged file confirms nothing
+    except (OSError, RuntimeError, msgspec.DecodeError):
+        return {}  # a damaged file confirms nothing, nor does a user without a home folder
     return days
 
 

@@ -16,6 +16,8 @@ from derivdata.collect.backfill import backfill
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.collector import Collector
 from derivdata.collect.state import CHAINS, STATE
+from derivdata.errors import ArchiveError
+from derivdata.forking import renew_in_child
 
 __all__ = ["ReadThrough", "open_venues"]
 
@@ -33,17 +35,32 @@ def open_venues(
     Raises
     ------
     ArchiveError, ValueError
-        The archive cannot be read; there is no such venue.
+        The archive cannot be read, or none is named and the user has no home folder; there is no such venue.
     """
-    folder = Path(archive) if archive is not None else user_data_path("derivdata") / "venues"
-    return ReadThrough(open_archive(folder), venues=venues)
+    return ReadThrough(open_archive(_default_folder() if archive is None else archive), venues=venues)
+
+
+def _default_folder() -> Path:
+    try:
+        return (user_data_path("derivdata") / "venues").expanduser()
+    except RuntimeError:
+        raise ArchiveError(
+            "this user has no home folder to keep the venues' answers in: name a folder, "
+            'dd.connect("venues", archive=...)'
+        ) from None
 
 
 class ReadThrough:
     """A store for the service: reads are answered from the archive, after what it lacks was fetched.
 
-    The state of all venues is asked when the last answer is older than 60 s; histories are asked by window,
-    as the archive's ledger of requests lacks them, of the symbols of each request.
+    The state of all venues is asked by `refresh` when the last answer is older than 60 s; histories are
+    asked by window, as the archive's ledger of requests lacks them, of the symbols of each request. A forked
+    child asks nothing and writes nothing: it reads what the archive holds.
+
+    Attributes
+    ----------
+    fork_lock
+        Held while notices are added or taken, and while the process forks.
     """
 
     synthetic = False
@@ -61,9 +78,15 @@ class ReadThrough:
         self._addresses = addresses
         self._collector = Collector(archive, venues=venues, symbols=(), clock=self.clock, addresses=addresses)
         self._polled: pd.Timestamp | None = None
-        self._lock = threading.Lock()
         self._told: set[str] = set()
         self._notices: list[str] = []
+        self._poll_lock, self._fill_lock, self.fork_lock = (
+            threading.Lock(),
+            threading.Lock(),
+            threading.Lock(),
+        )
+        self._inherited = False
+        renew_in_child(self)
 
     @property
     def id(self) -> str:
@@ -87,19 +110,49 @@ class ReadThrough:
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the first whole second after the newest state, which is asked for again after a minute.
+        """Return the first whole second after the newest state, so that all that was told is in the past.
 
-        So the clock follows the machine's in steps of a minute, and every answer is in the past.
+        Waits for nothing and asks nothing: `refresh` moves it on. Before the first state it is the clock's.
         """
-        self._poll()
-        assert self._polled is not None
-        return self._polled.ceil("s")
+        polled = self._polled
+        return self.clock.utc().floor("s") if polled is None else polled.ceil("s")
+
+    def is_stale(self) -> bool:
+        """Return whether the newest state is older than a minute, or there is none."""
+        polled = self._polled
+        return not self._inherited and (polled is None or self.clock.utc() - polled >= _FRESH)
+
+    def refresh(self) -> None:
+        """Ask all venues for their state if the newest is older than a minute.
+
+        Raises
+        ------
+        ArchiveError
+            The archive cannot be written.
+        """
+        if not self.is_stale():
+            return
+        with self._poll_lock:
+            if self.is_stale():  # nobody else asked meanwhile
+                self._collector.once()
+                self._polled = self.clock.utc()
+                self._tell_failures()
 
     def take_notices(self) -> list[str]:
         """Return what the user must know, once: venues that could not be had, and why."""
-        with self._lock:
+        with self.fork_lock:
             notices, self._notices = self._notices, []
         return notices
+
+    def after_fork(self) -> None:
+        """Stop asking in a forked child, whose parent goes on with the same sockets and the same archive."""
+        self._poll_lock, self._fill_lock, self.fork_lock = (
+            threading.Lock(),
+            threading.Lock(),
+            threading.Lock(),
+        )
+        self._notices = []  # the parent tells them
+        self._inherited = True
 
     def tables(self) -> frozenset[str]:
         """Return the tables that venues fill, and what else the archive holds."""
@@ -129,7 +182,7 @@ class ReadThrough:
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return rows of a window, after what the ledger lacks of it was asked."""
-        if table in _FILLED and symbols is not None:
+        if table in _FILLED and symbols is not None and not self._inherited:
             self._fill(table, start, end, symbols, exchanges)
         return self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
 
@@ -142,20 +195,12 @@ class ReadThrough:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the newest rows, of a state that is younger than a minute."""
+        """Return the newest rows, of the state that `refresh` asked for last."""
         return self.archive.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
 
     def close(self) -> None:
         """Close every connection."""
         self._collector.close()
-
-    def _poll(self) -> None:
-        with self._lock:
-            now = self.clock.utc()
-            if self._polled is None or now - self._polled >= _FRESH:
-                self._collector.once()
-                self._polled = self.clock.utc()
-                self._tell_failures()
 
     def _fill(
         self,
@@ -174,7 +219,7 @@ class ReadThrough:
         first = max(start, _FIRST)
         if table not in HISTORIES or not venues or first >= last:
             return
-        with self._lock:
+        with self._fill_lock:
             done = backfill(
                 self.archive,
                 symbols,
@@ -200,5 +245,6 @@ class ReadThrough:
 
     def _tell(self, texts: Sequence[str]) -> None:
         """Keep each notice once."""
-        self._notices += [text for text in texts if text not in self._told]
-        self._told.update(texts)
+        with self.fork_lock:
+            self._notices += [text for text in texts if text not in self._told]
+            self._told.update(texts)

@@ -28,7 +28,7 @@ from derivdata.service.guard import Guard
 from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
 from derivdata.service.response_cache import EncodedBody, ResponseCache
-from derivdata.service.store import Store
+from derivdata.service.store import LiveStore, Store
 from derivdata.service.streaming import StreamedResponse
 from derivdata.service.view import View
 from derivdata.service.work_queue import WorkQueue
@@ -77,7 +77,8 @@ def app(
     """
     moment = clock() if clock is not None else store.now if now is None else now
     view = View(BaseSymbols(store), moment)
-    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock)
+    live = store if isinstance(store, LiveStore) else None
+    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, live)
     application = Starlette(
         routes=[
             Route("/", service.hello),
@@ -103,9 +104,14 @@ class _Service:
     """What all routes share: the view, the keys, the answers that are kept, the headers."""
 
     def __init__(
-        self, view: View, keys: Keys, limits: bool, clock: Callable[[], pd.Timestamp] | None = None
+        self,
+        view: View,
+        keys: Keys,
+        limits: bool,
+        clock: Callable[[], pd.Timestamp] | None = None,
+        live: LiveStore | None = None,
     ) -> None:
-        self._newest, self._clock = view, clock
+        self._newest, self._clock, self._live = view, clock, live
         self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
@@ -140,6 +146,7 @@ class _Service:
 
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
+            await self._refreshed(request, caller)
             pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
             texts = query.given(endpoint, pairs) | request.path_params
             return await self._answered(request, endpoint, caller, texts, headers | warned)
@@ -152,6 +159,7 @@ class _Service:
 
         async def answer(request: Request) -> Response:
             headers, caller = self._admitted(request, endpoint)
+            await self._refreshed(request, caller)
             given = request.query_params.multi_items()
             coin, pointer = legacy.moved(path, given, self._view.now)
             pairs, warned = legacy.modern(endpoint, given, self._view.now)
@@ -167,6 +175,15 @@ class _Service:
         self._keys.admit(caller.tier, endpoint.tier)
         rate = self._rates.get(endpoint.path)
         return {} if rate is None else rate.admit(caller.name), caller
+
+    async def _refreshed(self, request: Request, caller: Caller) -> None:
+        """Have a store that asks others ask them in a worker, once for all requests that wait for it.
+
+        It comes before anything is read: the answer, and the key that it is kept under, are of the new clock.
+        """
+        live = self._live
+        if live is not None and live.is_stale():
+            await self._made(request, ("refresh",), caller, lambda: _refreshed(live))
 
     async def _answered(
         self,
@@ -290,6 +307,11 @@ class _Service:
             body = answer.compressed()
             extra["Content-Encoding"] = "gzip"
         return StreamedResponse(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+
+
+def _refreshed(live: LiveStore) -> EncodedBody:
+    live.refresh()
+    return EncodedBody(b"")
 
 
 async def _disconnected(request: Request) -> None:

@@ -24,7 +24,7 @@ from derivdata.forking import renew_in_child
 from derivdata.service import connections
 from derivdata.service.application import app
 from derivdata.service.connections import REQUEST_SECONDS
-from derivdata.service.store import Store
+from derivdata.service.store import LiveStore, Store
 
 __all__ = ["Local", "open_store", "serve", "start"]
 
@@ -69,13 +69,14 @@ class Local:
 
     @property
     def now(self) -> pd.Timestamp:
-        """The service's clock."""
+        """The service's clock, after a source that asks others has asked them; not in a forked child."""
+        if isinstance(self._store, LiveStore):
+            self._store.refresh()
         return self._clock()
 
     def take_notices(self) -> list[str]:
         """Return what the source has to tell since the last time."""
-        take = getattr(self._store, "take_notices", None)
-        return [] if take is None else list(take())
+        return self._store.take_notices() if isinstance(self._store, LiveStore) else []
 
     def __repr__(self) -> str:
         return f"<derivdata service of {self.label} at {self.url}>"
@@ -179,7 +180,7 @@ def start(
 
 def _clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
     """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
-    if now is None and hasattr(store, "take_notices"):
+    if now is None and isinstance(store, LiveStore):
         return lambda: store.now  # a source that asks the venues
     if now is None and live:
         from derivdata.collect import MachineClock

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
-__all__ = ["Store"]
+__all__ = ["LiveStore", "Store"]
 
 
 class Store(Protocol):
@@ -88,4 +88,24 @@ class Store(Protocol):
 
         For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
         """
+        ...
+
+
+@runtime_checkable
+class LiveStore(Protocol):
+    """What a store has besides that asks others for their state; its `now` moves on with each `refresh`.
+
+    Everything of `Store` but `read` and `latest` waits for no `refresh` that is under way.
+    """
+
+    def is_stale(self) -> bool:
+        """Return whether `refresh` would ask."""
+        ...
+
+    def refresh(self) -> None:
+        """Ask for the state now, unless the last answer is young; may take long."""
+        ...
+
+    def take_notices(self) -> list[str]:
+        """Return what there is to tell the user since the last time."""
         ...

@@ -191,13 +191,7 @@ class Connection:
         try:
             reply = self._patiently(request.path, wait)
         except NetworkError as error:
-            if self._local is None or not self._inherited:
-                raise
-            raise NetworkError(
-                request.path,
-                f"the service of {self.source!r} ran in the process that this one was forked from, and does "
-                f"not answer ({error}); call dd.connect in this process",
-            ) from None
+            raise self._orphaned(request.path, error) from None
         if self._settings.offline and reply.status == 504:
             raise NotCached(str(request), "not in the cache, and this connection is offline")
         if self._files.trouble is not None and not self._trouble_told:
@@ -214,14 +208,15 @@ class Connection:
         """Return the source's time, floored to the minute.
 
         A local source's is its service's. The hosted service's is its ``Date``, asked for at most every
-        15 seconds; offline it is the newest one in the cache.
+        15 seconds, and so is that of a service in the process that this one was forked from; offline it is
+        the newest one in the cache.
 
         Raises
         ------
         NetworkError, NotCached
             The service cannot be reached; offline, and nothing of it is in the cache.
         """
-        if self._local is not None:
+        if self._local is not None and not self._inherited:
             return self._local.now.floor("min")
         if self._settings.offline:
             newest = self._files.newest(self._latest_date())
@@ -257,6 +252,7 @@ class Connection:
         """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
         self.fork_lock = threading.Lock()
         self._network = None
+        self._last_date = self._last_marks = None
         self._pace = Pace(self._settings.folder / "turns", self._scope, self._settings.timing)
         self._inherited = True
 
@@ -334,6 +330,16 @@ class Connection:
                 )
             return self._network
 
+    def _orphaned(self, path: str, error: NetworkError) -> NetworkError:
+        """Return the error of a child whose parent's service does not answer; elsewhere `error` itself."""
+        if self._local is None or not self._inherited:
+            return error
+        return NetworkError(
+            path,
+            f"the service of {self.source!r} ran in the process that this one was forked from, and does "
+            f"not answer ({error}); call dd.connect in this process",
+        )
+
     def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
         seconds = self._settings.limits.patience
         try:
@@ -343,7 +349,10 @@ class Connection:
 
     def _head(self) -> Mapping[str, str]:
         """Return what the server's headers say now."""
-        return self._patiently("/", begun(lambda: self._opened().head()))
+        try:
+            return self._patiently("/", begun(lambda: self._opened().head()))
+        except NetworkError as error:
+            raise self._orphaned("/", error) from None
 
     def _key(self, method: str, url: str) -> str:
         """Return the cache key: method, source, path, sorted query, fingerprint of the key, not the port."""

@@ -5,6 +5,7 @@ Who asks decides how often and how long to wait; see `derivdata.collect`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from importlib.metadata import version
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import requests
 
 from derivdata.errors import NetworkError
+from derivdata.forking import renew_in_child
 
 __all__ = ["KeylessReply", "KeylessSession"]
 
@@ -29,13 +31,18 @@ class KeylessReply(NamedTuple):
 
 
 class KeylessSession:
-    """A session with one venue: proxies of the environment are used, cookies and keys never."""
+    """A session with one venue: proxies of the environment are used, cookies and keys never.
+
+    Attributes
+    ----------
+    fork_lock
+        Held while the process forks, and by nothing else.
+    """
 
     def __init__(self) -> None:
-        self._session = requests.Session()
-        self._session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
-        self._session.cookies.set_policy(_NoCookies())
-        self._session.auth = _no_auth  # not even from ~/.netrc
+        self._session = _new_session()
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
 
     def send(
         self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
@@ -71,6 +78,11 @@ class KeylessSession:
         """Close the connections."""
         self._session.close()
 
+    def after_fork(self) -> None:
+        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        self.fork_lock = threading.Lock()
+        self._session = _new_session()
+
     def __enter__(self) -> KeylessSession:
         return self
 
@@ -78,6 +90,14 @@ class KeylessSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _new_session() -> requests.Session:
+    session = requests.Session()
+    session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
+    session.cookies.set_policy(_NoCookies())
+    session.auth = _no_auth  # not even from ~/.netrc
+    return session
 
 
 def _no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:

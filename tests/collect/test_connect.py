@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import requests
 
 import derivdata as dd
 from derivdata.archive import open_archive
 from derivdata.collect import read_through
-from derivdata.errors import DataNotice
+from derivdata.collect.collector import Collector
+from derivdata.errors import ArchiveError, DataNotice
+from derivdata.service import server
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -114,3 +120,83 @@ def test_what_no_venue_tells_is_not_found_and_never_the_sample(fakes: Fakes) -> 
 def test_options_of_the_venues_are_refused_for_other_sources() -> None:
     with pytest.raises(ValueError, match="archive= and venues= are for"):
         dd.connect("sample", venues=["okx"])
+
+
+HANGS_SECONDS = 60
+
+
+class Held:
+    """A function that, once `holding`, says that it was called and waits before it goes on."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.holding = function, False
+        self.called, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.holding:
+            self.called.set()
+            assert self.go.wait(2 * HANGS_SECONDS)
+        return self.function(*args, **options)
+
+
+def _get(local: server.Local, path: str) -> requests.Response:
+    return requests.get(local.url + path, headers={"X-Api-Key": local.api_key}, timeout=HANGS_SECONDS)
+
+
+def _told_now(local: server.Local) -> pd.Timestamp:
+    return pd.Timestamp(_get(local, "/").json()["now"], tz="UTC")
+
+
+@pytest.mark.parametrize("busy", ["fill", "poll"])
+def test_the_service_answers_while_venues_are_asked(
+    busy: str, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill, poll = Held(read_through.backfill), Held(Collector.once)
+    monkeypatch.setattr(read_through, "backfill", fill)
+    monkeypatch.setattr(Collector, "once", lambda collector: poll(collector))
+    local = server.start("venues", venues=["bybit"])
+    path = "/funding/settlement?symbol=BTC&start=2026-01-12T00:00:00Z&end=2026-01-13T00:00:00Z"
+    assert _get(local, "/funding").status_code == 200
+    told = local.now
+    held = fill if busy == "fill" else poll
+    held.holding = True
+    clock.wait(0 if busy == "fill" else 300)
+    slow: list[requests.Response] = []
+    asking = threading.Thread(target=lambda: slow.append(_get(local, path)))
+    asking.start()
+    try:
+        assert held.called.wait(HANGS_SECONDS)
+        if busy == "fill":
+            clock.wait(300)
+        before = len(fakes.log)
+        assert _told_now(local) == told, "the newest state is still that"
+        assert len(fakes.log) == before
+        if busy == "fill":
+            assert _get(local, "/funding").status_code == 200, "the state does not wait for a history"
+            assert _told_now(local) >= told + pd.Timedelta(300, "s")
+    finally:
+        held.go.set()
+        asking.join()
+        local.close()
+    assert [answer.status_code for answer in slow] == [200]
+
+
+def test_before_the_first_state_the_clock_is_the_machines(fakes: Fakes, clock: SimulatedClock) -> None:
+    store = read_through.open_venues(venues=["bybit"])
+    clock.wait(100)
+    assert store.now == clock.utc()
+    assert fakes.log == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs users without an entry")
+def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    def unknown(_: object) -> None:
+        raise KeyError("no such user")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ArchiveError, match=r'name a folder, dd\.connect\("venues", archive=\.\.\.\)'):
+        read_through.open_venues()

@@ -20,6 +20,10 @@ import joblib
 
 import derivdata as dd
 from derivdata import bundle, errors, transport
+from derivdata.archive import Archive, open_archive
+from derivdata.collect import read_through
+from derivdata.transport.keyless import KeylessSession
+from tests.collect.fakes import Fakes, SimulatedClock
 
 WORKERS = 4
 
@@ -207,6 +211,81 @@ def replayed(source: str, folder: Path, count: int) -> int:
         return sum(answer == {"path": f"/echo/{n}"} for n, answer in _forked(echoed, range(count)))
 
 
+def keyless(source: str, count: int) -> list[int]:
+    """Request over one venue session from forked children; return how many answers of each were right."""
+    session = KeylessSession()
+    session.send("GET", f"{source}/echo/0", {})  # an open socket to share
+    return _told_by_children(lambda child: _echoes(session, source, child * count, count))
+
+
+def _echoes(session: KeylessSession, source: str, first: int, count: int) -> int:
+    paths = [f"/echo/{n}" for n in range(first, first + count)]
+    return sum(json.loads(session.send("GET", source + p, {}).body) == {"path": p} for p in paths)
+
+
+def venues(folder: Path) -> dict[str, Any]:
+    """Read from forked children of a process that is connected to fake venues; return what each was told.
+
+    The state is stale when they are forked, and another thread polls and fills: a child that asked by itself
+    would do so at once, over sockets of its parent, or wait for a lock that nobody releases.
+    """
+    clock, last = SimulatedClock("2026-01-20T10:30:30"), 1768953600
+    with Fakes(last, clock.utc) as fakes:
+        store = read_through.ReadThrough(
+            open_archive(folder / "market"), venues=["bybit"], clock=clock, addresses=fakes.addresses
+        )
+        read_through.open_venues = lambda *_: store  # type: ignore[assignment]
+        dd.connect("venues", cache="off")
+        before = dd.asof()
+        clock.wait(300)
+        with store._poll_lock, store._fill_lock:
+            children = _children(_reads_without_asking)
+        told = [_told(child) for child in children]
+        dd.disconnect()
+        paid = [p for p in fakes.truth.payments("bybit", "ETH") if 1768262400 <= p[0] < 1768348800]
+        truth = [rate * 1e4 * 8 / hours for _, hours, rate in paid]
+    return {"before": str(before), "told": told, "truth": truth}
+
+
+def _reads_without_asking(child: int) -> list[Any]:
+    def forbidden(*_: Any, **__: Any) -> Any:
+        os._exit(3)
+
+    KeylessSession.send = Archive.merge = forbidden  # type: ignore[method-assign]
+    first = dd.asof()
+    rows = dd.funding.settlements("ETH", "2026-01-13", "2026-01-14")
+    return [str(first), rows["rate_bps_8h"].tolist(), str(dd.asof())]
+
+
+def _children(work: Callable[[int], Any]) -> list[tuple[int, int]]:
+    """Fork four children; return the process and the pipe of each, where it says what `work` returned."""
+    children = []
+    for number in range(WORKERS):
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.write(write, json.dumps(work(number)).encode())
+            except Exception as error:
+                os.write(write, json.dumps(f"{type(error).__name__}: {error}").encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        children.append((pid, read))
+    return children
+
+
+def _told(child: tuple[int, int]) -> Any:
+    pid, read = child
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    return json.loads(text) if text else f"nothing, exit code {os.waitpid(pid, 0)[1] >> 8}"
+
+
+def _told_by_children(work: Callable[[int], Any]) -> list[Any]:
+    return [_told(child) for child in _children(work)]
+
+
 def main() -> None:
     """Run one of the above and print what it returns as JSON."""
     what, kind, source, count, folder = sys.argv[1:]
@@ -217,6 +296,8 @@ def main() -> None:
         "noticed": lambda: noticed(source, Path(folder)),
         "restless": lambda: restless(source, Path(folder), int(count)),
         "orphaned": lambda: orphaned(kind),
+        "keyless": lambda: keyless(source, int(count)),
+        "venues": lambda: venues(Path(folder)),
         "replayed": lambda: replayed(source, Path(folder), int(count)),
     }
     sys.stdout.write(json.dumps(calls[what]()))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.reliability.conftest import Measured
@@ -111,3 +112,17 @@ def test_forks_in_the_middle_of_everything(server: Server, tmp_path: Path, measu
 def test_a_replay_answers_in_forked_children(server: Server, tmp_path: Path) -> None:
     requests = count(100, 1000)
     assert run("replayed", "fork", server.url, requests, tmp_path) == requests
+
+
+def test_forked_children_do_not_share_a_session_with_a_venue(server: Server, tmp_path: Path) -> None:
+    requests = count(100, 1000)
+    assert run("keyless", "fork", server.url, requests, tmp_path) == [requests] * 4
+
+
+def test_a_child_of_a_process_that_asks_venues_asks_its_parent(tmp_path: Path) -> None:
+    found = run("venues", "fork", "venues", 0, tmp_path)
+    assert len(found["truth"]) == 24, "a payment an hour on that day"
+    for first, rates, then in found["told"]:
+        assert first == found["before"]
+        assert rates == pytest.approx(found["truth"])
+        assert pd.Timestamp(then) >= pd.Timestamp(first) + pd.Timedelta(5, "min"), "the parent has asked anew"
