@@ -51,7 +51,7 @@ def is_journal(path: Path) -> bool:
     try:
         with path.open("rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file system takes
         return False
 
 

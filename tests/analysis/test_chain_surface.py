@@ -64,11 +64,11 @@ def test_every_listed_expiry_is_there_with_its_reason():
 
 
 def test_flags_of_the_options_reach_the_surface():
-    """The first expiry is a date, so 08:00 is assumed; one option of the second comes twice."""
-    table = options(days=(2.0, 8.25))
+    """All expiries are dates, so 08:00 is assumed; one option of the second comes twice."""
+    table = options(days=(2.0, 8.0))
     table = pd.concat([table, table.iloc[[19]].assign(open_interest=0.5)], ignore_index=True)
     status = surface.from_chain(table)["status"].to_numpy()
-    assert [bool(s & Status.EXPIRY_TIME_ASSUMED) for s in status] == [True, False]
+    assert [bool(s & Status.EXPIRY_TIME_ASSUMED) for s in status] == [True, True]
     assert [bool(s & Status.DUPLICATE) for s in status] == [False, True]
 
 

@@ -180,7 +180,7 @@ def test_an_archive_keeps_its_id_and_changes_its_version_with_its_past(tmp_path:
         mine.append("oi_history", hours("2026-05-31T00:00", "2026-05-31T12:00"))
         after = identity(local.url)
         assert (after[0], after[1] == before[1]) == (before[0], False)
-    with closing(service.start(str(tmp_path / "desk"), keys=KEYS)) as again:
+    with closing(service.start(str(tmp_path / "desk"), keys=KEYS, now="2026-06-10")) as again:
         assert identity(again.url) == after
     other = archive.open_archive(tmp_path / "other")
     other.append("oi_history", hours("2026-06-01T00:00", "2026-06-01T12:00"))

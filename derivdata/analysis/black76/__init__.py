@@ -150,7 +150,7 @@ def greeks(
     ValueError
         No greek or an unknown one; an unknown delta convention, premium or side; labels that differ.
     """
-    if not which:
+    if len(which) == 0:
         raise ValueError(f"which is empty: it takes of {', '.join(get_args(Greek))}")
 
     def kernel(*block: Any) -> tuple[Any, ...]:

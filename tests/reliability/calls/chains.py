@@ -16,6 +16,7 @@ from tests.reliability.calls.made import (
     options,
     priced,
     quotes,
+    slopes,
     whole,
 )
 
@@ -132,7 +133,7 @@ CALLS: Calls = {
         "extrapolate": None, "wings": False,
     },
     "analysis.surface.pair_conditions": lambda: {
-        "earlier": whole().isel(expiry=0), "later": whole().isel(expiry=1),
+        "earlier": slopes().isel(expiry=0), "later": slopes().isel(expiry=1),
     },
     "analysis.surface.term_structure": lambda: {
         "surface": whole(), "point": "atm", "delta": "forward", "atm": "forward", "rate": 0.0,

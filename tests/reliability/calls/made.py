@@ -118,6 +118,12 @@ def whole() -> xr.Dataset:
 
 
 @functools.cache
+def slopes() -> xr.Dataset:
+    """The parameters of SSVI slices, of two expiries."""
+    return surface.from_chain(options(), method="essvi")
+
+
+@functools.cache
 def free() -> xr.Dataset:
     return variance.model_free(whole())
 
