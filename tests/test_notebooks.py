@@ -44,6 +44,7 @@ def _no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
 @each_notebook
 @pytest.mark.usefixtures("_no_sockets")
 def test_notebook_runs_from_its_bundle(notebook: Path, recorder: ModuleType) -> None:
+    plt.close("all")
     recorder.run(recorder.code_cells(notebook), notebook.name)
     dd.disconnect()
     figures = plt.get_fignums()

@@ -151,8 +151,7 @@ def load(folder: Path) -> Manifest | None:
     try:
         text = (folder / NAME).read_bytes()
     except FileNotFoundError:
-        _refuse_foreign(folder)
-        return None
+        return load(folder) if _has_appeared(folder) else None
     except OSError as problem:
         raise ArchiveError(f"{folder}: cannot be read as an archive: {problem.strerror}") from None
     return _decoded(folder, text)
@@ -209,10 +208,15 @@ def _inside(folder: Path, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _refuse_foreign(folder: Path) -> None:
-    if folder.is_dir():
-        found = next((p.name for p in sorted(folder.iterdir()) if not p.name.startswith(".")), None)
-        if found is not None:
-            raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {found!r}")
-    elif folder.exists():
-        raise ArchiveError(f"{folder}: an archive is a folder, this is a file")
+def _has_appeared(folder: Path) -> bool:
+    """Return whether another writer has put a manifest there meanwhile; refuse a folder of other things."""
+    try:  # one look: two would differ where another thread makes the folder between them
+        names = sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise ArchiveError(f"{folder}: an archive is a folder, this is a file") from None
+    found = next((name for name in names if not name.startswith(".")), None)
+    if found is not None and NAME not in names:
+        raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {found!r}")
+    return NAME in names

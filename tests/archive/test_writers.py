@@ -218,3 +218,19 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError, match="Not a directory"):
         archive.append("funding_history", rates(start=START))
+
+
+def test_a_manifest_that_comes_between_two_looks_is_read(tmp_path, monkeypatch):
+    """Another thread ends its first append after this one has found no manifest."""
+    read, looks = Path.read_bytes, []
+
+    def first_look_finds_nothing(path):
+        if path.name == manifest.NAME and not looks:
+            looks.append(path)
+            manifest.save(tmp_path, manifest.new())
+            (tmp_path / "funding_history").mkdir()
+            raise FileNotFoundError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", first_look_finds_nothing)
+    assert manifest.load(tmp_path) is not None

@@ -63,7 +63,7 @@ _TIMES = {
     "date": dt.date(2026, 6, 29),
     "stamp": pd.Timestamp("2026-06-29", tz="UTC"),
     "NaT": pd.NaT,
-    "numpy NaT": np.datetime64("NaT"),
+    "numpy NaT": np.datetime64("NaT", "us"),
     "numpy day": np.datetime64("2026-06-29"),
     "numpy year": np.datetime64("30000", "Y"),
     "time delta": pd.Timedelta("1h"),
