@@ -384,8 +384,8 @@ def _venues(arguments: argparse.Namespace) -> None:
     import pandas as pd
 
     from derivdata import collect, venues
-    from derivdata.collect.backfill import chosen_venues
     from derivdata.collect.checked import checked_on, keep_checks
+    from derivdata.collect.histories import chosen_venues
     from derivdata.collect.session import VenueSession
     from derivdata.collect.status import check
     from derivdata.venues.registry import VENUES

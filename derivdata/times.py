@@ -90,8 +90,9 @@ def asof() -> pd.Timestamp:
 def machine_now() -> dt.datetime:
     """Return the time of this machine's clock, in UTC.
 
-    For three uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
-    and when a message arrived while collecting. It is never the time of a result: that is `asof`.
+    For four uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
+    when a message arrived while collecting, and whether rows to be archived are of the future. It is never
+    the time of a result: that is `asof`.
     """
     return dt.datetime.now(dt.UTC)
 

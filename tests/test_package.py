@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import pkgutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -71,3 +73,14 @@ def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alo
 def test_what_is_no_family_is_no_module() -> None:
     with pytest.raises(ModuleNotFoundError, match=r"derivdata\.fundings"):
         importlib.import_module("derivdata.fundings")
+
+
+def test_no_function_hides_the_module_of_its_name() -> None:
+    """`import derivdata.x.y as m` would be a function of that name in the package `x`."""
+    modules = (module.name for module in pkgutil.walk_packages(dd.__path__, "derivdata."))
+    names = [name for name in modules if not name.endswith("__main__")]
+    assert "derivdata.collect.histories" in names
+    for name in names:
+        module = importlib.import_module(name)
+        parent, _, last = name.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(parent), last, module), types.ModuleType), name

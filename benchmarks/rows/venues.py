@@ -12,8 +12,8 @@ import pandas as pd
 
 from benchmarks.row import OURS, Check, Made, Row, stated
 from derivdata import venues
-from derivdata.venues.frames import frames
-from derivdata.venues.records import Records
+from derivdata.venues.record_types import Records
+from derivdata.venues.tabulation import frames
 
 __all__ = ["ROWS"]
 

@@ -5,8 +5,8 @@ Only this package asks venues, and only `derivdata.collect.clock` reads the mach
 
 from __future__ import annotations
 
-from derivdata.collect.backfill import Backfilled, backfill
 from derivdata.collect.clock import MachineClock
 from derivdata.collect.collector import Collector
+from derivdata.collect.histories import Backfilled, backfill
 
 __all__ = ["Backfilled", "Collector", "MachineClock", "backfill"]

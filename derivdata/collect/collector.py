@@ -12,8 +12,8 @@ import pandas as pd
 
 from derivdata import tables
 from derivdata.archive import Archive, Request
-from derivdata.collect.backfill import backfill, chosen_venues
 from derivdata.collect.clock import Clock, MachineClock
+from derivdata.collect.histories import backfill, chosen_venues
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import Poll, VenueState

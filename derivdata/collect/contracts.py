@@ -7,8 +7,8 @@ import pandas as pd
 from derivdata.collect.checked import is_collected
 from derivdata.collect.session import VenueSession
 from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.frames import frames
-from derivdata.venues.records import Instrument, Records
+from derivdata.venues.record_types import Instrument, Records
+from derivdata.venues.tabulation import frames
 
 __all__ = ["Contracts", "endpoints_for", "list_contracts"]
 

@@ -11,10 +11,10 @@ import pandas as pd
 from platformdirs import user_data_path
 
 from derivdata.archive import Archive, open_archive
-from derivdata.collect.backfill import TABLES as HISTORIES
-from derivdata.collect.backfill import backfill
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.collector import Collector
+from derivdata.collect.histories import TABLES as HISTORIES
+from derivdata.collect.histories import backfill
 from derivdata.collect.state import CHAINS, STATE
 from derivdata.errors import ArchiveError
 from derivdata.forking import renew_in_child

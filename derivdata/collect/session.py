@@ -14,7 +14,7 @@ from derivdata.collect.clock import Clock
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.transport.keyless import KeylessReply, KeylessSession
 from derivdata.venues.endpoint import Endpoint, Venue
-from derivdata.venues.records import Records
+from derivdata.venues.record_types import Records
 
 __all__ = ["Stopped", "VenueSession"]
 

@@ -15,7 +15,7 @@ from derivdata.collect.clock import Clock
 from derivdata.errors import DerivdataError
 from derivdata.times import Window
 from derivdata.venues.endpoint import Venue
-from derivdata.venues.records import Instrument
+from derivdata.venues.record_types import Instrument
 
 __all__ = ["LiquidationStream"]
 

@@ -11,8 +11,8 @@ from derivdata.collect.contracts import Contracts, list_contracts
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.frames import frames
-from derivdata.venues.records import Instrument, Records, State
+from derivdata.venues.record_types import Instrument, Records, State
+from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
 __all__ = ["CHAINS", "STATE", "Poll", "VenueState"]

@@ -10,7 +10,7 @@ from derivdata.collect.session import VenueSession
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.paging import walk
-from derivdata.venues.records import Records
+from derivdata.venues.record_types import Records
 from derivdata.venues.registry import VENUES
 from derivdata.venues.wire import us_of
 

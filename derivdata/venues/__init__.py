@@ -16,13 +16,18 @@ import pandas as pd
 from derivdata import times
 from derivdata.arguments import typed
 from derivdata.venues.endpoint import Endpoint, Venue
-from derivdata.venues.frames import frames
 from derivdata.venues.reading import Context, Reading, Request
-from derivdata.venues.records import Records
+from derivdata.venues.record_types import Records
 from derivdata.venues.registry import VENUES, slug_of
+from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
 __all__ = ["endpoints", "read"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _ONE_HOUR = ("deribit", "hyperliquid", "derive", "dydx", "lighter", "kraken")
 

@@ -15,7 +15,7 @@ from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import (
+from derivdata.venues.record_types import (
     Instrument,
     Interval,
     Liquidation,

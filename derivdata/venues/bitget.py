@@ -10,7 +10,7 @@ from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Interval, Liquidation, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Interval, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire
 
 _OK = "00000"

@@ -17,7 +17,7 @@ from derivdata.tables import contract
 from derivdata.venues.binance import option_name
 from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import (
+from derivdata.venues.record_types import (
     Instrument,
     Interval,
     Liquidation,

@@ -11,7 +11,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, Option, Payment, Quotes, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, Option, Payment, Quotes, Records, State
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}

@@ -14,7 +14,7 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Option, Payment, Quotes, Records, State
+from derivdata.venues.record_types import Instrument, Option, Payment, Quotes, Records, State
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}

@@ -8,7 +8,7 @@ from typing import Any
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, iso_us
 
 

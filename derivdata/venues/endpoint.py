@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from derivdata.venues.reading import Reading
-    from derivdata.venues.records import Records
+    from derivdata.venues.record_types import Records
 
 __all__ = ["Endpoint", "Paging", "Stream", "Venue", "pattern"]
 

@@ -13,7 +13,7 @@ from typing import Literal
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, OiPoint, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
 
 _SIZE = str | float

@@ -11,7 +11,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, OiPoint, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close
 
 _HOUR_US = 3_600_000_000

@@ -12,7 +12,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
 
 _OK = 200

@@ -7,7 +7,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Payment, Records, State
 from derivdata.venues.wire import Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}

@@ -13,7 +13,7 @@ from derivdata.errors import VenueError
 from derivdata.venues.binance import option_name
 from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Liquidation, OiPoint, Option, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Option, Payment, Records, State
 from derivdata.venues.wire import Wire
 
 _HOUR_US = 3_600_000_000

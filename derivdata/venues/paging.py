@@ -12,7 +12,7 @@ from collections.abc import Generator
 import pandas as pd
 
 from derivdata.venues.endpoint import Paging
-from derivdata.venues.records import Records
+from derivdata.venues.record_types import Records
 
 __all__ = ["walk"]
 

@@ -10,7 +10,7 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.records import Instrument, Interval, Liquidation, Records, State
+from derivdata.venues.record_types import Instrument, Interval, Liquidation, Records, State
 from derivdata.venues.wire import Wire, require_close
 
 _OLD_HOURS = 8.0

@@ -15,7 +15,7 @@ from derivdata.errors import SchemaError
 from derivdata.tables import contract
 from derivdata.venues import wire
 from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.records import Book, Instrument
+from derivdata.venues.record_types import Book, Instrument
 
 __all__ = ["Context", "Reading", "Request"]
 

@@ -17,7 +17,7 @@ from derivdata.archive import open_archive
 from derivdata.collect import Collector
 from derivdata.collect.clock import MachineClock
 from derivdata.collect.sockets import LiquidationStream
-from derivdata.venues.records import Instrument
+from derivdata.venues.record_types import Instrument
 from derivdata.venues.registry import VENUES
 from tests.collect.fakes import Fakes, SimulatedClock
 

@@ -12,7 +12,7 @@ import pytest
 
 from derivdata import venues
 from derivdata.errors import SchemaError, VenueError
-from derivdata.venues.records import Instrument, Quotes, Records
+from derivdata.venues.record_types import Instrument, Quotes, Records
 from tests.venues import recorded
 
 FILES = [row["file"] for row in recorded.listed() if row["what"] != "error"]

@@ -15,10 +15,10 @@ from derivdata.collect.contracts import Contracts, endpoints_for, list_contracts
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.frames import frames
 from derivdata.venues.paging import walk
-from derivdata.venues.records import Instrument, Records
+from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.registry import VENUES
+from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
 __all__ = ["TABLES", "Backfilled", "backfill", "chosen_venues"]

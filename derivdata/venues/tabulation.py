@@ -14,7 +14,16 @@ import pandas as pd
 from derivdata import tables, units
 from derivdata.errors import SchemaError
 from derivdata.schema import Column, Kind, Table, repeated
-from derivdata.venues.records import Instrument, Liquidation, OiPoint, Option, Payment, Price, Records, State
+from derivdata.venues.record_types import (
+    Instrument,
+    Liquidation,
+    OiPoint,
+    Option,
+    Payment,
+    Price,
+    Records,
+    State,
+)
 
 __all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
 

@@ -1,7 +1,7 @@
 """Facts as a venue states them, one record per contract and instant, before they become tables.
 
-An adapter turns a body into records; `frames` turns records into tables. Instants are microseconds since
-1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
+An adapter turns a body into records; `tabulation.frames` turns records into tables. Instants are microseconds
+since 1970 (UTC), None where the body has none. A number that the venue does not give is None, never 0.
 """
 
 from __future__ import annotations
