@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from platformdirs import user_data_path
 
+from derivdata.collect.folders import data_folder
+from derivdata.errors import ArchiveError
+from derivdata.files import replace_file
 from derivdata.venues.endpoint import Endpoint
 
 __all__ = ["checked_on", "is_collected", "keep_checks"]
@@ -17,15 +18,14 @@ _NAME = "venues-checked.json"
 
 
 def _file() -> Path:
-    folder = os.environ.get("DERIVDATA_DATA_DIR")
-    return (Path(folder) if folder else user_data_path("derivdata")) / _NAME
+    return data_folder() / _NAME
 
 
 def checked_on() -> dict[str, str]:
     """Return the day on which each endpoint was last confirmed, by "exchange path"; none if never."""
     try:
         days: dict[str, str] = msgspec.json.decode(_file().read_bytes(), type=dict[str, str])
-    except (OSError, RuntimeError, msgspec.DecodeError):
+    except (OSError, ArchiveError, msgspec.DecodeError):
         return {}  # a damaged file confirms nothing, nor does a user without a home folder
     return days
 
@@ -42,6 +42,4 @@ def keep_checks(confirmed: Mapping[str, str], contradicted: list[str]) -> None:
         days.pop(name, None)
     path = _file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(days, order="sorted"))
-    draft.replace(path)
+    replace_file(path, msgspec.json.encode(days, order="sorted"))

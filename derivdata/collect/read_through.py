@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import pandas as pd
-from platformdirs import user_data_path
 
 from derivdata.archive import Archive, open_archive
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.collector import Collector
+from derivdata.collect.folders import data_folder
 from derivdata.collect.histories import TABLES as HISTORIES
 from derivdata.collect.histories import backfill
 from derivdata.collect.state import CHAINS, STATE
-from derivdata.errors import ArchiveError
 from derivdata.forking import renew_in_child
 
 __all__ = ["ReadThrough", "open_venues"]
@@ -37,17 +35,7 @@ def open_venues(
     ArchiveError, ValueError
         The archive cannot be read, or none is named and the user has no home folder; there is no such venue.
     """
-    return ReadThrough(open_archive(_default_folder() if archive is None else archive), venues=venues)
-
-
-def _default_folder() -> Path:
-    try:
-        return (user_data_path("derivdata") / "venues").expanduser()
-    except RuntimeError:
-        raise ArchiveError(
-            "this user has no home folder to keep the venues' answers in: name a folder, "
-            'dd.connect("venues", archive=...)'
-        ) from None
+    return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
 
 
 class ReadThrough:

@@ -14,7 +14,7 @@ import requests
 
 import derivdata as dd
 from derivdata.archive import open_archive
-from derivdata.collect import read_through
+from derivdata.collect import checked, read_through
 from derivdata.collect.collector import Collector
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.service import server
@@ -196,7 +196,20 @@ def test_a_user_without_a_home_is_told_to_name_a_folder(monkeypatch: pytest.Monk
         raise KeyError("no such user")
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
-    for name in ("HOME", "XDG_DATA_HOME"):
+    for name in ("HOME", "XDG_DATA_HOME", "DERIVDATA_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ArchiveError, match=r'name a folder, dd\.connect\("venues", archive=\.\.\.\)'):
         read_through.open_venues()
+    assert checked.checked_on() == {}
+    with pytest.raises(ArchiveError, match="set DERIVDATA_DATA_DIR"):
+        checked.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
+
+
+def test_archive_and_checks_lie_in_the_folder_that_the_variable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DERIVDATA_DATA_DIR", str(tmp_path))
+    checked.keep_checks({"okx /api/v5/public/funding-rate": "2026-06-30"}, [])
+    assert checked.checked_on() == {"okx /api/v5/public/funding-rate": "2026-06-30"}
+    assert [path.name for path in tmp_path.iterdir()] == ["venues-checked.json"]
+    assert read_through.open_venues().archive.path == tmp_path / "venues"
