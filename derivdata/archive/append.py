@@ -151,7 +151,7 @@ def _partitions(
 
 
 def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) -> list[pa.Table]:
-    """Read what is held where `rows` go: all that could share a key with one of them."""
+    """Read the stored rows that could share a key with one of `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = data_files.TimeRange(first, last + 1) if "time" in table.key else data_files.EVER
     near = [file for file in held if window.touches(file.first, file.last)]

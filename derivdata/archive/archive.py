@@ -101,8 +101,8 @@ class Archive:
     """A folder of tables as partitioned Parquet; see `open_archive`.
 
     Reading takes no lock and sees the state after the last finished append, also those of other processes.
-    Each table is held once per key: rows whose key is there already are let go, and values that differ
-    from those first seen are let go with a `DataNotice`, so that a backtest stays as it was.
+    Each table has one row per key: rows whose key is stored already are skipped, with a `DataNotice` where
+    their values differ from the stored ones, so that a backtest stays as it was.
     """
 
     def __init__(self, path: Path, *, lock_timeout: float = _LOCK_SECONDS) -> None:
@@ -292,7 +292,7 @@ class Archive:
         Raises
         ------
         ValueError
-            Nothing was said about which rows, or `frame` has rows outside them.
+            No condition was given, or `frame` has rows outside it.
         SchemaError
             The frame is not that table.
         ArchiveError

@@ -113,7 +113,7 @@ def audit(
     held
         What is there, to compare venues with.
     unit
-        The unit that the caller named; None if nothing was said about it.
+        The unit that the caller named; None if none was given.
     accept
         Questions that the caller answered: names of `AUDITS`.
     synthetic

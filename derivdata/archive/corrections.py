@@ -76,7 +76,7 @@ def selection(table: Table, where: Mapping[str, str | Sequence[str]] | None, win
     Raises
     ------
     ValueError
-        A column is not one to choose by, or nothing was said at all.
+        A column cannot be chosen by, or no condition was given.
     """
     columns = [name for name in table.key if table.columns[name].kind in (Kind.TEXT, Kind.LABEL)]
     chosen = {}

@@ -32,7 +32,7 @@ class Footer(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong with a damaged file into one clear error; an absent one is told apart."""
+    """Turn what a damaged file raises into one clear error; an absent file stays a FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

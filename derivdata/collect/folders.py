@@ -1,4 +1,4 @@
-"""Where collecting keeps what it has, unless it is told otherwise: the user's data folder."""
+"""The default folder of collected data: the user's data folder, or ``DERIVDATA_DATA_DIR``."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ReadThrough:
 
     @property
     def now(self) -> pd.Timestamp:
-        """Return the first whole second after the newest state, so that all that was told is in the past.
+        """Return the first whole second after the newest state, so that every collected row is in the past.
 
         Waits for nothing and asks nothing: `refresh` moves it on. Before the first state it is the clock's.
         """

@@ -3,7 +3,7 @@
 A file is a line of seal, a line of JSON (the head), and the body compressed. The seal is the sha256 of all
 that follows it, so that a damaged file is a miss and never an answer. There is nothing of the request but its
 path and query, and nothing that runs when it is read. A file is replaced atomically and there are no locks:
-whoever writes last wins. The file ``journal`` beside them says of each its date, size and age: for the
+the last writer wins. The file ``journal`` beside them lists for each its date, size and age: for the
 offline clock, and for making room.
 """
 

@@ -352,7 +352,7 @@ def force_orders(reading: Reading) -> Records:
             reading.fail("the frame has no order")
         item = reading.instrument(order.s, named)
         if order.st is not None and (order.st == 2) != item.inverse:
-            reading.fail(f"{order.s} is said to be of the other market (st {order.st})")
+            reading.fail(f"{order.s} belongs to the other market (st {order.st})")
         side = reading.word(order.S, {"SELL": "long", "BUY": "short"})
         fill, price = reading.required(order.ap), reading.required(order.p)
         ordered, filled = reading.required(order.q), reading.required(order.z)

@@ -202,7 +202,7 @@ def open_interest(reading: Reading) -> Records:
     result = reading.decode(_OiBody).result
     item = reading.instrument(result.symbol, _named)
     if (result.category == "inverse") != item.inverse:
-        reading.fail(f"{result.symbol} is said to be {result.category}")
+        reading.fail(f"{result.symbol}: the body states category {result.category}")
     resolution = reading.resolution("intervalTime")
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
@@ -340,7 +340,7 @@ def option_instruments(reading: Reading) -> Records:
     for row in result.rows:
         symbol, expiry, strike, side = option_name(reading, row.symbol.removesuffix("-USDT"))
         if symbol != row.baseCoin:
-            reading.fail(f"{row.symbol} is said to be an option on {row.baseCoin}")
+            reading.fail(f"{row.symbol}: the body states the base coin {row.baseCoin}")
         records.options.append(Option(row.symbol, symbol, reading.at, expiry, strike, side))
     return records
 

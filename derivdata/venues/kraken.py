@@ -203,7 +203,7 @@ def instruments(reading: Reading) -> Records:
             continue
         made = _named(row.symbol)
         if made.inverse != _TYPES[row.type]:
-            reading.fail(f"{row.symbol} is said to be {row.type}")
+            reading.fail(f"{row.symbol}: the body states type {row.type}")
         symbol = _ALIASES.get(row.base, row.base) or made.symbol
         items.append(made._replace(symbol=symbol, size=row.contractSize, active=row.tradeable))
     return Records(instruments=items)

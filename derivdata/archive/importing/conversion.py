@@ -125,7 +125,7 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
 
 
 def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
-    """Return the unit that cells of a column may state: ``h`` of hours, ``%`` where percent was said."""
+    """Return the unit that cells of a column may state: ``h`` of hours, ``%`` where the unit is percent."""
     if name == "interval_hours":
         return "h"
     if name not in ("rate_bps_8h", "iv") or not any(

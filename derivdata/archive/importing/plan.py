@@ -1,4 +1,4 @@
-"""What an import does to a file's columns: which becomes what, what is said once, in which unit and zone."""
+"""The plan of an import: the column of each field, constants for all rows, unit and time zone."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ImportPlan(NamedTuple):
         return self.table.columns[name].allowed
 
     def raw(self, name: str, chunk: Chunk) -> Any:
-        """Return the file's values for a column, or what was said once; None where there is neither.
+        """Return the file's values for a column, or the constant given for all rows; None without either.
 
         Raises
         ------
