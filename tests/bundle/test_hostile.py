@@ -77,6 +77,15 @@ def test_a_member_of_another_name_is_refused(name: str, good: Path, tmp_path: Pa
     assert {p.name for p in tmp_path.iterdir()} == {good.name, "bad.ddz"}
 
 
+@pytest.mark.parametrize("before", [b"junk", None])
+def test_what_stands_before_a_bundle_is_refused(before: bytes | None, good: Path, tmp_path: Path) -> None:
+    """Readers of zips find the last one in a file: another bundle before it would go unseen."""
+    whole = good.read_bytes()
+    path = tmp_path / "two.ddz"
+    path.write_bytes((whole if before is None else before) + whole)
+    refused(path, "stands before the first member")
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_is_there_twice_is_refused(good: Path, tmp_path: Path) -> None:
     contents = members(good)
