@@ -169,10 +169,17 @@ class ReadThrough:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return rows of a window, after what the ledger lacks of it was asked."""
+        """Return rows of a window, after what the ledger lacks of it was asked.
+
+        Open interest of all symbols is that of polls alone, which cover a venue whole: of the past only the
+        symbols that somebody asked for were fetched, and a total of these would not be the venue's.
+        """
         if table in _FILLED and symbols is not None and not self._inherited:
             self._fill(table, start, end, symbols, exchanges)
-        return self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        if table == "oi_history" and symbols is None:
+            rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
+        return rows
 
     def latest(
         self,

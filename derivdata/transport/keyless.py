@@ -6,19 +6,27 @@ Who asks decides how often and how long to wait; see `derivdata.collect`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import requests
+import urllib3
 
 from derivdata.errors import NetworkError
 from derivdata.forking import renew_in_child
+from derivdata.transport.body import BodyTooLarge, TooSlow, read_body
 
 __all__ = ["KeylessReply", "KeylessSession"]
 
 _SECONDS = 10.0
+"""Longest silence."""
+
+_WHOLE_SECONDS = 120.0
+"""Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
+
 _LARGEST = 64 * 2**20
 
 
@@ -52,9 +60,10 @@ class KeylessSession:
         Raises
         ------
         NetworkError
-            No answer came, or a part of one, or one above 64 MiB.
+            No answer came, or a part of one, or one above 64 MiB, or none within two minutes.
         """
         path = url.partition("://")[2].partition("/")[2]
+        until = time.monotonic() + _WHOLE_SECONDS
         try:
             with self._session.request(
                 method,
@@ -65,13 +74,14 @@ class KeylessSession:
                 stream=True,
                 allow_redirects=False,
             ) as response:
-                body = b""
-                for block in response.iter_content(2**16):
-                    body += block
-                    if len(body) > _LARGEST:
-                        raise NetworkError(f"/{path}", "the answer is larger than 64 MiB")
+                body = read_body(response.raw, deadline=until, cap=_LARGEST, monotonic=time.monotonic)
                 return KeylessReply(response.status_code, response.headers, body)
-        except requests.RequestException as problem:
+        except BodyTooLarge:
+            raise NetworkError(f"/{path}", "the answer is larger than 64 MiB") from None
+        except TooSlow:
+            why = f"the answer was not complete in {_WHOLE_SECONDS:g} s"
+            raise NetworkError(f"/{path}", why) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
             raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
 
     def close(self) -> None:
@@ -95,6 +105,7 @@ class KeylessSession:
 def _new_session() -> requests.Session:
     session = requests.Session()
     session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
+    session.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
     session.cookies.set_policy(_NoCookies())
     session.auth = _no_auth  # not even from ~/.netrc
     return session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,16 @@ def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
         usd == pytest.approx(truth[int(time.timestamp())])
         for time, usd in zip(rows["time"], rows["oi_usd"], strict=True)
     )
+
+
+def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes: Fakes) -> None:
+    """The history of one symbol is fetched; a total of its day would lack all the others."""
+    dd.connect("venues", venues=["okx"])
+    assert len(dd.oi.history("BTC", "2026-01-19", "2026-01-20")) == 24
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataNotice)
+        totals = dd.oi.exchange_totals("2026-01-19", "2026-01-20")
+    assert totals.empty
 
 
 def test_a_chain_is_one_instant_with_its_greeks(fakes: Fakes) -> None:

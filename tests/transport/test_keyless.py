@@ -1,0 +1,67 @@
+"""Requests without a key: whole answers in bounded time, or an error."""
+
+from __future__ import annotations
+
+import gzip
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from derivdata.errors import NetworkError
+from derivdata.transport import keyless
+from tests.transport.server import Reply, serving
+
+BODY = b'{"result": [1, 2, 3]}' * 100
+
+
+@pytest.fixture
+def session() -> Iterator[keyless.KeylessSession]:
+    with keyless.KeylessSession() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_answer_comes_whole_and_decoded(compressed: bool, session: keyless.KeylessSession) -> None:
+    headers = {"Content-Encoding": "gzip"} if compressed else {}
+    reply = Reply(gzip.compress(BODY) if compressed else BODY, headers=headers)
+    with serving(lambda _: reply) as server:
+        assert session.send("GET", f"{server.url}/v5/tickers", {}).body == BODY
+
+
+def test_a_compressed_answer_that_breaks_off_is_an_error(session: keyless.KeylessSession) -> None:
+    """The length on the wire is that of the part: only the compression tells that the rest is missing."""
+    reply = Reply(gzip.compress(BODY)[:-12], headers={"Content-Encoding": "gzip"})
+    with serving(lambda _: reply) as server, pytest.raises(NetworkError, match="no whole answer came"):
+        session.send("GET", f"{server.url}/v5/tickers", {})
+
+
+def test_an_answer_that_drips_ends_at_the_deadline(
+    session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then is never silence long enough for a time-out: only the deadline ends it."""
+    monkeypatch.setattr(keyless, "_WHOLE_SECONDS", 0.1)
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        with suppress(OSError):
+            while True:
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+                time.sleep(0.02)
+
+    with (
+        serving(lambda _: Reply(raw=drip)) as server,
+        pytest.raises(NetworkError, match="was not complete"),
+    ):
+        session.send("GET", f"{server.url}/v5/tickers", {})
+
+
+def test_an_answer_that_is_too_large_is_an_error(
+    session: keyless.KeylessSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyless, "_LARGEST", len(BODY) - 1)
+    with serving(lambda _: Reply(BODY)) as server, pytest.raises(NetworkError, match="larger than"):
+        session.send("GET", f"{server.url}/v5/tickers", {})
