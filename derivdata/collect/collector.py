@@ -14,7 +14,7 @@ from derivdata import tables
 from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.histories import backfill, chosen_venues
-from derivdata.collect.session import Stopped, VenueSession
+from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import Poll, VenueState
 from derivdata.venues.registry import VENUES
@@ -84,12 +84,13 @@ class Collector:
         self.failed: dict[str, str] = {}
         self._sockets = dict(sockets or {})
         self._addresses, self._unconfirmed, self._log = dict(addresses or {}), unconfirmed, log
+        self.shared = {name: Shared() for name in chosen_venues(venues)}
         self._states = {
             name: VenueState(
-                VenueSession(VENUES[name], self.clock, address=self._addresses.get(name)),
+                VenueSession(VENUES[name], self.clock, address=self._addresses.get(name), shared=shared),
                 unconfirmed=unconfirmed,
             )
-            for name in chosen_venues(venues)
+            for name, shared in self.shared.items()
         }
         self._streams: dict[str, LiquidationStream] = {}
         self._running: set[str] = set()
@@ -250,6 +251,7 @@ class Collector:
             names=kept,
             clock=self.clock,
             addresses=self._addresses,
+            shared=self.shared,
             unconfirmed=self._unconfirmed,
         )
         self._refilled = now.floor("h")

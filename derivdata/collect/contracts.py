@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pandas as pd
 
 from derivdata.collect.checked import is_collected
@@ -9,10 +11,12 @@ from derivdata.collect.session import VenueSession
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.tabulation import frames
+from derivdata.venues.wire import us_of
 
-__all__ = ["Contracts", "endpoints_for", "list_contracts"]
+__all__ = ["Contracts", "Listing", "endpoints_for", "list_contracts"]
 
 _PAGES = 50
+_LISTED_FOR = pd.Timedelta(1, "h")
 
 
 class Contracts:
@@ -24,6 +28,14 @@ class Contracts:
         for item in sorted(items, key=lambda i: (i.rank, i.name)):
             if item.perpetual and item.active:
                 self.by_symbol.setdefault(item.symbol, item)
+
+
+class Listing(NamedTuple):
+    """What a venue listed at an instant: its contracts, and these and the intervals as frames."""
+
+    at: pd.Timestamp
+    contracts: Contracts
+    frames: dict[str, pd.DataFrame]
 
 
 def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> list[Endpoint]:
@@ -38,8 +50,17 @@ def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> lis
 
 
 def list_contracts(session: VenueSession) -> Contracts:
-    """Ask for the lists of contracts and intervals, and keep them as the session's context."""
-    records = Records()
+    """Return the contracts of the last hour's list; it and the intervals become the session's context."""
+    listing = session.shared.listing
+    if listing is None or session.clock.utc() - listing.at >= _LISTED_FOR:
+        listing = session.shared.listing = _listing(session)
+    session.context.update(listing.frames)
+    return listing.contracts
+
+
+def _listing(session: VenueSession) -> Listing:
+    """Ask for the lists of contracts and intervals."""
+    at, records = session.clock.utc(), Records()
     for endpoint in session.venue.endpoints:
         if endpoint.lists:
             records.add(_all_pages(session, endpoint))
@@ -47,9 +68,8 @@ def list_contracts(session: VenueSession) -> Contracts:
             records.add(session.ask(endpoint)[0])
     records.instruments = list({item.name: item for item in records.instruments}.values())
     names = ["instruments", "intervals"]
-    tables = frames(session.venue.exchange, records, names, at=_micros(session))
-    session.context.update(tables)
-    return Contracts(records.instruments)
+    tables = frames(session.venue.exchange, records, names, at=us_of(session.clock.utc()))
+    return Listing(at, Contracts(records.instruments), tables)
 
 
 def _all_pages(session: VenueSession, endpoint: Endpoint) -> Records:
@@ -62,7 +82,3 @@ def _all_pages(session: VenueSession, endpoint: Endpoint) -> Records:
         if not cursor or not name:
             break
     return records
-
-
-def _micros(session: VenueSession) -> int:
-    return int(pd.Timestamp(session.clock.utc()).as_unit("us").asm8.astype("int64"))

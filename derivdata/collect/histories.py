@@ -12,7 +12,7 @@ from derivdata import tables, times
 from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.contracts import Contracts, endpoints_for, list_contracts
-from derivdata.collect.session import Stopped, VenueSession
+from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.paging import walk
@@ -76,6 +76,7 @@ def backfill(
     names: Sequence[str] = ("funding_settlements", "oi_history"),
     clock: Clock | None = None,
     addresses: Mapping[str, str] | None = None,
+    shared: Mapping[str, Shared] | None = None,
     unconfirmed: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Backfilled:
@@ -93,6 +94,8 @@ def backfill(
         Tables of `TABLES`.
     clock, addresses
         The time, and where venues answer instead of their own addresses; for tests and mirrors.
+    shared
+        Per venue, what its sessions of this process share: the budget above all.
     unconfirmed
         Whether to ask what the specification could not confirm, too.
     progress
@@ -127,6 +130,7 @@ def backfill(
             names,
             clock,
             (addresses or {}).get(name),
+            (shared or {}).get(name),
             unconfirmed,
             done,
             progress,
@@ -155,13 +159,14 @@ class _Job:
     names: Sequence[str]
     clock: Clock
     address: str | None
+    shared: Shared | None
     unconfirmed: bool
     done: Backfilled
     progress: Callable[[str], None] | None
     fatal: BaseException | None = None
 
     def run(self) -> None:
-        session = VenueSession(VENUES[self.exchange], self.clock, address=self.address)
+        session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
         try:
             self._venue(session)
         except (VenueError, SchemaError, Stopped) as problem:

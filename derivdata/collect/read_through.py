@@ -224,6 +224,7 @@ class ReadThrough:
                 names=[table],
                 clock=self.clock,
                 addresses=self._addresses,
+                shared=self._collector.shared,
             )
             self._tell([f"{text}: left out" for text in done.failed] + done.notices)
 

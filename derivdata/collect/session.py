@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -16,7 +17,10 @@ from derivdata.transport.keyless import KeylessReply, KeylessSession
 from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.record_types import Records
 
-__all__ = ["Stopped", "VenueSession"]
+if TYPE_CHECKING:
+    from derivdata.collect.contracts import Listing
+
+__all__ = ["Shared", "Stopped", "VenueSession"]
 
 _TRIES = 7
 _LONGEST_WAIT = 60.0
@@ -30,6 +34,31 @@ class Stopped(DerivdataError):
     """Collecting was asked to end."""
 
 
+class Shared:
+    """What all sessions with one venue have in common: its budget, and what it listed last.
+
+    Polls and histories may ask a venue at the same time, and a history is asked in a session of its own: the
+    venue counts them together.
+
+    Attributes
+    ----------
+    listing
+        The contracts and intervals that the venue listed last; None before.
+    """
+
+    def __init__(self) -> None:
+        self.listing: Listing | None = None
+        self._free_at: pd.Timestamp | None = None
+        self._lock = threading.Lock()
+
+    def turn(self, now: pd.Timestamp, seconds: float) -> float:
+        """Take the next turn, of so many seconds, and return how long to wait for it [s]."""
+        with self._lock:
+            start = now if self._free_at is None else max(now, self._free_at)
+            self._free_at = start + pd.Timedelta(seconds, "s")
+        return float((start - now).total_seconds())
+
+
 class VenueSession:
     """One venue's connection.
 
@@ -41,15 +70,19 @@ class VenueSession:
         What time it is, and how to wait.
     address
         Where the venue answers instead of its own addresses: for a mirror, or a test.
+    shared
+        What this session has in common with others of the same venue; None: nothing.
     """
 
-    def __init__(self, venue: Venue, clock: Clock, *, address: str | None = None) -> None:
+    def __init__(
+        self, venue: Venue, clock: Clock, *, address: str | None = None, shared: Shared | None = None
+    ) -> None:
         self.venue, self.clock = venue, clock
+        self.shared = shared or Shared()
         self.requests = 0
         self.context: dict[str, pd.DataFrame] = {}
         self._address = address
         self._http = KeylessSession()
-        self._free_at: pd.Timestamp | None = None
         self.notices: list[str] = []
 
     def ask(
@@ -119,13 +152,9 @@ class VenueSession:
 
     def _pace(self, weight: float) -> None:
         """Wait until the budget allows another request: requests are spread evenly, never in bursts."""
-        now = self.clock.utc()
-        free = self._free_at
-        if free is not None and free > now:
-            if self.clock.wait((free - now).total_seconds()):
-                raise Stopped("collecting was stopped")
-            now = max(free, self.clock.utc())
-        self._free_at = now + pd.Timedelta(weight / self.venue.budget, "s")
+        wait = self.shared.turn(self.clock.utc(), weight / self.venue.budget)
+        if wait > 0 and self.clock.wait(wait):
+            raise Stopped("collecting was stopped")
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
         where = f"{self.venue.exchange} {place}"

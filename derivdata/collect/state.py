@@ -19,7 +19,6 @@ __all__ = ["CHAINS", "STATE", "Poll", "VenueState"]
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
-_LISTED_FOR = pd.Timedelta(1, "h")
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Poll:
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     gone: bool = False
-    """Return whether the venue refuses this address."""
+    """Whether the venue refuses this address."""
 
 
 class VenueState:
@@ -40,7 +39,6 @@ class VenueState:
     def __init__(self, session: VenueSession, *, unconfirmed: bool = False) -> None:
         self.session = session
         self.contracts: Contracts | None = None
-        self._listed: pd.Timestamp | None = None
         self._asked: dict[str, pd.Timestamp] = {}
         self._kept: dict[str, Records] = {}
         self.endpoints = [
@@ -52,8 +50,7 @@ class VenueState:
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the contracts that trade and what is known of them; they are asked for if need be."""
         if self.contracts is None:
-            self._list(self.session.clock.utc())
-        assert self.contracts is not None
+            self.contracts = list_contracts(self.session)
         items = [item for item in self.contracts.items if item.perpetual and item.active]
         return items, dict(self.session.context)
 
@@ -62,7 +59,7 @@ class VenueState:
         session = self.session
         poll = Poll(session.venue.exchange, session.clock.utc())
         try:
-            self._list(poll.at)
+            self.contracts = list_contracts(self.session)
         except Stopped:
             raise
         except DerivdataError as problem:
@@ -81,11 +78,6 @@ class VenueState:
                 poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
         self._tabulate(poll, due)
         return poll
-
-    def _list(self, now: pd.Timestamp) -> None:
-        if self._listed is None or now - self._listed >= _LISTED_FOR:
-            self.contracts = list_contracts(self.session)
-            self._listed = now
 
     def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
         asked = self._asked.get(_key(endpoint))

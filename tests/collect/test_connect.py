@@ -6,6 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from derivdata.collect import checked, read_through
 from derivdata.collect.collector import Collector
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.service import server
+from derivdata.venues.registry import VENUES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -103,6 +105,19 @@ def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
         usd == pytest.approx(truth[int(time.timestamp())])
         for time, usd in zip(rows["time"], rows["oi_usd"], strict=True)
     )
+
+
+def test_polls_and_histories_share_the_venue_s_budget_and_its_list_of_contracts(fakes: Fakes) -> None:
+    """Each history is asked in a session of its own; the venue counts all of them together."""
+    dd.connect("venues", venues=["bybit"])
+    dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
+    listed, polled = _asked(fakes, "instruments-info"), len(fakes.log)
+    dd.funding.settlements("ETH", "2026-01-12", "2026-01-15")
+    assert len(fakes.log) > polled
+    assert _asked(fakes, "instruments-info") == listed > 0
+    sent = [at for exchange, *_, at in fakes.log if exchange == "bybit"]
+    least = min(e.weight for e in VENUES["bybit"].endpoints) / VENUES["bybit"].budget
+    assert all(late - early >= pd.Timedelta(0.999 * least, "s") for early, late in pairwise(sent))
 
 
 def test_totals_never_add_up_only_the_symbols_whose_history_was_asked_for(fakes: Fakes) -> None:
