@@ -19,7 +19,7 @@ from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.reading import Context, Reading, Request
 from derivdata.venues.record_types import Records
 from derivdata.venues.registry import VENUES, slug_of
-from derivdata.venues.tabulation import frames
+from derivdata.venues.tabulation import frames, lone_payment_hours
 from derivdata.venues.wire import us_of
 
 __all__ = ["endpoints", "read"]
@@ -27,9 +27,6 @@ __all__ = ["endpoints", "read"]
 
 def __dir__() -> list[str]:
     return __all__
-
-
-_ONE_HOUR = ("deribit", "hyperliquid", "derive", "dydx", "lighter", "kraken")
 
 
 @typed
@@ -153,7 +150,7 @@ def default_hours(reading: Reading) -> float:
     """Return the interval of a payment that stands alone in its window."""
     if reading.context.interval_hours is not None:
         return reading.context.interval_hours
-    return 1.0 if reading.venue in _ONE_HOUR else 8.0
+    return lone_payment_hours(reading.venue)
 
 
 def opened(
