@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import tables
 from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
-from derivdata.collect.histories import backfill, chosen_venues
+from derivdata.collect.histories import Backfilled, backfill, chosen_venues
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import Poll, VenueState
@@ -26,7 +26,6 @@ _WEEK = pd.Timedelta(7, "D")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
 _LIQUIDATIONS = "liquidations_fills"
-_REFILL_EVERY = pd.Timedelta(1, "h")
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 
 
@@ -95,6 +94,8 @@ class Collector:
         self._streams: dict[str, LiquidationStream] = {}
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
+        self._refills: queue.Queue[Backfilled | BaseException] = queue.Queue()
+        self._refill: threading.Thread | None = None
         self._refilled: pd.Timestamp | None = None
 
     @property
@@ -116,7 +117,8 @@ class Collector:
             The archive cannot be written.
         """
         tally = self._minute(deadline=None)
-        self._refill(tally)
+        self._refill_aside()
+        self._count_refills(tally)
         return tally.rows
 
     def run(self) -> None:
@@ -134,6 +136,8 @@ class Collector:
         finally:
             for stream in self._streams.values():
                 stream.stop()
+            if self._refill is not None:
+                self._refill.join()  # its waits have ended with the clock's
             self._write_liquidations(_Tally())
 
     def _listen(self) -> None:
@@ -167,9 +171,13 @@ class Collector:
                 return
             tally = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(tally)
+            self._count_refills(tally)
             hour = self.clock.utc().floor("h")
-            if self.clock.utc() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour):
-                self._refill(tally)
+            due = self.clock.utc() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour)
+            if due and not (self._refill is not None and self._refill.is_alive()):
+                self._refilled = hour
+                self._refill = threading.Thread(target=self._refill_aside, name="derivdata-refill")
+                self._refill.start()
             if self._log is not None:
                 self._log(json.dumps({"time": str(self.clock.utc()), **vars(tally), "gone": self.gone}))
 
@@ -235,14 +243,21 @@ class Collector:
             tally.rows[table] = self.archive.merge(table, rows, requests=requests).written
         return tally
 
-    def _refill(self, tally: _Tally) -> None:
+    def _refill_aside(self) -> None:
+        """Refill histories beside the polls: a venue that has to be asked again must not hold up a minute."""
+        try:
+            self._refills.put(self._refilled_histories())
+        except BaseException as problem:  # reaches the collector's own thread
+            self._refills.put(problem)
+
+    def _refilled_histories(self) -> Backfilled:
         """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
         now = self.clock.utc()
         kept = [n for n in ("funding_settlements", "oi_history") if self.names is None or n in self.names]
         venues = [name for name in self._states if name not in self.gone]
         if not (self.symbols and kept and venues):
-            return
-        done = backfill(
+            return Backfilled()
+        return backfill(
             self.archive,
             self.symbols,
             now.floor("h") - self.since,
@@ -254,7 +269,21 @@ class Collector:
             shared=self.shared,
             unconfirmed=self._unconfirmed,
         )
-        self._refilled = now.floor("h")
-        for (_, table), rows in done.written.items():
-            tally.rows[table] = tally.rows.get(table, 0) + rows
-        tally.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})
+
+    def _count_refills(self, tally: _Tally) -> None:
+        """Add what refills brought since the last minute.
+
+        Raises
+        ------
+        ArchiveError
+            A refill could not write.
+        """
+        while not self._refills.empty():
+            done = self._refills.get()
+            if isinstance(done, Stopped):
+                return
+            if isinstance(done, BaseException):
+                raise done
+            for (_, table), rows in done.written.items():
+                tally.rows[table] = tally.rows.get(table, 0) + rows
+            tally.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})
