@@ -1,0 +1,60 @@
+"""Command line, one module per group of commands.
+
+Exit codes: 0; 1 for a job that failed, with one clear line on stderr; 2 for wrong usage; 130 if interrupted.
+What a command needs is imported when it runs, so that ``derivdata --help`` starts at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from derivdata import __version__
+from derivdata.cli.archives import add_import, add_info
+from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
+from derivdata.cli.reports import add_bundle, add_report
+from derivdata.cli.serving import add_serve
+from derivdata.text import escape_controls
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    from derivdata.errors import DerivdataError
+
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+    except (DerivdataError, OSError, ValueError) as problem:
+        if arguments.debug:
+            raise
+        print(f"derivdata {arguments.command}: {escape_controls(str(problem))}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="derivdata", description="Crypto derivatives data: report on it, serve it, bring it in."
+    )
+    parser.add_argument("--version", action="version", version=f"derivdata {__version__}")
+    debug = "show the traceback of a failed job"
+    parser.add_argument("--debug", action="store_true", help=debug)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_report(commands.add_parser("report", help="figures and tables of a source in one HTML file"))
+    add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
+    add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
+    add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
+    add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))
+    add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
+    add_status(commands.add_parser("status", help="what was collected of each venue"))
+    add_venues(commands.add_parser("venues", help="what each venue can be asked, and whether it answers"))
+    for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
+        command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
+    return parser

@@ -1,0 +1,134 @@
+"""Commands ``collect``, ``backfill``, ``status`` and ``venues``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from derivdata.cli.terminal import say
+
+__all__ = ["add_backfill", "add_collect", "add_status", "add_venues"]
+
+
+def add_collect(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata collect``."""
+    _add_collected(parser, "of histories (default: BTC ETH); the state is kept of all")
+    parser.add_argument("--once", action="store_true", help="ask once and end")
+    parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
+    parser.set_defaults(run=_collect)
+
+
+def _collect(arguments: argparse.Namespace) -> None:
+    import signal
+
+    from derivdata import archive, collect
+
+    clock = collect.MachineClock()
+    collector = collect.Collector(
+        archive.open_archive(arguments.to),
+        venues=arguments.venues,
+        symbols=arguments.symbols,
+        names=arguments.tables,
+        unconfirmed=arguments.unconfirmed,
+        clock=clock,
+        log=say if arguments.log else None,
+    )
+    for terms in collector.terms:
+        say(terms)
+    if arguments.once:
+        say("\n".join(f"{table}: {rows} rows" for table, rows in collector.once().items()))
+        say("\n".join(f"{venue}: not to be had: {why}" for venue, why in collector.gone.items()))
+    else:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: clock.stop())
+        collector.run()
+    collector.close()
+
+
+def add_backfill(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata backfill``."""
+    _add_collected(parser, "(default: BTC ETH)")
+    parser.add_argument(
+        "--since", default="30d", metavar="WHEN", help="an instant or a lookback (default: 30d)"
+    )
+    parser.add_argument("--until", metavar="ISO", help="an instant (default: now)")
+    parser.set_defaults(run=_backfill)
+
+
+def _backfill(arguments: argparse.Namespace) -> None:
+    from derivdata import archive, collect, times
+
+    now = collect.MachineClock().utc()
+    window = times.window(arguments.since, now if arguments.until is None else arguments.until)
+    done = collect.backfill(
+        archive.open_archive(arguments.to),
+        arguments.symbols,
+        window.start,
+        window.end,
+        venues=arguments.venues,
+        names=arguments.tables or ("funding_settlements", "oi_history"),
+        unconfirmed=arguments.unconfirmed,
+        progress=say,
+    )
+    say(f"{sum(done.written.values())} rows, {len(done.failed)} windows failed, {done.requests} requests")
+
+
+def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:
+    """Add the options of commands that ask venues."""
+    parser.add_argument("--to", type=Path, required=True, metavar="ARCHIVE")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
+    parser.add_argument(
+        "--symbols", nargs="+", default=["BTC", "ETH"], metavar="SYMBOL", help=f"assets {symbols}"
+    )
+    parser.add_argument("--tables", nargs="+", metavar="TABLE", help="only these tables")
+    parser.add_argument(
+        "--unconfirmed", action="store_true", help="also what the specification could not confirm"
+    )
+
+
+def add_status(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata status``."""
+    parser.add_argument("archive", type=Path)
+    parser.set_defaults(run=_status)
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    from derivdata import archive, collect
+    from derivdata.collect.status import status
+
+    opened = archive.open_archive(arguments.archive, create=False)
+    say(status(opened, collect.MachineClock().utc()).to_string(index=False))
+
+
+def add_venues(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata venues``."""
+    parser.add_argument("action", nargs="?", choices=("check",), help="ask each endpoint once")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
+    parser.set_defaults(run=_venues)
+
+
+def _venues(arguments: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from derivdata import collect, venues
+    from derivdata.collect.checked import checked_on, keep_checks
+    from derivdata.collect.histories import chosen_venues
+    from derivdata.collect.session import VenueSession
+    from derivdata.collect.status import check
+    from derivdata.venues.registry import VENUES
+
+    names = chosen_venues(arguments.venues)
+    if arguments.action is None:
+        rows, days = venues.endpoints(), checked_on()
+        endpoint_names = rows["exchange"] + " " + rows["path_or_channel"]
+        rows["verified_on"] = [days.get(name, "") for name in endpoint_names]
+        say(rows[rows["exchange"].isin(names)].to_string(index=False))
+        say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
+        return
+    clock = collect.MachineClock()
+    checks = pd.concat([check(VenueSession(VENUES[name], clock)) for name in names], ignore_index=True)
+    endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
+    confirmed = endpoint_names[checks["verdict"] == "confirms"]
+    contradicted = endpoint_names[checks["verdict"] == "contradicts"]
+    keep_checks(dict.fromkeys(confirmed, f"{clock.utc():%Y-%m-%d}"), contradicted.tolist())
+    say(checks.to_string(index=False))

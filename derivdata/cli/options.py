@@ -1,0 +1,53 @@
+"""Values of options: ``NAME=VALUE`` pairs and trading costs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+__all__ = ["Fees", "Pairs", "pair", "value_pair"]
+
+
+class Fees(argparse.Action):
+    """Parse costs by venue, such as ``4 binance=2.5``; the bare number applies to all other venues."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        """Store the costs."""
+        try:
+            pairs = [(name, float(fee)) for name, _, fee in (word.rpartition("=") for word in values)]
+        except ValueError:
+            parser.error(f"--fees takes numbers or VENUE=BPS, not {' '.join(values)!r}")
+        setattr(namespace, self.dest, {name or "others": fee for name, fee in pairs})
+
+
+class Pairs(argparse.Action):
+    """Collect ``NAME=VALUE`` options into a dict; refuse a repeated name."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
+    ) -> None:
+        """Add one pair."""
+        name, value = values
+        pairs: dict[str, str] = getattr(namespace, self.dest)
+        if name in pairs:
+            parser.error(f"{self.option_strings[0]} gives {name} twice: {pairs[name]!r} and {value!r}")
+        setattr(namespace, self.dest, pairs | {name: value})
+
+
+def pair(text: str) -> tuple[str, str]:
+    """Parse ``NAME=VALUE``."""
+    name, sign, value = text.partition("=")
+    if not (sign and name and value):
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def value_pair(text: str) -> tuple[str, str, str]:
+    """Parse ``COLUMN:WORD=WORD``."""
+    column, colon, words = text.partition(":")
+    old, equals, new = words.rpartition("=")
+    if not (colon and equals and column and old and new):
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN:WORD=WORD")
+    return column, old, new

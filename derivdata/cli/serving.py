@@ -1,0 +1,51 @@
+"""Command ``serve``."""
+
+from __future__ import annotations
+
+import argparse
+
+from derivdata.cli.options import Pairs, pair
+
+__all__ = ["add_serve"]
+
+
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata serve``."""
+    parser.add_argument("source", help="'sample', 'venues' or an archive's folder")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--now", metavar="ISO", help="freeze the service's clock")
+    live = "follow the machine's clock: for an archive that a collector fills meanwhile"
+    parser.add_argument("--live", action="store_true", help=live)
+    parser.add_argument(
+        "--key",
+        type=pair,
+        action=Pairs,
+        default={},
+        metavar="TIER=KEY",
+        help="free, dev, pro or team; one key for each",
+    )
+    parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which it may be called, besides localhost and addresses",
+    )
+    parser.set_defaults(run=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    from derivdata import service, times
+
+    service.serve(
+        arguments.source,
+        host=arguments.host,
+        port=arguments.port,
+        now=None if arguments.now is None else times.instant(arguments.now, "--now"),
+        live=arguments.live,
+        keys=arguments.key,
+        keyless=arguments.keyless,
+        allow_hosts=arguments.allow_host,
+    )
