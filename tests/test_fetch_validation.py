@@ -367,3 +367,30 @@ def test_a_window_after_the_current_instant_is_refused(name: str) -> None:
     ):
         getattr(dd.options, name)("BTC", "deribit", "2026-07-01", "2026-07-02")
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "notices", "accepted"),
+    [
+        ("24h", ["liquidations of 3 venues are estimates"], True),
+        ("4h", ["liquidations of 3 venues are estimates"], False),
+        ("4h", [], False),
+        ("4h", ["the range was clamped"], True),
+        ("4h", ["this key sees the last 4h"], True),
+        ("1d", [], True),
+        ("48h", ["the range was clamped"], False),
+        ("999999d", ["the range was clamped"], False),
+        ("soon", ["the range was clamped"], False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::derivdata.errors.DataNotice")
+def test_only_a_notice_about_it_explains_a_shorter_range(
+    said: str, notices: list[str], accepted: bool
+) -> None:
+    body = {"group_by": "exchange", "range": said, "groups": [], "notices": notices}
+    with answering(always(body)):
+        if accepted:
+            dd.liquidations.aggregates("24h", group_by="exchange")
+            return
+        with pytest.raises(SchemaError, match=f"asked for range '24h', the answer is about range '{said}'"):
+            dd.liquidations.aggregates("24h", group_by="exchange")

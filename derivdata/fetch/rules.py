@@ -197,16 +197,31 @@ def _subject(e: Evidence) -> Iterator[str]:
                 yield f"asked for {name} {e.asked[name]!r}, the answer is about {said!r}"
 
 
+_CLAMP = re.compile(r"clamp|limit|cap|cut|rais|reduc|short|trunc|restrict|cover|floor|adjust", re.IGNORECASE)
+"""Words of notices about a shortened range; the document does not give their text."""
+
+
 def _range(e: Evidence) -> Iterator[str]:
+    """Compare the range; a shorter one may stand where a notice of the answer explains it."""
     asked = e.asked.get("range")
     said = e.said("range") or e.said("period")
     if said is None and isinstance(e.said("days"), int):
         said = f"{e.said('days')}d"
-    if asked is None or not isinstance(said, str) or said == asked or e.answer.notices:
-        return  # a clamp comes with the service's own notice
-    lengths = times.lookback(asked), times.lookback(said)
-    if None in lengths or lengths[0] != lengths[1]:
+    if asked is None or not isinstance(said, str) or said == asked:
+        return
+    wanted, used = _length(asked), _length(said)
+    explained = any(said in notice or _CLAMP.search(notice) for notice in e.answer.notices)
+    shorter = wanted is not None and used is not None and used < wanted
+    if (wanted is None or wanted != used) and not (shorter and explained):
         yield f"asked for range {asked!r}, the answer is about range {said!r}"
+
+
+def _length(text: str) -> pd.Timedelta | None:
+    """Return the length of a range, the longest there is for ``all``; None for text that is none."""
+    try:
+        return pd.Timedelta.max if text == "all" else times.lookback(text)
+    except ValueError:  # an answer may name any number of days
+        return None
 
 
 def _venues(e: Evidence) -> Iterator[str]:
@@ -568,7 +583,12 @@ RULES: tuple[Rule, ...] = (
         "error",
         _subject,
     ),
-    Rule("another range", "the rolling window that the answer names, with the request's", "error", _range),
+    Rule(
+        "another range",
+        "the rolling window that the answer names, with the request's; a shorter one needs a notice about it",
+        "error",
+        _range,
+    ),
     Rule("venues not asked for", "venues of the rows, with those that were asked for", "error", _venues),
     Rule(
         "symbols not asked for",
