@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,8 @@ import xarray as xr
 
 from derivdata import times
 from derivdata.analysis.chain.forward import row_forward
-from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows, quoted
+from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
+from derivdata.analysis.chain.option_prices import quoted, require_price_units
 from derivdata.analysis.status import Status
 from derivdata.arguments import typed
 from derivdata.tables import provenance
@@ -31,8 +32,9 @@ def clean(
     as_of: Any = None,
     min_time: str | pd.Timedelta | None = None,
     iv_max: float | None = None,
-    iv_unit: Literal["decimal", "percent"] = "decimal",
+    iv_unit: Literal["decimal", "percent"] | Mapping[str, str] = "decimal",
     mad: float | None = None,
+    dates: bool | None = None,
 ) -> pd.DataFrame:
     """Return the options of a chain that can be used, and count the others by reason.
 
@@ -40,8 +42,9 @@ def clean(
     ----------
     chain
         The table ``options_snapshot``, of one chain or of many (symbols, venues, instants), or a surface.
-        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin``, or the same in ``_usd``. A chain may
-        lack ``underlying_price``: forwards then come from parity, delta or what is given.
+        Prices are welcome as ``bid_coin``, ``ask_coin``, ``mark_coin`` of options paid in coin, and the
+        same in ``_usd`` of those paid in USD or a dollar token; one table may hold both, each row in its own
+        columns. Without ``underlying_price`` forwards come from parity, delta or what is given.
     as_of
         Instant of the quotes, where the chain has no ``time``.
     min_time
@@ -51,11 +54,15 @@ def clean(
         Highest volatility [1/√year] that is believed; 10 by default. What `clean` gave and gets again without
         these two and `mad` is returned as it is: whatever takes a chain respects how it was cleaned.
     iv_unit
-        ``"decimal"``, or ``"percent"``, which is divided by 100.
+        ``"decimal"``, or ``"percent"``, which is divided by 100; or either by venue,
+        ``{"okx": "percent"}``, where venues not named are decimal.
     mad
         None, or how far an option's volatility may lie from the median of itself and its two neighbours
         of the same side, in units of 1.4826 times the median absolute step between neighbours of its
         expiry (but 0.1 volatility points always pass); 5 is usual. The first and the last strike stay.
+    dates
+        Whether expiries at midnight are dates, which expire at 08:00 UTC. None: they are where all expiries
+        of a venue are at midnight, as of venues that write dates.
 
     Returns
     -------
@@ -63,7 +70,7 @@ def clean(
         The rows that stay, in their columns and order, with ``year_fraction`` [years] and ``status``
         (int32): ``EXPIRY_TIME_ASSUMED`` (expiry was a date; 08:00 UTC), ``NEAR_EXPIRY``, ``ONE_SIDED`` (an
         ask and no bid), ``DUPLICATE`` (others at this place had less open interest, or as much and a wider
-        quote or a higher volatility: the order of rows decides nothing).
+        quote for its price or a higher volatility: the order of rows decides nothing).
         ``attrs["dropped"]`` counts what went, in this order: ``expired``, ``strike``, ``iv_missing``,
         ``iv_not_positive``, ``iv_too_high``, ``underlying``, ``duplicate``, ``crossed`` (bid above ask),
         ``no_time_value`` (the mark, or else the mid, is not strictly between intrinsic and the forward of
@@ -73,7 +80,8 @@ def clean(
     Raises
     ------
     ValueError
-        A column is missing, volatilities look like percent, prices have no unit, no time is known.
+        A column is missing, volatilities look like percent, no time is known, prices have no unit, a row
+        has them in two, or a venue's are in the other unit than their name says; `dates` of a cleaned chain.
 
     Examples
     --------
@@ -81,10 +89,13 @@ def clean(
     >>> sum(options.attrs["dropped"].values())
     0
     """
+    if is_cleaned(chain) and dates is not None:
+        raise ValueError("dates is for a chain that was not cleaned: its expiries have their time of day")
     if is_cleaned(chain) and min_time is iv_max is mad is None and iv_unit == "decimal":
         again: pd.DataFrame = chain.copy()
         return again
-    options = option_rows(chain, as_of=as_of, iv_unit=iv_unit)
+    options = option_rows(chain, as_of=as_of, iv_unit=_units_by_venue(iv_unit), dates=dates)
+    require_price_units(options)
     dropped, left_out = {}, []
     for reason, test in _tests(10.0 if iv_max is None else iv_max, mad).items():
         bad = test(options) if len(options) else np.zeros(0, dtype=bool)
@@ -101,6 +112,14 @@ def clean(
     if "provenance" in chain.attrs:
         options.attrs["provenance"] = provenance(chain)
     return options.reset_index(drop=True)
+
+
+def _units_by_venue(iv_unit: str | Mapping[str, str]) -> str | Mapping[str, str]:
+    if not isinstance(iv_unit, str):
+        for venue, unit in iv_unit.items():
+            if unit not in ("decimal", "percent"):
+                raise ValueError(f"iv_unit of {venue!r} is {unit!r}, neither 'decimal' nor 'percent'")
+    return iv_unit
 
 
 def _tests(iv_max: float, mad: float | None) -> dict[str, Callable[[pd.DataFrame], Any]]:
@@ -140,7 +159,8 @@ def _width(options: pd.DataFrame) -> Any:
     prices = quoted(options)
     if prices is None:
         return np.nan
-    return (prices.ask - prices.bid).where(prices.ask >= prices.bid)  # a crossed quote is no tight one
+    width = (prices.ask - prices.bid) / (prices.ask + prices.bid)  # relative: prices may be in coin or USD
+    return width.where(prices.ask >= prices.bid)  # a crossed quote is no tight one
 
 
 def _open_interest(options: pd.DataFrame) -> dict[str, list[Any]]:
@@ -175,7 +195,7 @@ def _without_time_value(options: pd.DataFrame) -> Any:
         return np.zeros(len(options), dtype=bool)
     price = prices.mark.fillna(prices.mid)
     forward, strike = row_forward(options), options["strike"]
-    unit = forward if prices.premium == "inverse" else 1.0
+    unit = forward.where(prices.inverse, 1.0)
     call = options["side"] == "call"
     low = (forward - strike).where(call, strike - forward).clip(lower=0.0) / unit
     high = forward.where(call, strike) / unit

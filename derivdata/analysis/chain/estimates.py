@@ -13,7 +13,8 @@ from scipy import special
 from derivdata.analysis import black76
 from derivdata.analysis.black76 import Premium
 from derivdata.analysis.black76.labelled import sign
-from derivdata.analysis.chain.normalise import instants, keys_of, quoted
+from derivdata.analysis.chain.normalise import instants, keys_of
+from derivdata.analysis.chain.option_prices import quoted
 from derivdata.analysis.inputs import require_numbers, require_together, together
 from derivdata.arguments import Numbers, typed
 
@@ -188,56 +189,73 @@ def _agreed(forward: pd.Series, place: pd.Series) -> pd.Series:
 
 
 def _parity(evidence: Evidence) -> pd.DataFrame:
-    pairs, premium = _pairs(evidence.options, evidence.place)
+    pairs = _pairs(evidence.options, evidence.place)
     if evidence.discount == "fit":
-        return _fitted(pairs, premium).reindex(evidence.table.index)
-    near = pairs["gap"].abs().groupby(pairs["place"]).rank(method="first") <= _PARITY_STRIKES
-    used = pairs[near]
-    implied = forward_from_parity(
-        used["strike"], used["gap"], 0.0, premium=premium, discount=evidence.discount
+        return _fitted(pairs).reindex(evidence.table.index)
+    # Gaps in coin and in USD do not compare: where a slice has both, the nearest strikes of each count.
+    near = pairs["gap"].abs().groupby([pairs["place"], pairs["inverse"]]).rank(method="first")
+    used = pairs[near <= _PARITY_STRIKES]
+    strike, gap, discount = used["strike"], used["gap"], evidence.discount
+    linear, inverse = (
+        forward_from_parity(strike, gap, 0.0, premium=premium, discount=discount)
+        for premium in ("linear", "inverse")
     )
-    forward = _agreed(implied, used["place"]).reindex(evidence.table.index)
-    return pd.DataFrame({"forward": forward, "discount": evidence.discount})
+    forward = _agreed(linear.mask(used["inverse"], inverse), used["place"]).reindex(evidence.table.index)
+    return pd.DataFrame({"forward": forward, "discount": discount})
 
 
-def _pairs(options: pd.DataFrame, place: pd.Series) -> tuple[pd.DataFrame, Premium]:
-    """Pair calls with puts of their strike: ``gap`` of their prices, and a ``weight`` from the spreads."""
-    prices = quoted(options)
-    frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"], "spread": 1.0})
-    if prices is None:
-        names = ("underlying_price", "strike", "year_fraction", "iv", "side")
-        frame["price"] = black76.price(*(options[name] for name in names))
-    elif prices.ask.notna().any():
-        frame["price"], frame["spread"] = prices.mid, prices.ask - prices.bid
-    else:
-        frame["price"] = prices.mark
+def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
+    """Pair calls with puts of their strike and unit.
+
+    ``gap`` is that of their prices, in coin where ``inverse``, and ``weight`` comes from the spreads. A venue
+    without quotes gives its marks, one without marks prices in USD that are rebuilt from its volatilities.
+    """
+    frame = pd.DataFrame({"place": place, "strike": options["strike"], "iv": options["iv"]})
+    frame = frame.assign(price=np.nan, spread=1.0, inverse=False, rebuilt=True)
+    if (prices := quoted(options)) is not None:
+        venue = options.groupby(
+            keys_of(options) or np.zeros(len(options)), observed=True, dropna=False
+        ).ngroup()
+        quotes, marks = (part.notna().groupby(venue).transform("any") for part in (prices.ask, prices.mark))
+        frame["price"] = prices.mid.where(quotes, prices.mark)
+        frame["spread"] = (prices.ask - prices.bid).where(quotes, 1.0)
+        frame["inverse"], frame["rebuilt"] = prices.inverse, ~(quotes | marks)
+    contract = options.loc[frame["rebuilt"], ["underlying_price", "strike", "year_fraction", "iv", "side"]]
+    frame.loc[frame["rebuilt"], "price"] = black76.price(*(contract[name] for name in contract))
     frame = frame.dropna()
     is_call = options["side"].loc[frame.index] == "call"
-    pairs = frame[is_call].merge(frame[~is_call], on=["place", "strike"], suffixes=("_call", "_put"))
-    if prices is None:
-        apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
-        pairs = pairs[apart > _SAME_IV]
+    keys = ["place", "strike", "inverse", "rebuilt"]
+    pairs = frame[is_call].merge(frame[~is_call], on=keys, suffixes=("_call", "_put"))
+    apart = (pairs["iv_call"] - pairs["iv_put"]).abs().groupby(pairs["place"]).transform("median")
+    pairs = pairs[~pairs["rebuilt"] | (apart > _SAME_IV)]
     pairs["gap"] = pairs["price_call"] - pairs["price_put"]
     pairs["weight"] = (pairs["spread_call"] + pairs["spread_put"]) ** -2.0
-    return pairs[np.isfinite(pairs["weight"])], "linear" if prices is None else prices.premium
+    return pairs[np.isfinite(pairs["weight"])]
 
 
-def _fitted(pairs: pd.DataFrame, premium: Premium) -> pd.DataFrame:
-    """Return the forward and discount from the weighted line of ``gap`` on strike, slice by slice."""
-    weight, place = pairs["weight"], pairs["place"]
+def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return the forward and discount of each slice, from the weighted line of ``gap`` on strike.
+
+    A slice with prices in both units has a line for each: that of more strikes counts.
+    """
+    keys = [pairs["place"], pairs["inverse"]]
+    weight = pairs["weight"]
     sums = {"weight": weight, "x": weight * pairs["strike"], "y": weight * pairs["gap"]}
-    total = pd.DataFrame(sums).groupby(place).transform("sum")
+    total = pd.DataFrame(sums).groupby(keys).transform("sum")
     dx = pairs["strike"] - total["x"] / total["weight"]
     dy = pairs["gap"] - total["y"] / total["weight"]
-    line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(place).sum()
-    mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(place).first()
+    line = pd.DataFrame({"xx": weight * dx * dx, "xy": weight * dx * dy}).groupby(keys).sum()
+    mean = (total[["x", "y"]].div(total["weight"], axis=0)).groupby(keys).first()
     slope = line["xy"] / line["xx"]
     intercept = mean["y"] - slope * mean["x"]
-    discount = -slope if premium == "linear" else intercept
-    forward = -intercept / slope
-    enough = place.groupby(place).count() >= _FIT_STRIKES
-    good = enough & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
-    return pd.DataFrame({"forward": forward.where(good), "discount": discount.where(good)})
+    discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
+    n = weight.groupby(keys).count()
+    good = (n >= _FIT_STRIKES) & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
+    lines = pd.DataFrame(
+        {"forward": (-intercept / slope).where(good), "discount": discount.where(good), "n": n}
+    )
+    ordered = lines.sort_values("n", ascending=False, kind="stable").reset_index("inverse")
+    return ordered[~ordered.index.duplicated()][["forward", "discount"]]
 
 
 ESTIMATES: dict[ForwardMethod, Callable[[Evidence], pd.DataFrame]] = {

@@ -12,6 +12,7 @@ import xarray as xr
 from derivdata.analysis.chain.estimates import ESTIMATES, Evidence, ForwardMethod
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import expiry_slices, option_rows
+from derivdata.analysis.chain.option_prices import require_price_units
 from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
@@ -49,8 +50,9 @@ def forwards(
 
         - ``"given"``: `given`.
         - ``"parity"``: median over the 3 to 5 strikes nearest the money of what call and put imply, from
-          mid prices, or marks where the chain has no quotes, or prices rebuilt from `iv`. Calls and puts
-          of one volatility (a mark) hold no information and are passed over.
+          mid prices, or marks where a venue has no quotes, or prices rebuilt from `iv` where it has
+          neither. Prices in coin pair with prices in coin. Calls and puts of one volatility (a mark) hold
+          no information and are passed over.
         - ``"underlying"``: median ``underlying_price``, if expiries have their own.
         - ``"delta"``: median forward at which an option has the venue's delta, 0.1 to 0.9 in size.
         - ``"spot"``: `spot`, or the underlying price where it is one for all expiries; zero carry.
@@ -74,9 +76,11 @@ def forwards(
     Raises
     ------
     ValueError
-        An unknown method, labels that the chain does not have, no time, volatilities in percent.
+        An unknown method, labels that the chain does not have, no time, volatilities in percent, prices in
+        the other unit than their name says.
     """
     options = option_rows(chain, as_of=as_of)
+    require_price_units(options)
     table = slice_forwards(options, given=given, spot=spot, methods=methods, discount=discount)
     names = ["forward", "forward_source", "discount", "underlying_price", "forward_status", "year_fraction"]
     return by_label(table, ["expiry"], {name: ["expiry"] for name in names}, _UNITS).set_coords(

@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis.black76 import Premium
 from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
 
-__all__ = ["KEYS", "Quoted", "expiry_slices", "is_cleaned", "keys_of", "option_rows", "quoted"]
+__all__ = ["KEYS", "expiry_slices", "instants", "is_cleaned", "keys_of", "option_rows"]
 
 KEYS = ("symbol", "exchange", "time")
 _PLACE = ("expiry", "strike", "side")
 _REQUIRED = (*_PLACE, "iv")
 _NUMBERS = ("strike", "iv", "underlying_price", "open_interest")
 _FIGURES = (*_NUMBERS, "delta", "gamma", "vega", "theta", "year_fraction", "status")
-_PREMIUMS: dict[str, Premium] = {"coin": "inverse", "usd": "linear"}
 _EXPIRY_HOUR = pd.Timedelta(8, "h")  # Deribit, Binance, Bybit, OKX and Derive all settle at 08:00 UTC
 
 
-class Quoted(NamedTuple):
-    """Prices of options, NaN where there is none, and the premium they are: ``linear`` or ``inverse``."""
-
-    bid: pd.Series
-    ask: pd.Series
-    mark: pd.Series
-    premium: Premium
-
-    @property
-    def mid(self) -> pd.Series:
-        """Middle of bid and ask; NaN unless both are positive."""
-        return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
-
-
 def option_rows(
-    chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None, iv_unit: str = "decimal"
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    as_of: Any = None,
+    iv_unit: str | Mapping[str, str] = "decimal",
+    dates: bool | None = None,
 ) -> pd.DataFrame:
     """Return one row per option, numbers as float64, instants in UTC, ``year_fraction`` and ``status`` added.
+
+    `dates` says whether expiries at midnight are dates; None decides by `_dated`.
 
     Raises
     ------
@@ -58,7 +49,7 @@ def option_rows(
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
     if "year_fraction" not in frame:
-        frame = _timed(frame, as_of)
+        frame = _timed(frame, as_of, dates)
     if "status" not in frame:
         frame["status"] = np.int32(0)
     return frame.reset_index(drop=True)
@@ -89,12 +80,22 @@ def _from_surface(surface: xr.Dataset) -> pd.DataFrame:
     return frame
 
 
-def _decimal(frame: pd.DataFrame, unit: str) -> pd.Series:
-    iv = frame["iv"] / 100.0 if unit == "percent" else frame["iv"]
+def _decimal(frame: pd.DataFrame, unit: str | Mapping[str, str]) -> pd.Series:
+    iv = frame["iv"]
+    if isinstance(unit, str):
+        iv = iv / 100.0 if unit == "percent" else iv
+    else:
+        percent = [name for name, each in unit.items() if each == "percent"]
+        venues = set(frame["exchange"].astype(object)) if "exchange" in frame else set()
+        if strange := sorted(set(unit) - venues):
+            raise ValueError(f"iv_unit names {', '.join(strange)}, which the chain has not")
+        iv = iv.mask(frame["exchange"].isin(percent), iv / 100.0) if venues else iv
     venue = [name for name in ("symbol", "exchange") if name in frame]
     # Each venue by itself: one that writes percent must not hide among others.
-    for _, group in iv.groupby([frame[name] for name in venue] or np.zeros(len(iv)), observed=True):
-        require_decimal_volatility(group, "pass the chain through chain.clean(..., iv_unit='percent') first")
+    keys = [frame[name] for name in venue] or [pd.Series("", index=frame.index)]
+    for labels, group in iv.groupby(keys, observed=True):
+        at = f"{{{labels[-1]!r}: 'percent'}}" if "exchange" in venue else "'percent'"
+        require_decimal_volatility(group, f"pass the chain through chain.clean(..., iv_unit={at}) first")
     return iv
 
 
@@ -111,7 +112,7 @@ def _dated(frame: pd.DataFrame, expiry: pd.Series) -> pd.Series:
     return midnight & midnight.all()
 
 
-def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
+def _timed(frame: pd.DataFrame, as_of: Any, dates: bool | None) -> pd.DataFrame:
     if as_of is not None:
         frame["time"] = times.instant(as_of, "as_of")
     if "time" not in frame:
@@ -119,7 +120,7 @@ def _timed(frame: pd.DataFrame, as_of: Any) -> pd.DataFrame:
     frame["time"], expiry = (
         instants(frame[name], f"the column {name!r} of chain") for name in ("time", "expiry")
     )
-    dated = _dated(frame, expiry)
+    dated = _dated(frame, expiry) if dates is None else (expiry == expiry.dt.normalize()) & dates
     frame["expiry"] = expiry.where(~dated, expiry + _EXPIRY_HOUR)
     frame["status"] = np.where(dated, np.int32(Status.EXPIRY_TIME_ASSUMED), np.int32(0))
     frame["year_fraction"] = times.year_fraction(frame["time"], frame["expiry"])
@@ -139,28 +140,6 @@ def instants(column: pd.Series, called: str) -> pd.Series:
         return pd.to_datetime(column, utc=True, format="mixed" if text else None).dt.as_unit("us")
     except (ValueError, TypeError, OverflowError):
         raise ValueError(f"{called} does not hold instants") from None
-
-
-def quoted(frame: pd.DataFrame) -> Quoted | None:
-    """Return bid, ask and mark, where the frame has any.
-
-    Raises
-    ------
-    ValueError
-        Prices without a unit in their name, or in two units.
-    """
-    bare = [name for name in ("bid", "ask", "mark") if name in frame or f"{name}_price" in frame]
-    if bare:
-        raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
-    names = {unit: [f"{each}_{unit}" for each in ("bid", "ask", "mark")] for unit in _PREMIUMS}
-    units = [u for u in _PREMIUMS if any(name in frame and frame[name].notna().any() for name in names[u])]
-    if len(units) > 1:
-        raise ValueError("the chain has prices in coin and in USD: keep one of them")
-    if not units:
-        return None
-    nothing = pd.Series(np.nan, index=frame.index)
-    bid, ask, mark = (frame.get(name, nothing).astype(np.float64) for name in names[units[0]])
-    return Quoted(bid, ask, mark, _PREMIUMS[units[0]])
 
 
 def is_cleaned(chain: pd.DataFrame | xr.Dataset) -> bool:

@@ -14,7 +14,8 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.estimates import ForwardMethod
 from derivdata.analysis.chain.forward import METHODS, slice_forwards
 from derivdata.analysis.chain.labels import by_label
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of, quoted
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of
+from derivdata.analysis.chain.option_prices import quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
 from derivdata.arguments import Numbers, typed
@@ -106,7 +107,10 @@ def _fittable(options: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.DataFrame,
     contract = [quotes[name] for name in ("forward", "strike", "year_fraction", "side")]
     rate = -np.log(quotes["discount"]) / quotes["year_fraction"]
     for name, price in (("iv_bid", prices.bid), ("iv_ask", prices.ask)):
-        quotes[name] = black76.implied_vol(price, *contract, rate=rate, premium=prices.premium).iv
+        quotes[name] = np.nan
+        for premium, rows in prices.by_premium():
+            own = [part[rows] for part in (price, *contract)]
+            quotes.loc[rows, name] = black76.implied_vol(*own, rate=rate[rows], premium=premium).iv
     return quotes, dropped
 
 

@@ -1,0 +1,130 @@
+"""Prices of a chain's options, each row in the unit of its own columns: coin or USD."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from derivdata.analysis import black76
+from derivdata.analysis.black76 import Premium
+
+__all__ = ["Quoted", "quoted", "require_price_units", "venue_of"]
+
+_UNITS = ("coin", "usd")
+_NAMES = ("bid", "ask", "mark")
+_VENUE = ("symbol", "exchange")
+
+# Logs: a median price this far off in the unit of its name, and this close in the other, is in the other.
+_FAR = np.log(3.0)
+_NEAR = np.log(1.5)
+_LEAST_PRICES = 3
+
+
+class Quoted(NamedTuple):
+    """Prices of options, NaN where there is none, and which rows are priced in coin (``inverse``)."""
+
+    bid: pd.Series
+    ask: pd.Series
+    mark: pd.Series
+    inverse: npt.NDArray[np.bool_]
+
+    @property
+    def mid(self) -> pd.Series:
+        """Middle of bid and ask; NaN unless both are positive."""
+        return ((self.bid + self.ask) / 2).where((self.bid > 0) & (self.ask > 0))
+
+    def by_premium(self) -> list[tuple[Premium, npt.NDArray[np.bool_]]]:
+        """List the kinds of premium that there are, each with the rows that have it."""
+        kinds: list[tuple[Premium, npt.NDArray[np.bool_]]] = [
+            ("linear", ~self.inverse),
+            ("inverse", self.inverse),
+        ]
+        return [(premium, rows) for premium, rows in kinds if rows.any()]
+
+
+def quoted(frame: pd.DataFrame) -> Quoted | None:
+    """Return bid, ask and mark, where the frame has any.
+
+    Raises
+    ------
+    ValueError
+        Prices without a unit in their name, or a row with prices in both units.
+    """
+    bare = [name for name in _NAMES if name in frame or f"{name}_price" in frame]
+    if bare:
+        raise ValueError(f"the {bare[0]} has no unit: name it {bare[0]}_coin or {bare[0]}_usd")
+    columns = {
+        unit: [frame[f"{name}_{unit}"] for name in _NAMES if f"{name}_{unit}" in frame] for unit in _UNITS
+    }
+    coin, usd = (
+        np.any([column.notna() for column in columns[unit]], axis=0)
+        if columns[unit]
+        else np.zeros(len(frame), dtype=bool)
+        for unit in _UNITS
+    )
+    if not coin.any() and not usd.any():
+        return None
+    both = np.flatnonzero(coin & usd)
+    if both.size:
+        raise ValueError(
+            f"{both.size} rows of chain{_from(frame.iloc[both[0]])} have prices in coin and in USD: keep the "
+            "columns of the currency that the option is paid in"
+        )
+    nothing = pd.Series(np.nan, index=frame.index)
+    bid, ask, mark = (
+        frame.get(f"{name}_usd", nothing)
+        .astype(np.float64)
+        .mask(coin, frame.get(f"{name}_coin", nothing).astype(np.float64))
+        for name in _NAMES
+    )
+    return Quoted(bid, ask, mark, coin)
+
+
+def venue_of(frame: pd.DataFrame) -> Any:
+    """Return a number for each row that tells venues and symbols apart."""
+    names = [name for name in _VENUE if name in frame]
+    if not names:
+        return np.zeros(len(frame), dtype=np.intp)
+    return frame.groupby(names, observed=True, sort=False, dropna=False).ngroup().to_numpy()
+
+
+def require_price_units(options: pd.DataFrame) -> None:
+    """Refuse prices that are in another unit than their name says.
+
+    Black's price of each option, by its own volatility and underlying price, shows which: prices in coin
+    are those in USD divided by the forward.
+
+    Raises
+    ------
+    ValueError
+        The median price of a venue is over three times off, and right as the other unit.
+    """
+    prices = quoted(options)
+    if prices is None:
+        return
+    names = ("underlying_price", "strike", "year_fraction", "iv", "side")
+    model = black76.price(*(options[name] for name in names))
+    paid = prices.mark.fillna(prices.mid)
+    usable = ((paid > 0) & (model > 0) & (options["underlying_price"] > 0)).to_numpy(dtype=bool)
+    with np.errstate(all="ignore"):
+        as_usd = np.log(paid.to_numpy() / model)
+        as_coin = as_usd + np.log(options["underlying_price"].to_numpy())
+    stated = np.where(prices.inverse, as_coin, as_usd)
+    other = np.where(prices.inverse, as_usd, as_coin)
+    frame = pd.DataFrame({"venue": venue_of(options), "inverse": prices.inverse})
+    for (_, inverse), rows in frame[usable].groupby(["venue", "inverse"]).groups.items():
+        off = np.median(np.abs(stated[rows])) > _FAR and np.median(np.abs(other[rows])) < _NEAR
+        if len(rows) >= _LEAST_PRICES and off:
+            unit, right = ("coin", "usd") if inverse else ("usd", "coin")
+            raise ValueError(
+                f"the prices of chain{_from(options.iloc[rows[0]])} are named _{unit} and are in {right} by "
+                f"their volatility and underlying price: rename the columns bid, ask and mark to _{right}"
+            )
+
+
+def _from(row: pd.Series) -> str:
+    place = [str(row[name]) for name in _VENUE if name in row]
+    return f" ({', '.join(place)})" if place else ""

@@ -1,0 +1,189 @@
+"""Venues that pay in coin and venues that pay in USD, in one table: each row keeps its own unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.analysis import black76, chain, surface
+from derivdata.analysis.status import Status
+from tests.analysis.deribit import chain_2026
+from tests.venues import recorded
+
+AT = pd.Timestamp("2026-01-02T00:00Z")
+MONTH = pd.Timestamp("2026-01-30T08:00Z")
+COIN, USD = "bid_coin ask_coin mark_coin".split(), "bid_usd ask_usd mark_usd".split()
+
+
+def quotes(exchange: str, unit: str, gaps: dict[float, float], base: float, **more: object) -> pd.DataFrame:
+    """A call and a put per strike whose mid prices differ by the gap, quoted one per cent on either side."""
+    rows = [
+        {
+            "symbol": "BTC",
+            "exchange": exchange,
+            "time": AT,
+            "instrument_name": f"{exchange}-{strike}-{side}-{unit}",
+            "expiry": MONTH,
+            "strike": strike,
+            "side": side,
+            "iv": 0.6,
+            "open_interest": 1.0,
+            "underlying_price": 62000.0,
+            f"bid_{unit}": 0.99 * price,
+            f"ask_{unit}": 1.01 * price,
+        }
+        | more
+        for strike, gap in gaps.items()
+        for side, price in (("call", base + gap), ("put", base))
+    ]
+    return pd.DataFrame(rows)
+
+
+STRIKES = (58000.0, 60000.0, 62000.0, 64000.0, 66000.0)
+INVERSE = quotes("deribit", "coin", {k: 1 - k / 62500 for k in STRIKES}, 0.07)  # c - p = 1 - K/62500
+LINEAR = quotes("bybit", "usd", {k: 62400 - k for k in STRIKES}, 4400.0)  # C - P = 62400 - K
+BOTH = pd.concat([INVERSE, LINEAR], ignore_index=True)
+
+
+@pytest.mark.parametrize("discount", [1.0, "fit"])
+def test_each_venue_has_the_forward_of_its_own_unit(discount):
+    found = chain.forwards(BOTH, discount=discount)
+    assert found["exchange"].to_numpy().tolist() == ["bybit", "deribit"]
+    np.testing.assert_allclose(found["forward"].squeeze(), [62400.0, 62500.0], rtol=1e-12)
+    assert (found["forward_source"] == "parity").all()
+    np.testing.assert_allclose(found["discount"].squeeze(), [1.0, 1.0], rtol=1e-12)
+
+
+def test_one_venue_with_both_kinds_pairs_coin_with_coin():
+    """Deribit lists options paid in coin and in USDC under one symbol: 62500 by three strikes in coin, and
+    62400 by two in USDC. No call in coin meets a put in USDC, and the median is one of those in coin."""
+    linear = quotes("deribit", "usd", {k: 62400 - k for k in (59000.0, 61000.0)}, 4400.0)
+    coin = INVERSE[INVERSE["strike"].isin((60000.0, 62000.0, 64000.0))]
+    crossed = pd.concat([coin, linear], ignore_index=True)
+    assert chain.forwards(crossed)["forward"].item() == pytest.approx(62500.0, rel=1e-12)
+    halves = pd.concat(
+        [coin[coin["side"] == "call"], LINEAR[LINEAR["side"] == "put"].assign(exchange="deribit")]
+    )
+    assert chain.forwards(halves)["forward_source"].item() == "spot", "no pair is left"
+
+
+def test_bounds_and_volatilities_are_those_of_the_unit():
+    """A put struck at 66000 on a forward of 62000: intrinsic 4000 USD, or 4000/62000 = 0.0645 coin."""
+    rows = [
+        quotes("deribit", "coin", {66000.0: 0.0}, 0.0640, side="put").iloc[:1],
+        quotes("okx", "coin", {66000.0: 0.0}, 0.0650, side="put").iloc[:1],
+        quotes("bybit", "usd", {66000.0: 0.0}, 3999.0, side="put").iloc[:1],
+        quotes("derive", "usd", {66000.0: 0.0}, 4001.0, side="put").iloc[:1],
+    ]
+    cleaned = chain.clean(pd.concat(rows, ignore_index=True))
+    assert cleaned["exchange"].tolist() == ["okx", "derive"]
+    assert cleaned.attrs["dropped"]["no_time_value"] == 2
+    smile = chain.smiles(chain.clean(BOTH))
+    for venue, unit, premium in (("deribit", "coin", "inverse"), ("bybit", "usd", "linear")):
+        one = smile.sel(exchange=venue).isel(expiry=0)
+        row = BOTH.query("exchange == @venue and strike == 66000 and side == 'call'")
+        expected = black76.implied_vol(
+            row[f"ask_{unit}"].item(),
+            float(one["forward"]),
+            66000.0,
+            float(one["year_fraction"]),
+            "call",
+            premium=premium,
+        )
+        assert one["iv_ask"].sel(strike=66000.0).item() == pytest.approx(expected.iv.item(), rel=1e-12)
+
+
+def test_the_tighter_of_two_quotes_stays_whatever_they_are_paid_in():
+    """Spreads of 2 % in coin (0.0014) and of 0.2 % in USD (9): the narrower for its price is that in USD."""
+    coin = quotes("deribit", "coin", {62000.0: 0.0}, 0.07, open_interest=0.0).iloc[:1]
+    usd = quotes("deribit", "usd", {62000.0: 0.0}, 4500.0, open_interest=0.0).iloc[:1]
+    usd = usd.assign(bid_usd=4495.5, ask_usd=4504.5)
+    for rows in ([coin, usd], [usd, coin]):
+        cleaned = chain.clean(pd.concat(rows, ignore_index=True))
+        assert cleaned["ask_usd"].tolist() == [4504.5]
+        assert cleaned["status"].tolist() == [Status.DUPLICATE]
+
+
+@pytest.mark.parametrize("rows", [INVERSE.assign(mark_usd=4400.0), BOTH.assign(mark_usd=4400.0)])
+def test_a_row_in_both_units_is_refused_with_its_venue(rows):
+    with pytest.raises(ValueError, match=r"10 rows of chain \(BTC, deribit\) have prices in coin and in USD"):
+        chain.clean(rows)
+
+
+@pytest.mark.parametrize("call", [chain.clean, chain.forwards, surface.from_chain])
+@pytest.mark.parametrize(("venue", "wrong", "right"), [("deribit", "usd", "coin"), ("bybit", "coin", "usd")])
+def test_prices_named_for_the_other_unit_are_refused(call, venue, wrong, right):
+    """One venue's columns are renamed; the other's stay, so that only the venue itself can tell."""
+    own = BOTH["exchange"] == venue
+    moved = BOTH.copy()
+    for side in ("bid", "ask"):
+        moved.loc[own, f"{side}_{wrong}"] = moved.loc[own, f"{side}_{right}"]
+        moved.loc[own, f"{side}_{right}"] = np.nan
+    with pytest.raises(ValueError, match=rf"\(BTC, {venue}\) are named _{wrong} and are in {right}"):
+        call(moved)
+
+
+def test_percent_of_one_venue_is_divided_alone():
+    rows = BOTH.assign(iv=np.where(BOTH["exchange"] == "bybit", 60.0, 0.6))
+    with pytest.raises(ValueError, match=r"iv_unit=\{'bybit': 'percent'\}"):
+        chain.clean(rows)
+    assert chain.clean(rows, iv_unit={"bybit": "percent"})["iv"].round(12).unique().tolist() == [0.6]
+    with pytest.raises(ValueError, match="okx, which the chain has not"):
+        chain.clean(rows, iv_unit={"okx": "percent"})
+    with pytest.raises(ValueError, match="neither 'decimal' nor 'percent'"):
+        chain.clean(rows, iv_unit={"bybit": "bps"})
+
+
+def test_a_recorded_chain_paid_in_coin_beside_itself_in_usd():
+    """Deribit's BTC of 24 January, the same as of a venue that quotes it in USD, and the one option that was
+    recorded of bybit: every surface is the one that its venue has alone."""
+    coin = chain_2026("20260124T211821Z").query("symbol == 'BTC'")
+    coin = coin.astype({"symbol": object, "exchange": object})
+    usd = coin.assign(exchange="bybit")
+    usd[USD] = usd[COIN].mul(usd["underlying_price"], axis=0).to_numpy()
+    single = recorded.read("bybit/option_tickers.json")["options_snapshot"]
+    single = single.astype({"symbol": object, "exchange": object}).assign(
+        exchange="okx", time=coin["time"].iloc[0]
+    )
+    single["expiry"] = coin["expiry"].max()
+    table = pd.concat([coin, usd.drop(columns=COIN), single[[*coin.columns.difference(COIN), *USD]]])
+    fitted = surface.from_chain(table.reset_index(drop=True))
+    assert fitted["exchange"].to_numpy().tolist() == ["bybit", "deribit", "okx"]
+    for venue, rows in (("deribit", coin), ("bybit", usd.drop(columns=COIN))):
+        alone = surface.from_chain(rows)
+        here = fitted.sel(exchange=venue)
+        np.testing.assert_array_equal(here["forward"], alone["forward"])
+        for name in ("a", "b", "rho", "m", "sigma", "breach_vol"):
+            np.testing.assert_allclose(here[name], alone[name], rtol=1e-6, atol=1e-9, err_msg=name)
+        assert (alone["status"].to_numpy() & np.int32(Status.FORWARD_SUSPECT) == 0).all()
+    # The same quotes in USD: forwards differ by less than the recorder's distance of marks and underlying.
+    np.testing.assert_allclose(
+        fitted["forward"].sel(exchange="bybit"), fitted["forward"].sel(exchange="deribit"), rtol=2e-3
+    )
+    only = fitted.sel(exchange="okx")["status"].to_numpy()
+    assert (only & np.int32(Status.TOO_FEW_STRIKES | Status.BAD_INPUT) != 0).all(), "one option is no smile"
+
+
+def test_a_venue_without_quotes_beside_one_that_has_them():
+    """Deribit by marks, okx by volatilities only: both keep their parity forward, 62500 and 62400."""
+    marks = INVERSE.assign(mark_coin=(INVERSE["bid_coin"] + INVERSE["ask_coin"]) / 2)
+    marks = marks.drop(columns=["bid_coin", "ask_coin"])
+    years = (MONTH - AT) / pd.Timedelta(365, "D")
+    bare = LINEAR.drop(columns=["bid_usd", "ask_usd"]).assign(exchange="okx")
+    true = black76.price(62400.0, bare["strike"], years, 0.6, bare["side"])
+    bare["iv"] = black76.implied_vol(true, 62000.0, bare["strike"], years, bare["side"]).iv
+    found = chain.forwards(pd.concat([marks, bare, LINEAR], ignore_index=True))
+    assert (found["forward_source"] == "parity").all()
+    np.testing.assert_allclose(found["forward"].squeeze(), [62400.0, 62500.0, 62400.0], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("dates", "hours"), [(None, 32.0), (True, 32.0), (False, 24.0)])
+def test_whether_midnight_is_a_date_can_be_said(dates, hours):
+    """All expiries at midnight: taken for dates, which expire at 08:00, unless `dates` says otherwise."""
+    rows = BOTH.assign(expiry=AT + pd.Timedelta(1, "D"))
+    cleaned = chain.clean(rows.drop(columns=[*COIN[:2], *USD[:2]]), dates=dates)
+    np.testing.assert_allclose(cleaned["year_fraction"] * 8760, hours)
+    assert ((cleaned["status"] & np.int32(Status.EXPIRY_TIME_ASSUMED)) != 0).all() == (hours == 32.0)
+    with pytest.raises(ValueError, match="was not cleaned"):
+        chain.clean(cleaned, dates=False)
