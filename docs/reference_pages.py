@@ -59,6 +59,8 @@ def _page(name: str, title: str) -> str:
 def _entry(dotted: str, name: str, value: Any) -> str:
     if inspect.isclass(value):
         members = "" if issubclass(value, tuple) else "\n   :members:"
+        if members and any(base.__module__.startswith("derivdata") for base in value.__bases__):
+            members += "" if issubclass(value, Exception) else "\n   :inherited-members:"
         every = "\n   :undoc-members:" if issubclass(value, Enum) else ""
         return f".. autoclass:: {dotted}.{name}{members}{every}\n"
     return f".. autofunction:: {dotted}.{name}\n"

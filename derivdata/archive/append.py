@@ -13,12 +13,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
+from derivdata.archive import parquet_reader, parquet_writer
 from derivdata.archive.commits import Change, commit, epoch_after
 from derivdata.archive.footers import PRUNED
 from derivdata.archive.ledger import Request, enter_requests
 from derivdata.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.archive.schemas import frame_of, to_arrow
+from derivdata.archive.selections import EVER, TimeRange
 from derivdata.schema import Kind, Table
 
 __all__ = ["Appended", "add_rows", "merge_files", "write_new_rows"]
@@ -86,13 +88,13 @@ def write_new_rows(
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
-        for month, rows in _by_calendar(data_files.to_arrow(table, frame), "M"):
+        for month, rows in _by_calendar(to_arrow(table, frame), "M"):
             fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, held):
                 if len(waiting) >= _WRITERS:  # what waits is a month in thousands of slices
                     waiting[-_WRITERS].result()
-                waiting.append(pool.submit(data_files.write, folder, partition, table, [chunk]))
+                waiting.append(pool.submit(parquet_writer.write, folder, partition, table, [chunk]))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -153,20 +155,20 @@ def _partitions(
 def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """Read the stored rows that could share a key with one of `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
-    window = data_files.TimeRange(first, last + 1) if "time" in table.key else data_files.EVER
+    window = TimeRange(first, last + 1) if "time" in table.key else EVER
     near = [file for file in held if window.touches(file.first, file.last)]
     if not near:
         return []
     named = [name for name in PRUNED if name in table.key]
     where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
-    return data_files.scan(folder, table, near, window, where)
+    return parquet_reader.scan(folder, table, near, window, where)
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Rows whose key is not among the existing, and how many others have other values there."""
     if not any(found.num_rows for found in existing):
         return rows, 0
-    old, new = data_files.frame_of(table, existing), data_files.frame_of(table, [rows])
+    old, new = frame_of(table, existing), frame_of(table, [rows])
     if old.equals(new):
         return rows.slice(0, 0), 0
     both = pd.DataFrame({name: _stacked(old[name], new[name]) for name in table.columns})
@@ -174,7 +176,7 @@ def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.
     if not seen.any():
         return rows, 0
     equal = both.duplicated().to_numpy()[len(old) :]
-    return data_files.to_arrow(table, new[~seen]), int((seen & ~equal).sum())
+    return to_arrow(table, new[~seen]), int((seen & ~equal).sum())
 
 
 def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
@@ -195,17 +197,19 @@ def merge_files(
     held = [*held, *added]
     for partition in sorted({file.partition for file in added}):
         here = [
-            file for file in held if file.partition == partition and data_files.known(folder, table, file)
+            file
+            for file in held
+            if file.partition == partition and parquet_reader.all_columns_known(folder, table, file)
         ]
         merging = set(here)
         others = [file for file in held if file not in merging]
         level = 0
         while any(file.level >= level for file in here):
             group = [file for file in here if file.level == level]
-            small = sum(file.rows for file in group) <= data_files.GROUP_ROWS
+            small = sum(file.rows for file in group) <= parquet_writer.GROUP_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
                 rows = _sorted(folder, table, group)
-                whole = data_files.write(folder, partition, table, rows, level=level + (not small))
+                whole = parquet_writer.write(folder, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
                 written.update(whole.paths)
             level += 1
@@ -215,9 +219,9 @@ def merge_files(
 
 def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Rows of several files in order, a range of symbols at a time so that memory stays bounded."""
-    for chosen in data_files.ranges(folder, table, group, _BATCH_ROWS):
-        rows = data_files.frame_of(table, data_files.scan(folder, table, group, data_files.EVER, chosen))
-        yield data_files.to_arrow(table, rows)
+    for chosen in parquet_reader.value_ranges(folder, table, group, _BATCH_ROWS):
+        rows = frame_of(table, parquet_reader.scan(folder, table, group, EVER, chosen))
+        yield to_arrow(table, rows)
 
 
 def _values(entry: TableEntry, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:

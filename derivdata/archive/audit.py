@@ -19,7 +19,7 @@ from derivdata.errors import ArchiveError
 from derivdata.schema import Table
 from derivdata.tables import contract, venue_slug
 
-__all__ = ["AUDITS", "Normalised", "audit", "future_limit", "normalise"]
+__all__ = ["AUDITS", "Normalised", "StoredRows", "audit", "future_limit", "normalise"]
 
 AUDITS = ("unit", "interval", "venues", "future")
 """Names of the questions, for `accept`."""
@@ -44,8 +44,8 @@ _LEAST_SYMBOLS = 3
 Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
 
 
-class Held(NamedTuple):
-    """What the archive holds of the table: its venues, and its rows of some symbols and a window."""
+class StoredRows(NamedTuple):
+    """The archive's rows of a table: its venues, and a function that reads some symbols in a window."""
 
     exchanges: Collection[str]
     read: Read
@@ -98,7 +98,7 @@ def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
 def audit(
     table: Table,
     rows: pd.DataFrame,
-    held: Held,
+    stored: StoredRows,
     *,
     unit: str | None = None,
     accept: Collection[str] = (),
@@ -110,8 +110,8 @@ def audit(
     ----------
     table, rows
         The rows, as their table, sorted by it.
-    held
-        What is there, to compare venues with.
+    stored
+        The archive's rows, to compare venues with.
     unit
         The unit that the caller named; None if none was given.
     accept
@@ -133,7 +133,7 @@ def audit(
     if {"symbol", "exchange", "time"} <= set(table.key):
         some = _heads_of_series(rows)
         if "rate_bps_8h" in table.columns:
-            _ask_about_rates(some, held, questions, unit)
+            _ask_about_rates(some, stored, questions, unit)
         elif table.name == "oi_history" and "unit" in questions:
             _refuse_coins(some)
 
@@ -154,15 +154,15 @@ def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
     return values.astype(object).map(changed)
 
 
-def _ask_about_rates(some: pd.DataFrame, held: Held, questions: set[str], unit: str | None) -> None:
+def _ask_about_rates(some: pd.DataFrame, stored: StoredRows, questions: set[str], unit: str | None) -> None:
     if "unit" in questions:
         _refuse_unit_of_rates(some, named=unit is not None)
     if len(some) < _LEAST_ROWS:
         return
     if "interval" in questions and "interval_hours" in some.columns:
         _refuse_intervals(some)
-    if "venues" in questions and len({*some["exchange"].cat.categories, *held.exchanges}) > 1:
-        _refuse_factors(some, held.read)
+    if "venues" in questions and len({*some["exchange"].cat.categories, *stored.exchanges}) > 1:
+        _refuse_factors(some, stored.read)
 
 
 def _refuse_future(rows: pd.DataFrame) -> None:
@@ -283,8 +283,8 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
 
 
 def _refuse_coins(some: pd.DataFrame) -> None:
-    held = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
-    medians = held["median"][held["size"] >= _LEAST_ROWS]
+    sizes = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
+    medians = sizes["median"][sizes["size"] >= _LEAST_ROWS]
     for (symbol, exchange), median in medians.items():
         small = symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD
         if small or median > _HUGE_OI_USD:

@@ -9,8 +9,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
+from derivdata.archive import parquet_writer
 from derivdata.archive.locking import writing
 from derivdata.archive.manifest import Manifest
 from derivdata.errors import ArchiveError
@@ -112,7 +112,7 @@ def _sweep(folder: Path) -> None:
     named = {folder / path for path in _paths(manifest)}
     for path in folder.glob("*/*/*"):
         linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-        if path not in named and not linked and data_files.FILE_NAME.fullmatch(path.name):
+        if path not in named and not linked and parquet_writer.FILE_NAME.fullmatch(path.name):
             _remove(path)
     for path in folder.glob("ledger-*.json"):
         if path.name != manifest.ledger and manifests.LEDGER_FILE.fullmatch(path.name):

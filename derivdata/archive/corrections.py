@@ -1,98 +1,49 @@
-"""Rows replaced or deleted by hand: every correction is numbered, logged and can be undone.
+"""Replace or delete rows; every correction is numbered, logged and can be undone.
 
-A correction writes the files that hold such rows again without them. What was taken out and what was put
-in is kept beside the tables, in files that the correction's entry in the manifest names; `undo` swaps the
-two and is a correction itself.
+A correction rewrites the files that contain such rows without them. The rows that were removed and those
+that were added are stored in files of their own, which the correction's entry in the manifest names; `undo`
+swaps the two and is a correction itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from derivdata import times
-from derivdata.archive import data_files
 from derivdata.archive import manifest as manifests
+from derivdata.archive import parquet_reader, parquet_writer
 from derivdata.archive.append import merge_files, write_new_rows
 from derivdata.archive.commits import Change, commit
-from derivdata.archive.data_files import EVER, TimeRange, Where
+from derivdata.archive.correction_log import find_undoable, selection_of
 from derivdata.archive.manifest import Correction, DataFile, Manifest, TableEntry
+from derivdata.archive.schemas import frame_of, to_arrow
+from derivdata.archive.selections import EVER, Selection
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
-__all__ = [
-    "Corrected",
-    "Selection",
-    "correction_notices",
-    "corrections_frame",
-    "replace_rows",
-    "selection",
-    "undo",
-    "undone",
-]
+__all__ = ["Corrected", "replace_rows", "undo"]
 
-Chosen = Callable[[pd.DataFrame], "np.ndarray[Any, Any]"]
+
+Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
 
 
 class Corrected(NamedTuple):
-    """Number of a correction, and how many rows it took out and put in."""
+    """Number of a correction, and how many rows it removed and added."""
 
     number: int
     removed: int
     added: int
 
 
-class Selection(NamedTuple):
-    """Rows of a table: those of a window that have one of the given values in some columns."""
-
-    where: Where
-    window: TimeRange
-
-    def mask(self, frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-        """Say of each row whether it is one of them."""
-        stamps = np.asarray(frame["time"].array.asi8)
-        chosen = (stamps >= self.window.start) & (stamps < self.window.end)
-        for name, values in self.where.items():
-            chosen &= frame[name].isin(list(values)).to_numpy()
-        return np.asarray(chosen)
-
-    def overlaps(self, other: Selection) -> bool:
-        """Whether a row could be in both."""
-        shared = set(self.where) & set(other.where)
-        return self.window.touches(other.window.start, other.window.end - 1) and all(
-            set(self.where[name]) & set(other.where[name]) for name in shared
-        )
-
-
-def selection(table: Table, where: Mapping[str, str | Sequence[str]] | None, window: TimeRange) -> Selection:
-    """Return the rows that a caller means.
-
-    Raises
-    ------
-    ValueError
-        A column cannot be chosen by, or no condition was given.
-    """
-    columns = [name for name in table.key if table.columns[name].kind in (Kind.TEXT, Kind.LABEL)]
-    chosen = {}
-    for name, values in (where or {}).items():
-        if name not in columns:
-            raise ValueError(f"where: {name!r} is no column to choose by; {table.name} has {columns}")
-        chosen[name] = frozenset([values] if isinstance(values, str) else values)
-    if not chosen and window == EVER:
-        raise ValueError("where: say which rows, by columns or by start= and end=")
-    return Selection(chosen, window)
-
-
 def replace_rows(
     folder: Path, table: Table, frame: pd.DataFrame | None, chosen: Selection, *, reason: str, timeout: float
 ) -> Corrected:
-    """Take some rows out, and put those of a conformed frame in their place.
+    """Remove some rows, and add those of a conformed frame in their place.
 
     Raises
     ------
@@ -111,15 +62,15 @@ def replace_rows(
 
     def change(manifest: Manifest) -> Change[Corrected]:
         action = "delete" if frame is None else "replace"
-        return _corrected(folder, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
+        return _apply(folder, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
 
     return commit(folder, timeout, change)
 
 
 def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
-    """Take back a correction: what it put in goes, and what it took out returns.
+    """Undo a correction: remove the rows that it added and restore those that it removed.
 
-    Rows that were appended since stay, also where they have the key of one that returns.
+    Rows that were appended since stay, also where they have the key of a row to restore.
 
     Raises
     ------
@@ -128,7 +79,7 @@ def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: 
     """
 
     def change(manifest: Manifest) -> Change[Corrected]:
-        target = _undoable(manifest, number)
+        target = find_undoable(manifest, number)
         table = tables(target.table)
         added = _rows_of(folder, table, target.added)
         keys = pd.MultiIndex.from_frame(added[list(table.key)].astype(object))
@@ -137,11 +88,11 @@ def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: 
             rows = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
             return np.asarray(rows.isin(keys))
 
-        return _corrected(
+        return _apply(
             folder,
             table,
             manifest,
-            _selection_of(target),
+            selection_of(target),
             was_added,
             _rows_of(folder, table, target.removed),
             action="undo",
@@ -152,68 +103,12 @@ def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: 
     return commit(folder, timeout, change)
 
 
-def undone(corrections: Sequence[Correction]) -> set[int]:
-    """Return the numbers of corrections that a later one took back, which was not taken back itself."""
-    numbers: set[int] = set()
-    for correction in reversed(corrections):
-        if correction.undoes is not None and correction.number not in numbers:
-            numbers.add(correction.undoes)
-    return numbers
-
-
-def corrections_frame(manifest: Manifest) -> pd.DataFrame:
-    """Return the log: one row per correction, in order."""
-    back = undone(manifest.corrections)
-    rows = [
-        (
-            c.number,
-            c.table,
-            c.action,
-            ", ".join(f"{name}={'|'.join(values)}" for name, values in c.where.items()),
-            None if c.first == EVER.start else pd.Timestamp(c.first, unit="us", tz="UTC"),
-            None if c.end == EVER.end else pd.Timestamp(c.end, unit="us", tz="UTC"),
-            sum(file.rows for file in c.removed),
-            sum(file.rows for file in c.added),
-            c.reason,
-            c.number in back,
-        )
-        for c in manifest.corrections
-    ]
-    names = ["number", "table", "action", "where", "start", "end", "removed", "added", "reason", "undone"]
-    frame = pd.DataFrame(rows, columns=names)
-    for column in ("start", "end"):
-        frame[column] = pd.to_datetime(frame[column], utc=True).dt.as_unit("us")
-    return frame.set_index("number")
-
-
-def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[str]:
-    """Return what to say of rows that were read: each correction that touched them and stands."""
-    back = undone(manifest.corrections)
-    told = []
-    for c in manifest.corrections:
-        if c.table != table or c.number in back or c.undoes is not None:
-            continue
-        if read.overlaps(_selection_of(c)):
-            went, came = sum(f.rows for f in c.removed), sum(f.rows for f in c.added)
-            rows = [f"{name}={'|'.join(values)}" for name, values in c.where.items()]
-            rows += [] if c.first == EVER.start else [f"from {_iso(c.first)}"]
-            rows += [] if c.end == EVER.end else [f"before {_iso(c.end)}"]
-            done = f"{went} rows replaced by {came}" if c.action == "replace" else f"{went} rows deleted"
-            why = f": {c.reason}" if c.reason else ""
-            told.append(f"correction {c.number}: {done} ({', '.join(rows)}){why}")
-    return told
-
-
-def _iso(micros: int) -> str:
-    return times.iso(pd.Timestamp(micros, unit="us", tz="UTC"))
-
-
-def _corrected(
+def _apply(
     folder: Path,
     table: Table,
     manifest: Manifest,
     chosen: Selection,
-    mask: Chosen,
+    mask: Mask,
     frame: pd.DataFrame | None,
     *,
     action: str,
@@ -221,12 +116,12 @@ def _corrected(
     undoes: int | None = None,
 ) -> Change[Corrected]:
     entry = manifest.tables.get(table.name, TableEntry())
-    files, removed = _taken_out(folder, table, entry.files, chosen, mask)
+    files, removed = _remove_rows(folder, table, entry.files, chosen, mask)
     written: set[str] = set()
     added: list[DataFile] = []
     if frame is not None and len(frame):
-        # The log names these files also when they were merged into others. It has no rows that were skipped,
-        # as their key was there: an undo would remove what was appended in their place.
+        # The log keeps naming these files when they are merged into others below. Rows whose key was there
+        # already are not in them: an undo would otherwise remove the stored rows of those keys.
         added, _ = write_new_rows(folder, table, files, frame)
         files = merge_files(folder, table, files, added, written)
     if not removed and not added and undoes is None:
@@ -246,7 +141,7 @@ def _corrected(
     )
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, data_files.distinct(folder, table, files, text))
+    tables[table.name] = TableEntry(files, parquet_reader.distinct_values(folder, table, files, text))
     if not files:
         del tables[table.name]
     after = msgspec.structs.replace(
@@ -262,64 +157,45 @@ def _corrected(
     return Change(after, counts, written)
 
 
-def _taken_out(
-    folder: Path, table: Table, files: list[DataFile], chosen: Selection, mask: Chosen
+def _remove_rows(
+    folder: Path, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
 ) -> tuple[list[DataFile], list[DataFile]]:
-    """Return the files without some rows, and new ones that hold these rows."""
+    """Return the files without some rows, and new files that contain the removed rows."""
     after, removed = [], []
     for file in files:
-        near = list(data_files.row_group_batches(folder, table, [file], chosen.window, chosen.where))
-        gone = [frame[mask(frame)] for frame in _frames(folder, table, near)]
-        count = sum(map(len, gone))
+        near = list(parquet_reader.row_group_batches(folder, table, [file], chosen.window, chosen.where))
+        selected = [frame[mask(frame)] for frame in _frames(folder, table, near)]
+        count = sum(map(len, selected))
         if not count:
             after.append(file)
             continue
-        if not data_files.known(folder, table, file):
+        if not parquet_reader.all_columns_known(folder, table, file):
             raise ArchiveError(
                 f"{folder / file.path}: a newer version of derivdata wrote columns that this one does not "
                 "know, and a correction would lose them: correct it with that version"
             )
-        removed.append(data_files.write(folder, file.partition, table, _arrow(table, gone)))
+        removed.append(
+            parquet_writer.write(
+                folder,
+                file.partition,
+                table,
+                [to_arrow(table, table.conform(frame)) for frame in selected if len(frame)],
+            )
+        )
         if count < file.rows:
-            every = data_files.row_group_batches(folder, table, [file], EVER, {})
-            kept = (frame[~mask(frame)] for frame in _frames(folder, table, every))
-            rows = (data_files.to_arrow(table, frame) for frame in kept if len(frame))
-            after.append(data_files.write(folder, file.partition, table, rows, level=file.level))
+            every = parquet_reader.row_group_batches(folder, table, [file], EVER, {})
+            remaining = (frame[~mask(frame)] for frame in _frames(folder, table, every))
+            rows = (to_arrow(table, frame) for frame in remaining if len(frame))
+            after.append(parquet_writer.write(folder, file.partition, table, rows, level=file.level))
     return after, removed
 
 
-def _frames(folder: Path, table: Table, batches: Any) -> Iterator[pd.DataFrame]:
+def _frames(
+    folder: Path, table: Table, batches: Iterable[parquet_reader.RowGroups]
+) -> Iterator[pd.DataFrame]:
     for batch in batches:
-        yield data_files.frame_of(table, [data_files.load(folder, table, batch, EVER, {})])
-
-
-def _arrow(table: Table, frames: list[pd.DataFrame]) -> list[pa.Table]:
-    return [data_files.to_arrow(table, table.conform(frame)) for frame in frames if len(frame)]
+        yield frame_of(table, [parquet_reader.load(folder, table, batch, EVER, {})])
 
 
 def _rows_of(folder: Path, table: Table, files: list[DataFile]) -> pd.DataFrame:
-    return data_files.frame_of(table, data_files.scan(folder, table, files, EVER, {}))
-
-
-def _selection_of(correction: Correction) -> Selection:
-    where = {name: frozenset(values) for name, values in correction.where.items()}
-    return Selection(where, TimeRange(correction.first, correction.end))
-
-
-def _undoable(manifest: Manifest, number: int) -> Correction:
-    back = undone(manifest.corrections)
-    target = next((c for c in manifest.corrections if c.number == number), None)
-    if target is None:
-        raise ValueError(f"number={number}: there is no such correction; see archive.corrections()")
-    if number in back:
-        raise ValueError(f"number={number}: this correction was undone already")
-    own = _selection_of(target)
-    for later in manifest.corrections:
-        counts = later.number > number and later.table == target.table and later.number not in back
-        takes_back = later.undoes is not None and later.undoes > number
-        if counts and not takes_back and own.overlaps(_selection_of(later)):
-            raise ValueError(
-                f"number={number}: correction {later.number} came later and touches the same rows: "
-                f"undo {later.number} first"
-            )
-    return target
+    return frame_of(table, parquet_reader.scan(folder, table, files, EVER, {}))

@@ -1,4 +1,4 @@
-"""Tables larger than memory: dask frames, a partition per few row groups, and panels, a chunk per span."""
+"""Tables larger than memory: dask frames, one partition per million rows, and panels, a chunk per window."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.archive import data_files
+from derivdata import times
+from derivdata.archive import parquet_reader
 from derivdata.archive.manifest import DataFile, TableEntry
-from derivdata.schema import Table
+from derivdata.archive.schemas import frame_of
+from derivdata.archive.selections import TimeRange, Where
+from derivdata.schema import Kind, Table
+from derivdata.tables import panel as tables_panel
 
-__all__ = ["lazy", "lazy_panel"]
+__all__ = ["lazy_frame", "lazy_panel"]
 
 _CHUNK_CELLS = 4_000_000
 _DIMS = ("symbol", "exchange", "time")
 
 
-def lazy(
-    root: Path, table: Table, entry: TableEntry, window: data_files.TimeRange, where: data_files.Where
-) -> Any:
-    """Rows within a span as a dask frame; text columns have the categories of the whole archive.
+def lazy_frame(root: Path, table: Table, entry: TableEntry, window: TimeRange, where: Where) -> Any:
+    """Return the rows within a window as a dask frame; text columns have the categories of the whole archive.
 
     Raises
     ------
@@ -34,15 +36,15 @@ def lazy(
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
     empty = _labelled(table.empty(), entry)
-    found = list(data_files.row_group_batches(root, table, entry.files, window, where))
-    if not found:
+    batches = list(parquet_reader.row_group_batches(root, table, entry.files, window, where))
+    if not batches:
         return frames.from_pandas(empty, npartitions=1)
 
-    def load(batch: data_files.RowGroups) -> pd.DataFrame:
-        rows = data_files.load(root, table, batch, window, where)
-        return _labelled(data_files.frame_of(table, [rows]), entry)
+    def load(batch: parquet_reader.RowGroups) -> pd.DataFrame:
+        rows = parquet_reader.load(root, table, batch, window, where)
+        return _labelled(frame_of(table, [rows]), entry)
 
-    return frames.from_map(load, found, meta=empty)
+    return frames.from_map(load, batches, meta=empty)
 
 
 def lazy_panel(
@@ -50,21 +52,23 @@ def lazy_panel(
     table: Table,
     column: str,
     entry: TableEntry,
-    window: data_files.TimeRange,
-    where: data_files.Where,
-    step: int,
+    window: TimeRange,
+    where: Where,
+    *,
+    step: str | pd.Timedelta,
     chunk: int | None,
 ) -> Any:
-    """Return one column as a lazy panel on a grid of `step` microseconds, `chunk` instants at a time.
+    """Return one column as a lazy panel on a grid, `chunk` instants at a time.
 
-    Every chunk knows the files that touch its span, from the manifest, and reads four columns of them.
+    Every chunk gets from the manifest the files that overlap its window, and reads four columns of them.
 
     Raises
     ------
     ImportError
         dask is not installed.
     ValueError
-        The table has other keys; on computing, a row lies beside the grid.
+        The table has other keys, the column is not of numbers, or the step is no length of time; on
+        computing, a row is not on the grid.
     """
     try:
         arrays: Any = importlib.import_module("dask.array")
@@ -75,21 +79,38 @@ def lazy_panel(
 
     if set(table.key) != set(_DIMS):
         raise ValueError(f"table={table.name!r} is not keyed by symbol, exchange and time: no panel")
+    if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
+        raise ValueError(f"column={column!r} is no column of numbers of {table.name}")
+    micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
+    if micros <= 0:
+        raise ValueError(f"step={step!r} is no length of time")
     labels = [sorted(where.get(name) or entry.values.get(name, [])) for name in _DIMS[:2]]
-    stamps = np.arange(window.start, window.end, step)
+    stamps = np.arange(window.start, window.end, micros)
     size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
     blocks = []
     for at in range(0, stamps.size, size):
-        some = stamps[at : at + size]
-        span = data_files.TimeRange(int(some[0]), int(some[-1]) + step)
-        files = [file for file in entry.files if span.touches(file.first, file.last)]
-        shape = (len(labels[0]), len(labels[1]), some.size)
-        values = delayed(_panel_block, pure=True)(root, table, column, files, span, where, labels, step)
+        block = stamps[at : at + size]
+        part = TimeRange(int(block[0]), int(block[-1]) + micros)
+        files = [file for file in entry.files if part.touches(file.first, file.last)]
+        shape = (len(labels[0]), len(labels[1]), block.size)
+        values = delayed(_panel_block, pure=True)(root, table, column, files, part, where, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
     empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
     values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
     coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
-    return xr.DataArray(values, dims=_DIMS, coords=coords, name=column)
+    attrs = _panel_attrs(root, table, column, entry, window, where)
+    return xr.DataArray(values, dims=_DIMS, coords=coords, name=column, attrs=attrs)
+
+
+def _panel_attrs(
+    root: Path, table: Table, column: str, entry: TableEntry, window: TimeRange, where: Where
+) -> dict[Any, Any]:
+    """Return the attributes that `derivdata.panel` gives to the rows, from the first row group."""
+    head = next(parquet_reader.row_group_batches(root, table, entry.files, window, where), None)
+    if head is None:
+        return tables_panel(table.empty(), column).attrs
+    rows = parquet_reader.load(root, table, head._replace(groups=head.groups[:1]), window, where)
+    return tables_panel(frame_of(table, [rows]).head(1), column).attrs
 
 
 def _panel_block(
@@ -97,25 +118,25 @@ def _panel_block(
     table: Table,
     column: str,
     files: list[DataFile],
-    window: data_files.TimeRange,
-    where: data_files.Where,
+    window: TimeRange,
+    where: Where,
     labels: list[list[str]],
     step: int,
 ) -> np.ndarray[Any, Any]:
+    # `labels`, `step` and `window` give the block its shape; `place` is the row's position on the time axis.
     result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for batch in data_files.row_group_batches(root, table, files, window, where):
-        rows = data_files.load(root, table, batch, window, where, [*_DIMS, column]).unify_dictionaries()
+    for batch in parquet_reader.row_group_batches(root, table, files, window, where):
+        rows = parquet_reader.load(root, table, batch, window, where, [*_DIMS, column]).unify_dictionaries()
         rows = rows.combine_chunks()
         if not len(rows):
             continue
-        place, beside = np.divmod(np.asarray(rows["time"].cast("int64")) - window.start, step)
-        if beside.any():
-            first = pd.Timestamp(
-                int(window.start + place[beside > 0][0] * step + beside[beside > 0][0]), unit="us"
-            )
+        stamps = np.asarray(rows["time"].cast("int64"))
+        place, remainder = np.divmod(stamps - window.start, step)
+        if remainder.any():
+            first = pd.Timestamp(int(stamps[remainder > 0][0]), unit="us")
             raise ValueError(
-                f"a row of {table.name} at {first} lies beside the grid: align it, or another step"
+                f"a row of {table.name} at {first} is not on the grid: align it, or choose another step"
             )
         codes = []
         for index, name in zip(indexes, _DIMS[:2], strict=True):

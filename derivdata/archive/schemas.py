@@ -1,22 +1,35 @@
-"""How an archive stores the library's tables: their keys, and their columns as Arrow types."""
+"""Keys and Arrow schemas of the archive's tables, and conversion of frames to Arrow and back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 
 from derivdata import tables
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
-__all__ = ["INSTANT", "LABEL", "archive_table", "as_now", "refuse_lacking", "schema_of"]
+__all__ = [
+    "INSTANT",
+    "LABEL",
+    "archive_table",
+    "as_now",
+    "frame_of",
+    "latest_by",
+    "refuse_lacking",
+    "schema_of",
+    "sorting",
+    "to_arrow",
+]
 
 LABEL = b"derivdata.table"
-"""Where a file says which table it holds."""
+"""Key of a file's metadata that names its table."""
 
 INSTANT = pa.timestamp("us", "UTC")
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
 _TYPES = {
     Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
     Kind.LABEL: pa.string(),
@@ -38,8 +51,8 @@ def archive_table(name: str) -> Table:
     """
     table = tables.TABLES.get(name)
     if table is None or "time" not in table.columns:
-        known = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
-        raise ValueError(f"table={name!r} is not one that an archive holds: {known}")
+        names = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
+        raise ValueError(f"table={name!r} cannot be archived; the tables are {names}")
     if "order_id" in table.key or "time" in table.key:
         return table
     return replace(table, key=(*table.key, "time"))
@@ -68,12 +81,12 @@ def refuse_lacking(path: Path, table: Table, names: frozenset[str]) -> None:
 
 
 def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
-    """Rows of a file, every column of the kind that it has now.
+    """Cast the rows of an older file to the present types of their columns.
 
     Raises
     ------
     ArchiveError
-        A column is of a kind that does not become that of now without loss.
+        A column cannot be cast without loss.
     """
     kinds = pa.schema([(name, _TYPES[table.columns[name].kind]) for name in rows.column_names])
     if rows.schema.types == kinds.types:
@@ -84,8 +97,44 @@ def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
         raise _of_another_version(path, str(problem)) from None
 
 
+def sorting(table: Table) -> list[str]:
+    """Return the columns that rows are sorted by within a file: those that reads choose by come first."""
+    leading = [name for name in ("symbol", "exchange", "time") if name in table.columns]
+    return leading + [name for name in table.key if name not in leading]
+
+
+def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
+    """Return a conformed frame as Arrow in the order of files; without a copy if it is in that order."""
+    by = sorting(table)
+    if by != [*table.order, *(name for name in table.key if name not in table.order)]:
+        frame = frame.sort_values(by, kind="stable")
+    return pa.table({f.name: _arrow_array(frame[f.name], f.type) for f in schema_of(table)})
+
+
+def frame_of(table: Table, parts: list[pa.Table]) -> pd.DataFrame:
+    """Return Arrow rows as the table; optional columns that older files lack are missing values."""
+    if not parts:
+        return table.empty()
+    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def latest_by(table: Table) -> list[str]:
+    """Return the columns of the key that identify a series, or a chain of options."""
+    return [name for name in table.key if name not in ("time", "instrument_name")]
+
+
 def _of_another_version(path: Path, why: str) -> ArchiveError:
     return ArchiveError(
         f"{path}: the file was written by another version of derivdata: {why}: read it with that version, "
         "or import its rows into a new archive"
     )
+
+
+def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.array(values, type=kind, from_pandas=True)
+    codes = values.array.codes
+    missing = codes < 0 if len(codes) and codes.min() < 0 else None
+    words = pa.array(values.cat.categories, type=pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), words)

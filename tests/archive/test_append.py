@@ -128,7 +128,7 @@ def test_values_first_seen_stay_and_a_notice_says_so(tmp_path: Path) -> None:
     archive.append("funding_history", rates(hours=3))
     restated = rates(hours=4)
     restated.loc[0, "rate_bps_8h"] = 77.0
-    with pytest.warns(DataNotice, match="1 rows were there already with other values"):
+    with pytest.warns(DataNotice, match="1 rows are stored already with other values"):
         assert archive.append("funding_history", restated) == 4
     assert archive.read("funding_history", *EVER)["rate_bps_8h"].max() == 3.0
 
@@ -214,7 +214,7 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.archive.data_files.GROUP_ROWS", 4)
+    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", 4)
     monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)
@@ -255,7 +255,7 @@ def test_a_frame_of_another_table_is_refused(tmp_path: Path) -> None:
         archive.append("oi_history", rates())
     with pytest.raises(SchemaError, match="repeat a key"):
         archive.append("funding_history", pd.concat([rates(), rates()]))
-    with pytest.raises(ValueError, match=r"'prices' is not one that an archive holds: .*funding_history"):
+    with pytest.raises(ValueError, match=r"'prices' cannot be archived; the tables are .*funding_history"):
         archive.append("prices", rates())
     assert archive.tables() == frozenset()
 

@@ -30,7 +30,7 @@ def rewrite(archive: Archive, **changes: Any) -> None:
 
 
 def test_no_archive_there(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="nowhere: no archive is there"):
+    with pytest.raises(ArchiveError, match="nowhere: there is no archive here"):
         open_archive(tmp_path / "nowhere", create=False)
     open_archive(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

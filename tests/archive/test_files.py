@@ -11,7 +11,7 @@ import pytest
 
 from derivdata import tables
 from derivdata.archive import append as appending
-from derivdata.archive import data_files, open_archive
+from derivdata.archive import open_archive, parquet_writer
 from derivdata.schema import Table
 from tests.archive.rates import EVER, START, rates
 
@@ -45,7 +45,7 @@ def test_a_file_holds_what_a_plain_grouping_gives(
 def test_a_file_is_the_same_in_bites_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
 ) -> None:
-    monkeypatch.setattr(data_files, "GROUP_ROWS", group_rows)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", group_rows)
     frame = rates()
     archive = open_archive(tmp_path)
     archive.append("funding_history", frame)
@@ -71,7 +71,7 @@ def test_ranges_are_kept_of_the_columns_that_reads_choose_by(tmp_path: Path) -> 
 
 def test_files_whose_keys_could_be_missing_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files from before keys were declared as never missing are read, compared and merged."""
-    strict = data_files.schema_of
+    strict = parquet_writer.schema_of
 
     def loose(table: Table) -> pa.Schema:
         schema = strict(table)
@@ -79,7 +79,7 @@ def test_files_whose_keys_could_be_missing_go_on(tmp_path: Path, monkeypatch: py
 
     archive = open_archive(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(data_files, "schema_of", loose)
+        patch.setattr(parquet_writer, "schema_of", loose)
         archive.append("funding_history", rates(hours=50))
     assert archive.append("funding_history", rates(hours=96)) == 4 * 46
     assert len(list(tmp_path.rglob("*.parquet"))) == 2

@@ -381,7 +381,7 @@ def test_what_makes_no_sense_is_refused_before_a_file_is_opened(
 
 
 def test_tables_units_and_files_that_do_not_go_together(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'fundings' is not one that an archive holds"):
+    with pytest.raises(ValueError, match="'fundings' cannot be archived"):
         import_files("fundings", "x.csv", tmp_path / "to")
     with pytest.raises(ValueError, match="table oi_history has no rate and no volatility"):
         import_files("oi_history", "x.csv", tmp_path / "to", unit="native")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, data_files, open_archive
+from derivdata.archive import Archive, open_archive, parquet_reader, parquet_writer
 from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError
 from tests.archive.rates import START, rates
@@ -20,8 +20,8 @@ CHAIN = "options_snapshot"
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data_files, "GROUP_ROWS", 8)
-    monkeypatch.setattr(data_files, "_NEWEST_FROM_ROWS", 10)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr(parquet_writer, "_NEWEST_FROM_ROWS", 10)
 
 
 def chains(days: int) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def test_what_is_read_grows_with_the_series_and_not_with_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six series over one day, four and sixteen, in as many appends: six rows of each file are read."""
-    archive, loaded, real = open_archive(tmp_path), [], data_files.load
+    archive, loaded, real = open_archive(tmp_path), [], parquet_reader.load
 
     def counted(*arguments: Any) -> Any:
         rows = real(*arguments)
@@ -94,7 +94,7 @@ def test_what_is_read_grows_with_the_series_and_not_with_time(
             accept=["unit"],
         )
         with monkeypatch.context() as patch:
-            patch.setattr(data_files, "load", counted)
+            patch.setattr(parquet_reader, "load", counted)
             found = archive.latest(FUNDING, archive.now, within=pd.Timedelta(30, "D"))
         assert found["rate_bps_8h"].tolist() == [24.0 * days - 1] * 6
         counts.append(sum(loaded))
@@ -111,7 +111,7 @@ def test_a_correction_is_seen_in_the_newest_rows(tmp_path: Path) -> None:
         "exchange", observed=True
     )
     assert newest["rate_bps_8h"].max().to_dict() == {"binance": 95.0, "okx": 89.0}
-    names = {path for held in archive._manifest().files() for path in held.paths}
+    names = {path for file in archive._manifest().files() for path in file.paths}
     assert {str(p.relative_to(tmp_path)) for p in tmp_path.glob("*/*/*")} == names
 
 
@@ -128,8 +128,6 @@ def test_a_damaged_file_of_newest_rows_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["s3://bucket/x", "gs://bucket", "https://host/archive"])
 def test_an_address_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        ArchiveError, match="cannot be opened by this version, only folders: copy it to a folder"
-    ):
+    with pytest.raises(ArchiveError, match="cannot be opened, only folders: copy it to a folder"):
         open_archive(address)
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import data_files, open_archive
+from derivdata.archive import open_archive, parquet_reader, parquet_writer
 from tests.archive.rates import EVER, START, rates
 
 pytest.importorskip("dask.dataframe")
@@ -21,7 +21,7 @@ def test_it_stays_lazy_and_gives_the_same_rows(tmp_path: Path, monkeypatch: pyte
     archive.append("funding_history", rates())
     start, end = START + pd.Timedelta("40h"), START + pd.Timedelta("60h")
     with monkeypatch.context() as patch:
-        patch.setattr(data_files, "load", None)
+        patch.setattr(parquet_reader, "load", None)
         frame = archive.lazy("funding_history", start=start, end=end, symbols=["BTC"])
         assert frame.npartitions == 2
     found = tables.FUNDING_HISTORY.conform(frame.compute())
@@ -53,7 +53,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunks: int | None
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
-    monkeypatch.setattr(data_files, "GROUP_ROWS", 8)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])
@@ -92,7 +92,7 @@ def test_a_row_beside_the_grid_is_told(tmp_path: Path) -> None:
         "funding_history", "rate_bps_8h", start=START, end=START + pd.Timedelta(1, "D"), step="1h"
     )
     with pytest.raises(
-        ValueError, match="a row of funding_history at 2026-01-30 00:01:30 lies beside the grid"
+        ValueError, match="a row of funding_history at 2026-01-30 00:01:30 is not on the grid"
     ):
         found.compute()
 

@@ -48,7 +48,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
 ) -> None:
     """Row groups that are ruled out by their statistics never hold a row that is asked for."""
-    monkeypatch.setattr("derivdata.archive.data_files.GROUP_ROWS", rows_per_group)
+    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", rows_per_group)
     frame = rates(["A", "B", "Bé", "ZZ", "千"], ["binance", "okx", "zo"], hours=60)
     archive = open_archive(tmp_path)
     archive.append("funding_history", frame)
@@ -153,18 +153,18 @@ def test_a_reader_sees_what_another_appends(archive: Archive) -> None:
 
 def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that it was about to read are merged away by another writer."""
-    from derivdata.archive import data_files
+    from derivdata.archive import parquet_reader
 
-    real, calls = data_files.scan, []
+    real, calls = parquet_reader.scan, []
 
     def late(*arguments: object) -> object:
         calls.append(1)
         if len(calls) == 1:
-            monkeypatch.setattr(data_files, "scan", real)
+            monkeypatch.setattr(parquet_reader, "scan", real)
             open_archive(archive.path).append("funding_history", rates(["SOL"]))
-            monkeypatch.setattr(data_files, "scan", late)
+            monkeypatch.setattr(parquet_reader, "scan", late)
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(data_files, "scan", late)
+    monkeypatch.setattr(parquet_reader, "scan", late)
     assert len(archive.read("funding_history", *EVER)) == 384 + 192
     assert len(calls) == 2

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import data_files, manifest, open_archive
+from derivdata.archive import manifest, open_archive, parquet_writer
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
 
@@ -65,7 +65,7 @@ def named_files(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("module", "name", "at"),
-    [(data_files, "write", n) for n in (1, 2, 3)]
+    [(parquet_writer, "write", n) for n in (1, 2, 3)]
     + [(manifest, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
@@ -99,7 +99,7 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(data_files.pq.ParquetWriter, "write_table"), (manifest, "sync")]
+    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (manifest, "sync")]
 )
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str

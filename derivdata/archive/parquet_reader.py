@@ -1,0 +1,217 @@
+"""Read rows of Parquet files: only the row groups whose statistics allow a match."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from derivdata.archive import footers
+from derivdata.archive.manifest import DataFile
+from derivdata.archive.parquet_writer import GROUP_ROWS
+from derivdata.archive.schemas import INSTANT, LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
+from derivdata.archive.selections import TimeRange, Where
+from derivdata.errors import ArchiveError
+from derivdata.schema import Table
+
+__all__ = [
+    "RowGroups",
+    "all_columns_known",
+    "distinct_values",
+    "load",
+    "row_group_batches",
+    "scan",
+    "scan_latest",
+    "value_ranges",
+]
+
+
+_BATCH_ROWS = 1_000_000
+_BATCH_GROUPS = max(1, _BATCH_ROWS // GROUP_ROWS)
+
+
+class RowGroups(NamedTuple):
+    """Some row groups of one file."""
+
+    file: DataFile
+    groups: list[int]
+
+
+def row_group_batches(
+    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+) -> Iterator[RowGroups]:
+    """Iterate over the row groups of some files that can contain a match, about a million rows at a time.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged, or holds another table.
+    """
+    for file in files:
+        if not window.touches(file.first, file.last):
+            continue
+        footer = _footer_of_table(root, file, table)
+        chosen = _candidates(footer, window, where)
+        for first in range(0, len(chosen), _BATCH_GROUPS):
+            yield RowGroups(file, chosen[first : first + _BATCH_GROUPS])
+
+
+def load(
+    root: Path,
+    table: Table,
+    batch: RowGroups,
+    window: TimeRange,
+    where: Where,
+    names: Collection[str] | None = None,
+) -> pa.Table:
+    """Load rows of a batch within a window whose columns have one of the given values.
+
+    `names` are the columns to read besides those that choose rows; None reads all.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged.
+    """
+    path = root / batch.file.path
+    with footers.reading(path):
+        footer = footers.footer(path, batch.file.tail)
+        requested = table.columns if names is None else {*names, *where, "time"}
+        columns = [name for name in table.columns if name in footer.names and name in requested]
+        with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as parquet:
+            rows = parquet.read_row_groups(batch.groups, columns=columns)
+        rows.validate(full=True)
+    rows = as_now(rows, table, path)
+    inside = batch.file.first >= window.start and batch.file.last < window.end
+    mask = _mask(None if inside else window, where)
+    return rows if mask is None else rows.filter(mask)
+
+
+def scan(
+    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+) -> list[pa.Table]:
+    """Load the rows of some files within a window whose columns have one of the given values."""
+    return [
+        load(root, table, batch, window, where)
+        for batch in row_group_batches(root, table, files, window, where)
+    ]
+
+
+def scan_latest(
+    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+) -> pd.DataFrame:
+    """Return the newest rows of each series of a table in a window, or its newest chain.
+
+    Of a file that ends before the window does, only the newest rows, stored beside it, can be among them.
+    """
+    parts = []
+    for file in files:
+        if not window.touches(file.first, file.last):
+            continue
+        if file.newest and file.last < window.end:
+            beside = msgspec.structs.replace(file, path=file.newest_path, tail=file.newest, newest="")
+            parts += scan(root, table, [beside], window, where)
+        else:
+            parts += scan(root, table, [file], window, where)
+    rows = frame_of(table, parts)
+    newest = rows.groupby(latest_by(table), observed=True)["time"].transform("max")
+    return rows[rows["time"] == newest]
+
+
+def value_ranges(root: Path, table: Table, files: Iterable[DataFile], rows: int) -> Iterator[Where]:
+    """Divide the values of the leading column, in order, into filters that match about `rows` rows each.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged.
+    """
+    lead = sorting(table)[0]
+    if lead not in footers.PRUNED:
+        yield {}
+        return
+    counts: Counter[str] = Counter()
+    for file in files:
+        path = root / file.path
+        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            value_counts = parquet.read(columns=[lead])[lead].value_counts().to_pylist()
+        counts.update({each["values"]: each["counts"] for each in value_counts})
+    chosen: list[str] = []
+    size = 0
+    for value in sorted(counts):
+        chosen.append(value)
+        size += counts[value]
+        if size >= rows:
+            yield {lead: frozenset(chosen)}
+            chosen, size = [], 0
+    if chosen:
+        yield {lead: frozenset(chosen)}
+
+
+def distinct_values(
+    root: Path, table: Table, files: Iterable[DataFile], names: Sequence[str]
+) -> dict[str, list[str]]:
+    """Return the values of some text columns, sorted."""
+    values: dict[str, set[str]] = {name: set() for name in names}
+    for file in files:
+        path = root / file.path
+        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+            present = [name for name in names if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(_BATCH_ROWS, columns=present):
+                for name in present:
+                    values[name].update(pc.unique(batch[name]).drop_null().to_pylist())
+    return {name: sorted(distinct) for name, distinct in values.items()}
+
+
+def all_columns_known(root: Path, table: Table, file: DataFile) -> bool:
+    """Return whether the table has every column of a file; one of a newer version may have more.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged, or holds another table.
+    """
+    return _footer_of_table(root, file, table).names <= set(table.columns)
+
+
+def _footer_of_table(root: Path, file: DataFile, table: Table) -> footers.Footer:
+    path = root / file.path
+    with footers.reading(path):
+        footer = footers.footer(path, file.tail)
+    stored = (footer.metadata.metadata or {}).get(LABEL, b"no table of an archive").decode()
+    if stored != table.name:
+        raise ArchiveError(f"{path}: the file holds {stored}, not {table.name}")
+    refuse_lacking(path, table, footer.names)
+    return footer
+
+
+def _candidates(footer: footers.Footer, window: TimeRange, where: Where) -> list[int]:
+    """Return the row groups whose statistics do not rule out a match."""
+
+    def may_match(index: int, name: str, values: Collection[str]) -> bool:
+        low, high = footer.bounds[name][index]
+        return low is None or any(low <= value <= high for value in values)
+
+    return [
+        index
+        for index in range(footer.metadata.num_row_groups)
+        if window.touches(*footer.bounds["time"][index])
+        and all(may_match(index, name, values) for name, values in where.items())
+    ]
+
+
+def _mask(window: TimeRange | None, where: Where) -> pc.Expression | None:
+    tests = [pc.field(name).isin(pa.array(sorted(values), pa.string())) for name, values in where.items()]
+    if window is not None:
+        tests.append(pc.field("time") >= pa.scalar(window.start, INSTANT))
+        tests.append(pc.field("time") < pa.scalar(window.end, INSTANT))
+    return reduce(and_, tests) if tests else None

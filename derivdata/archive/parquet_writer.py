@@ -1,0 +1,146 @@
+"""Write single Parquet files: rows sorted, in small row groups, with the newest rows in a file beside."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from derivdata.archive import footers
+from derivdata.archive.manifest import DataFile
+from derivdata.archive.schemas import latest_by, schema_of
+from derivdata.schema import Table
+
+__all__ = ["FILE_NAME", "GROUP_ROWS", "write"]
+
+
+GROUP_ROWS = 32_768
+_NEWEST_FROM_ROWS = 100_000
+_CHUNK_GROUPS = 4
+FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest)")
+"""Names of the archive's own files: drafts, rows, and newest rows."""
+
+
+def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> DataFile:
+    """Write sorted rows as one new file of a partition.
+
+    A large file of series gets a small one beside it with the newest rows of each series, so that a read of
+    the latest values need not open the large one.
+    """
+    folder = root / partition
+    folder.mkdir(parents=True, exist_ok=True)
+    newest = _Newest(table)
+    written = _write_file(folder, table, rows, newest)
+    file = DataFile(
+        path=f"{partition}/{written.digest}.parquet",
+        rows=written.rows,
+        size=written.size,
+        first=written.first,
+        last=written.last,
+        digest=written.digest,
+        tail=written.tail,
+        level=level,
+    )
+    written.path.replace(root / file.path)
+    if file.rows >= _NEWEST_FROM_ROWS and newest.follows_series:
+        beside = _write_file(folder, table, [newest.rows()], None)
+        beside.path.replace(root / file.newest_path)
+        file = msgspec.structs.replace(file, newest=beside.tail)
+    return file
+
+
+class _Written(NamedTuple):
+    path: Path
+    rows: int
+    size: int
+    first: int
+    last: int
+    digest: str
+    tail: str
+
+
+def _write_file(folder: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None) -> _Written:
+    """Write rows under a draft name, which is removed if that fails."""
+    draft = folder / f".{uuid.uuid4().hex}.new"
+    try:
+        count, first, last = _write_rows(draft, table, rows, newest)
+        with draft.open("rb") as handle:
+            digest = hashlib.file_digest(handle, footers.digest).hexdigest()
+            tail = footers.tail_of(handle)
+        return _Written(draft, count, draft.stat().st_size, first, last, digest, tail)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _write_rows(
+    path: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None
+) -> tuple[int, int, int]:
+    schema = schema_of(table)
+    text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
+    count, bounds = 0, []
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=text,
+        column_encoding={"time": "DELTA_BINARY_PACKED"},
+        write_statistics=[name for name in (*footers.PRUNED, "time") if name in table.columns],
+        write_page_checksum=True,
+        write_batch_size=GROUP_ROWS,
+    ) as writer:
+        for batch in _in_chunks(rows):
+            whole = batch.combine_chunks().cast(schema)
+            writer.write_table(whole, row_group_size=GROUP_ROWS)
+            if newest is not None:
+                newest.take(whole)
+            count += len(batch)
+            bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
+    return count, min(bounds), max(bounds)
+
+
+def _in_chunks(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield some row groups at a time, so that writers hold copies of those only."""
+    for batch in rows:
+        for start in range(0, len(batch), _CHUNK_GROUPS * GROUP_ROWS):
+            yield batch.slice(start, _CHUNK_GROUPS * GROUP_ROWS)
+
+
+class _Newest:
+    """Collector of the rows of the last instant of each symbol and venue, fed with sorted rows."""
+
+    def __init__(self, table: Table) -> None:
+        self.follows_series = latest_by(table) == ["symbol", "exchange"]
+        self._table = table
+        self._last_rows: list[pa.Table] = []
+
+    def take(self, rows: pa.Table) -> None:
+        if self.follows_series:
+            self._last_rows.append(_last_of_series(rows))
+
+    def rows(self) -> pa.Table:
+        # A series that continues in the next chunk was collected twice: choose its last rows once more.
+        return _last_of_series(pa.concat_tables(self._last_rows).unify_dictionaries().combine_chunks())
+
+
+def _last_of_series(rows: pa.Table) -> pa.Table:
+    """Return the rows of the last instant of each run of one symbol and venue, sorted by both and time."""
+    if not len(rows):
+        return rows
+    rows = rows.combine_chunks()
+    symbols, venues = (np.asarray(rows[name].chunk(0).indices) for name in ("symbol", "exchange"))
+    changes = (symbols[1:] != symbols[:-1]) | (venues[1:] != venues[:-1])
+    ends = np.flatnonzero(np.append(changes, True))  # last row of each run
+    stamps = np.asarray(rows["time"].cast(pa.int64()))
+    lengths = np.diff(np.append(-1, ends))
+    return rows.filter(pa.array(stamps == np.repeat(stamps[ends], lengths)))

@@ -1,0 +1,159 @@
+"""Read rows of an archive: windows of its tables, the newest rows, lazy frames and panels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from derivdata import times
+from derivdata.archive import parquet_reader
+from derivdata.archive.contents import ArchiveContents
+from derivdata.archive.correction_log import correction_notices
+from derivdata.archive.dask_reads import lazy_frame, lazy_panel
+from derivdata.archive.schemas import archive_table, frame_of
+from derivdata.archive.selections import Selection, TimeRange, micros, read_filter, time_range
+from derivdata.schema import Table
+
+__all__ = ["ArchiveReader"]
+
+
+class ArchiveReader(ArchiveContents):
+    """The reading half of an `Archive`: it takes no lock, and sees the state after the last append."""
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the rows of a table with ``start <= time < end``; an empty table where there are none.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+        start, end
+            Half-open window; an instant without a zone is UTC.
+        symbols, exchanges
+            Values to keep; None keeps all.
+
+        Raises
+        ------
+        ValueError
+            There is no such table, or it has no such column to choose by.
+        ArchiveError
+            A file is damaged, missing, or that of another table.
+        """
+        keyed = archive_table(table)
+        where = read_filter(keyed, symbols, exchanges)
+        window = TimeRange(micros(start), micros(end))
+        parts = self._with_files(
+            keyed, lambda files: parquet_reader.scan(self._path, keyed, files, window, where)
+        )
+        frame = frame_of(keyed, parts)
+        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return frame
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the newest row at or before `at`, no older than `within`, of each series.
+
+        For ``options_snapshot`` these are the newest whole chains of each symbol and venue: the rows of its
+        last instant.
+        """
+        keyed = archive_table(table)
+        where = read_filter(keyed, symbols, exchanges)
+        last = times.instant(at, "at")
+        window = TimeRange(micros(last - within), micros(last) + 1)
+        newest = self._with_files(
+            keyed, lambda files: parquet_reader.scan_latest(self._path, keyed, files, window, where)
+        )
+        frame = keyed.conform(newest)
+        frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return frame
+
+    def lazy(
+        self,
+        table: str,
+        *,
+        start: pd.Timestamp | None = None,
+        end: pd.Timestamp | None = None,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> Any:
+        """Return the rows as a dask frame, for tables larger than memory; None leaves the window open.
+
+        Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
+        """
+        keyed = archive_table(table)
+        where = read_filter(keyed, symbols, exchanges)
+        return lazy_frame(self._path, keyed, self._entry(keyed), time_range(start, end), where)
+
+    def panel(
+        self,
+        table: str,
+        column: str,
+        *,
+        start: times.Instant,
+        end: times.Instant,
+        step: str | pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+        chunks: int | None = None,
+    ) -> Any:
+        """Return one column of a table as a lazy panel, for tables larger than memory.
+
+        Parameters
+        ----------
+        table, column
+            A table keyed by symbol, venue and time, and one of its numeric columns.
+        start, end
+            Half-open window; its start is the grid's first instant.
+        step
+            Spacing of the grid, ``"1m"`` or ``"1h"``. Every row must lie on it: one that does not is a
+            ValueError when its chunk is computed.
+        symbols, exchanges
+            Values to keep; None keeps all.
+        chunks
+            Instants per chunk; None makes chunks of about 32 MB.
+
+        Returns
+        -------
+        DataArray, dims ``(symbol, exchange, time)``
+            As `derivdata.panel` of the rows, reindexed to the grid: NaN where there is no row. Each chunk
+            reads only the files of its window, and of these only the four columns that it needs.
+
+        Raises
+        ------
+        ImportError
+            dask is not installed (``derivdata[dask]``).
+        ValueError
+            There is no such table or column, the table has other keys, or the step is none.
+        """
+        keyed = archive_table(table)
+        where = read_filter(keyed, symbols, exchanges)
+        entry, window = self._entry(keyed), time_range(start, end)
+        return lazy_panel(self._path, keyed, column, entry, window, where, step=step, chunk=chunks)
+
+    def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
+        """Return the provenance of rows: the archive, its version, corrections of these rows."""
+        return {
+            "source": self.label,
+            "synthetic": self.synthetic,
+            "as_of": times.iso(self.now) if self.tables() else None,
+            "requests": [],
+            "notices": correction_notices(self._manifest(), table.name, read),
+            "archive": {"id": self.id, "version": self.version},
+        }
