@@ -1,4 +1,4 @@
-"""The report on a table: one row of figures and findings per series."""
+"""Report on the quality of a table: one row of figures and findings per series."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pandas as pd
 from derivdata import times
 from derivdata.analysis._typing import Array, Floats, Indices
 from derivdata.analysis.quality.peers import compare, median_of_others
+from derivdata.analysis.quality.points import Points, collect_points
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.arguments import typed
 from derivdata.tables.required import require_columns
@@ -17,11 +18,8 @@ from derivdata.tables.required import require_columns
 __all__ = ["quality"]
 
 _VALUES = ("rate_bps_8h", "oi_usd", "volume_usd", "value_usd", "iv", "price_usd")
-_PAGE = 5
-_BATCH = 2_000_000  # points looked at at once, padding included
 _NO_BUCKETS = ("raw", "unstated")
 _LEAST_VENUES = 3
-_MOST_CELLS = 50_000_000  # of the venues of one symbol over their common steps
 _NEVER = np.iinfo(np.int64).min  # NaT
 _LATE = 60_000_000  # µs by which the stamp of a row may come after its step
 _COUNTS = (
@@ -106,57 +104,24 @@ def quality(
     """
     column = column or _value_column(table)
     _check(table, column)
-    window = _asked(table, start, end)
+    window = _requested_window(table, start, end)
     keys = [name for name in ("symbol", "exchange") if name in table.columns]
     groups = table.groupby(keys, observed=True, sort=True) if keys else None
     codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
     first = np.unique(codes[codes >= 0], return_index=True)[1] if len(table) else np.zeros(0, dtype=np.intp)
     report = table[codes >= 0][keys].iloc[first].reset_index(drop=True)
-    series, counts = _collected(table, column, codes, len(first))
+    points, counts = collect_points(table, column, codes, len(first))
     figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS} | counts
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
-    _examine(figures, series, window, outlier)
+    _examine(figures, points, window, outlier)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
-    _compare(figures, series, report, rates=column.startswith("rate"))
+    _compare(figures, points, report, rates=column.startswith("rate"))
     for name in _COLUMNS:
         report[name] = _as_column(name, figures[name], table)
     report.attrs["summary"] = _summary(report)
     return report
-
-
-class _Series(NamedTuple):
-    """The points of all series one after the other, each in order of time without repeats."""
-
-    stamps: Array
-    value: Floats
-    stated: Floats
-    """Hours that the table states for the step up to each row, NaN for none."""
-    bounds: Indices
-    """Where each series begins, and the end of the last."""
-
-    def batches(self) -> Any:
-        """Series of similar length side by side: their numbers, and a `Batch` with the stated hours."""
-        length = np.diff(self.bounds)
-        order = np.argsort(length, kind="stable")
-        first = 0
-        while first < order.size:
-            # Ascending lengths: the longest that fits is the last, and nothing is padded to over its double.
-            last = first + 1
-            while (
-                last < order.size
-                and length[order[last]] <= 2 * length[order[first]]
-                and length[order[last]] * (last + 1 - first) <= _BATCH
-            ):
-                last += 1
-            rows = order[first:last]
-            places = np.arange(length[rows[-1]])
-            there = places < length[rows][:, None]
-            at = np.where(there, self.bounds[rows][:, None] + places, self.bounds[rows + 1][:, None] - 1)
-            value = np.where(there, self.value[at], np.nan)
-            yield rows, Batch(self.stamps[at], value, there), self.stated[at][:, 1:]
-            first = last
 
 
 def _value_column(table: pd.DataFrame) -> str:
@@ -176,15 +141,17 @@ def _check(table: pd.DataFrame, column: str) -> None:
         raise ValueError("the table's times have no zone: .dt.tz_localize('UTC') says which")
 
 
-class _Asked(NamedTuple):
-    """The window that was asked for, and the instant of the answer; NaT where unknown [µs]."""
+class _RequestedWindow(NamedTuple):
+    """The window that was requested, and the instant of the answer [µs]; None where unknown."""
 
     start: int | None
     end: int | None
     as_of: int | None
 
 
-def _asked(table: pd.DataFrame, start: times.Instant | None, end: times.Instant | None) -> _Asked:
+def _requested_window(
+    table: pd.DataFrame, start: times.Instant | None, end: times.Instant | None
+) -> _RequestedWindow:
     origin = table.attrs.get("provenance", {})
     queries = [request.get("query", {}) for request in origin.get("requests", [])]
     starts = [times.instant(query["start"], "start") for query in queries if "start" in query]
@@ -193,48 +160,15 @@ def _asked(table: pd.DataFrame, start: times.Instant | None, end: times.Instant 
     first = min(starts, default=None) if start is None else times.instant(start, "start")
     last = max(ends, default=None) if end is None else times.instant(end, "end")
     given = last if end is not None else None if as_of is None else times.instant(as_of, "as_of")
-    return _Asked(*(None if stamp is None else _us(stamp) for stamp in (first, last, given)))
+    return _RequestedWindow(*(None if stamp is None else _us(stamp) for stamp in (first, last, given)))
 
 
 def _us(stamp: pd.Timestamp) -> int:
     return int(np.datetime64(stamp.tz_convert("UTC").tz_localize(None), "us").astype(np.int64))
 
 
-def _collected(
-    table: pd.DataFrame, column: str, codes: Indices, number: int
-) -> tuple[_Series, dict[str, Any]]:
-    """Collect the points of each series, the first of those at one instant, and count what came twice."""
-    arrived = np.asarray(table["time"].dt.as_unit("us").array.asi8)
-    value = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
-    stated = np.full(len(table), np.nan)
-    if "interval_hours" in table.columns:
-        stated = table["interval_hours"].to_numpy(dtype=np.float64, na_value=np.nan)
-    order = np.lexsort([arrived, codes])  # stable: of those at one instant the first that arrived stays first
-    order = order[codes[order] >= 0]
-    again = np.zeros(len(table), dtype=bool)
-    again[order[1:]] = (np.diff(codes[order]) == 0) & (np.diff(arrived[order]) == 0)
-    distinct = order[~again[order]]
-    bounds = np.searchsorted(codes[distinct], np.arange(number + 1))
-    series = _Series(
-        arrived[distinct], value[distinct], np.where(stated > 0.0, stated, np.nan)[distinct], bounds
-    )
-    counts = dict.fromkeys(("duplicates", "conflicts", "repeated_pages"), np.zeros(number, dtype=np.int64))
-    if not again.any():
-        return series, counts
-    original = np.empty(len(table))
-    original[order] = value[distinct][np.cumsum(~again[order]) - 1]
-    same = again & ((value == original) | (np.isnan(value) & np.isnan(original)))
-    by_series = np.argsort(codes, kind="stable")  # each series in the order in which it arrived
-    flags, owner = same[by_series], codes[by_series]
-    begins = flags & np.append(True, ~flags[:-1] | (np.diff(owner) != 0))
-    lengths = np.bincount((np.cumsum(begins) - 1)[flags], minlength=int(begins.sum()))
-    pages = owner[begins][lengths >= _PAGE]
-    counted = {"duplicates": codes[again], "conflicts": codes[again & ~same], "repeated_pages": pages}
-    return series, {name: np.bincount(rows, minlength=number) for name, rows in counted.items()}
-
-
-def _examine(figures: dict[str, Any], series: _Series, window: _Asked, outlier: float) -> None:
-    for rows, batch, stated in series.batches():
+def _examine(figures: dict[str, Any], points: Points, window: _RequestedWindow, outlier: float) -> None:
+    for rows, batch, stated in points.batches():
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
         first = last = np.full(len(rows), np.nan)
@@ -274,7 +208,7 @@ def _off_schedule(batch: Batch, steps: Floats) -> Array:
     return np.asarray((batch.there & (own >= 7_200e6) & (late > _LATE)).sum(axis=1))
 
 
-def _compare(figures: dict[str, Any], series: _Series, report: pd.DataFrame, *, rates: bool) -> None:
+def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, *, rates: bool) -> None:
     """Compare the venues of each symbol over the step that most of them share."""
     for name in ("spikes", "scale_change", "peer_scale", "peer_sign"):
         figures[name][:] = np.nan
@@ -288,7 +222,7 @@ def _compare(figures: dict[str, Any], series: _Series, report: pd.DataFrame, *, 
             continue
         bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6
         if bucket[rows[0]] > 0.0:
-            first, values = _side_by_side(series, rows, int(bucket[rows[0]]))
+            first, values = points.side_by_side(rows, int(bucket[rows[0]]))
             waiting.setdefault(values.shape[1], []).append((rows, first, values))
     for markets in waiting.values():  # those of one width at once
         rows = np.concatenate([part[0] for part in markets])
@@ -307,23 +241,6 @@ def _compare(figures: dict[str, Any], series: _Series, report: pd.DataFrame, *, 
                 comparison.peer_scale,
                 comparison.peer_sign,
             )
-
-
-def _side_by_side(series: _Series, rows: Indices, bucket: int) -> tuple[int, Floats]:
-    """Put series on common steps: the number of the first step since 1970, and the last value in each."""
-    bounds = [(series.bounds[row], series.bounds[row + 1]) for row in rows]
-    points = np.concatenate([np.arange(*bound) for bound in bounds])
-    points = points[np.isfinite(series.value[points])]
-    if not points.size:
-        return 0, np.full((len(rows), 0), np.nan)
-    steps = series.stamps[points] // bucket
-    first, width = int(steps.min()), int(np.ptp(steps)) + 1
-    if width * len(rows) > _MOST_CELLS:
-        return 0, np.full((len(rows), 0), np.nan)
-    values = np.full((len(rows), width), np.nan)
-    venue = np.searchsorted([begin for begin, _ in bounds], points, side="right") - 1
-    values[venue, steps - first] = series.value[points]  # of several in a step the last one stays
-    return first, values
 
 
 def _as_column(name: str, figure: Array, table: pd.DataFrame) -> Any:

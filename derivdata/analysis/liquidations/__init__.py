@@ -1,0 +1,16 @@
+"""Liquidations: sums per bucket, imbalance, clusters and cascades.
+
+``side`` is the side that was liquidated. Feeds are throttled or sampled on some venues, so levels are not
+comparable across venues: use a venue's own shares. An order counts once, by venue and order id.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.liquidations.buckets import branching_ratio, bucket, imbalance, observed
+from derivdata.analysis.liquidations.clustering import cascades, clusters
+
+__all__ = ["branching_ratio", "bucket", "cascades", "clusters", "imbalance", "observed"]
+
+
+def __dir__() -> list[str]:
+    return __all__
