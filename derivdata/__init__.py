@@ -28,6 +28,7 @@ _FAMILIES = (
     "oi",
     "options",
     "orderbook",
+    "prices",
     "rwa",
     "volume",
 )

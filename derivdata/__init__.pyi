@@ -19,6 +19,7 @@ from derivdata.fetch import markets as markets
 from derivdata.fetch import oi as oi
 from derivdata.fetch import options as options
 from derivdata.fetch import orderbook as orderbook
+from derivdata.fetch import prices as prices
 from derivdata.fetch import rwa as rwa
 from derivdata.fetch import volume as volume
 from derivdata.fetch.plan import plan as plan
@@ -58,6 +59,7 @@ __all__ = [
     "panel",
     "plan",
     "plot",
+    "prices",
     "provenance",
     "quality",
     "raw",

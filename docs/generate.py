@@ -19,12 +19,14 @@ FAMILIES = {
     "liquidations": "Liquidations",
     "options": "Options",
     "orderbook": "Order book",
+    "prices": "Prices",
     "rwa": "Market hours of real-world assets",
     "hip3": "HIP-3",
     "hip4": "HIP-4",
     "builders": "Builders",
 }
 _MADE = "<!-- Made by docs/generate.py from the library: change the code, then run it. -->\n"
+_OURS = " Not in the API document: the local service alone answers it."
 _ENDPOINTS_HEAD = """\
 # Which endpoints are there?
 
@@ -59,7 +61,7 @@ def endpoints() -> str:
 def tables_page() -> str:
     """The page of every table with its key, and every column with its unit, storage and meaning."""
     parts = [_MADE, _TABLES_HEAD]
-    for family, title in (FAMILIES | {"prices": "Prices"}).items():
+    for family, title in FAMILIES.items():
         fixed = [t for t in tables.TABLES.values() if _family(t.name) == family]
         opened = [_open_table(t) for t in tables.OPEN_TABLES.values() if _family(t.name) == family]
         fetched = [_table(t) for t in fixed if not _is_base(t)]
@@ -87,7 +89,7 @@ def _endpoint(endpoint: api.Endpoint) -> str:
     anchor = _anchor(endpoint.table)
     lines = [
         f"### `GET {endpoint.path}`\n",
-        f"{endpoint.doc} {'; '.join(facts)}.\n",
+        f"{endpoint.doc}{_OURS if endpoint.local else ''} {'; '.join(facts)}.\n",
         f"{_function(endpoint.table)} → [{endpoint.table}](tables.md#{anchor})\n",
     ]
     if endpoint.params:

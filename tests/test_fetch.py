@@ -23,6 +23,7 @@ from derivdata.fetch import (
     oi,
     options,
     orderbook,
+    prices,
     rwa,
     volume,
 )
@@ -38,6 +39,7 @@ FAMILIES = {
     "oi": oi,
     "options": options,
     "orderbook": orderbook,
+    "prices": prices,
     "rwa": rwa,
     "volume": volume,
 }
@@ -66,6 +68,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("volume", "top_symbols", ("binance", *DAY), {}, 1),
     ("orderbook", "book", ("BTC", "binance"), {"limit": 2}, 3),
     ("orderbook", "depth_history", ("BTC", "binance", *DAY), {"resolution": "12h"}, 4),
+    ("prices", "history", ("BTC", *DAY), {"kind": "index", "resolution": "12h"}, 3),
     ("options", "metrics", ("BTC", "deribit"), {}, 2),
     ("options", "atm_history", ("BTC", "deribit", "6h"), {}, 2),
     ("options", "overview_history", ("6h",), {}, 1),

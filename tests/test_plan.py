@@ -39,6 +39,8 @@ def test_the_plan_is_what_is_asked() -> None:
     with pytest.warns(DataNotice, match="asked for resolution '1m', the answer has '1h'"):
         traded = dd.provenance(dd.volume.history("BTC", *window, resolution="1m"))["requests"]
     assert planned["volume.history"] == 2 * len(traded)
+    marks = dd.provenance(dd.prices.history("BTC", *window, resolution="1m"))["requests"]
+    assert planned["prices.history"] == 2 * len(marks)
 
 
 def test_a_year_of_minutes_takes_hours_and_says_so() -> None:
@@ -48,7 +50,7 @@ def test_a_year_of_minutes_takes_hours_and_says_so() -> None:
         "2025-09-01 00:00 to 2026-06-30 00:00 UTC: funding.history 17,600 requests, 2.7 h; "
     )
     assert "funding.settlements 600 requests, 3 min" in said
-    assert dd.plan("BTC", *WINDOW).attrs["summary"].endswith("volume.history 3 requests, 1 s")
+    assert dd.plan("BTC", *WINDOW).attrs["summary"].endswith("prices.history 3 requests, 1 s")
 
 
 @pytest.mark.parametrize(

@@ -14,16 +14,27 @@ from derivdata.api.hip3 import *
 from derivdata.api.hip4 import *
 from derivdata.api.liquidations import *
 from derivdata.api.markets import *
-from derivdata.api.model import TIERS, Endpoint, Param, ParamKind, Request, allows
+from derivdata.api.model import LOCAL, TIERS, Endpoint, Param, ParamKind, Request, allows
 from derivdata.api.oi import *
 from derivdata.api.options import *
 from derivdata.api.orderbook import *
+from derivdata.api.prices import *
 from derivdata.api.rwa import *
 from derivdata.api.volume import *
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(value for value in globals().values() if isinstance(value, Endpoint))
 
-__all__ = ["ENDPOINTS", "TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows", "endpoint_of"]
+__all__ = [
+    "ENDPOINTS",
+    "LOCAL",
+    "TIERS",
+    "Endpoint",
+    "Param",
+    "ParamKind",
+    "Request",
+    "allows",
+    "endpoint_of",
+]
 
 
 @lru_cache(maxsize=1024)

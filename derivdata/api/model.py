@@ -15,9 +15,12 @@ import pandas as pd
 
 from derivdata import times
 
-__all__ = ["TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows"]
+__all__ = ["LOCAL", "TIERS", "Endpoint", "Param", "ParamKind", "Request", "allows"]
 
 TIERS = ("free", "dev", "pro", "team")
+
+LOCAL = "/local/"
+"""Paths under it are the library's own, beside those of the API document."""
 
 
 def allows(tier: str, needed: str) -> bool:
@@ -122,6 +125,11 @@ class Endpoint:
     exclusive: tuple[tuple[str, str], ...] = ()
     unit: str = ""
     states_resolution: bool = False
+
+    @property
+    def local(self) -> bool:
+        """Whether the local service alone answers it: the API document does not have it."""
+        return self.path.startswith(LOCAL)
 
     def request(self, params: Mapping[str, Any], *, held: bool = True) -> Request:
         """Build the canonical request for `params`; None means not given.

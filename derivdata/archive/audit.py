@@ -179,7 +179,8 @@ def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
         if name == "interval_hours":
             wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
         elif column.least is not None:
-            wrong = (rows[name] < column.least).to_numpy(dtype=bool, na_value=False)
+            low = rows[name] <= 0 if column.positive else rows[name] < column.least
+            wrong = low.to_numpy(dtype=bool, na_value=False)
         else:
             continue
         if wrong.any():

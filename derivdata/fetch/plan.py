@@ -19,6 +19,7 @@ _HISTORIES = {
     "funding.settlements": api.FUNDING_SETTLEMENT,
     "oi.history": api.OI_TIMESERIES,
     "volume.history": api.VOLUME_TIMESERIES,
+    "prices.history": api.PRICES_HISTORY,
 }
 _SETTLED = "1h"
 

@@ -37,6 +37,7 @@ _ECHOES = {
     "venue": ("venue",),
     "interval": ("interval",),
     "group_by": ("group_by",),
+    "kind": ("kind",),
     "window_days": ("window_days",),
 }
 """Fields in which an answer repeats a parameter."""
@@ -365,14 +366,17 @@ def _option_names(e: Evidence) -> Iterator[str]:
 
 def _impossible(e: Evidence) -> Iterator[str]:
     for name in e.columns:
-        least = (
-            COLUMNS[name].least if name in COLUMNS and e.table is not None else _open_least(name, e.columns)
-        )
+        column = None if e.table is None else e.table.columns.get(name, COLUMNS.get(name))
+        least = _open_least(name, e.columns) if column is None else column.least
         if least is None:
             continue
         numbers = e.numbers(name)
-        if numbers is not None and (numbers < least).any():
+        if numbers is None:
+            continue
+        if (numbers < least).any():
             yield f"{name} is {np.nanmin(numbers):g}; it cannot be below {least:g}"
+        elif column is not None and column.positive and (numbers == 0.0).any():
+            yield f"{name} is 0; it must be above 0"
 
 
 _COUNTED = re.compile(r"(.*_)?(volume|oi|contracts|count|trades|open|high|low|close|users|traders)(_usd)?")
@@ -578,8 +582,8 @@ def _expired(e: Evidence) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     Rule(
         "another subject",
-        "symbol, venue, dex, coin, outcome, filter, grouping and window length that the answer repeats, "
-        "with the request's, letter by letter",
+        "symbol, venue, dex, coin, outcome, filter, grouping, kind of price and window length that the "
+        "answer repeats, with the request's, letter by letter",
         "error",
         _subject,
     ),
@@ -621,7 +625,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "impossible figure",
-        "open interest, volume, size, price, strike, volatility or count below zero",
+        "open interest, volume, size, price, strike, volatility or count below zero; a price over time of 0",
         "error",
         _impossible,
     ),

@@ -13,7 +13,7 @@ from derivdata.sample.histories import text
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, exchange_names, select, symbols
 
-__all__ = ["DEPTHS", "LEVELS", "depths", "newest"]
+__all__ = ["DEPTHS", "LEVELS", "depths", "half_spread", "newest"]
 
 DEPTHS = (10, 25, 50, 100)
 """Distances from the mid price over which depth is added up [bps]."""
@@ -57,6 +57,11 @@ def depths(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str,
     }
 
 
+def half_spread(chosen: Pairs) -> Floats:
+    """Return how far the best levels are from the mid price [bps]."""
+    return np.asarray(0.3 + 4.0 * noise.uniform(chosen.streams ^ _BOOK, 0))
+
+
 def _trading(chosen: Pairs, steps: Ints) -> Pairs:
     day = int(steps[0] * STEP_US // DAY_US)
     return chosen.trading(day, day + 1)
@@ -68,8 +73,7 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     own, place = np.unique(chosen.symbol, return_inverse=True)
     path = prices.price(own, day, 1)[:, steps - day * STEPS][place]
     middle = path * prices.premium(chosen)[:, None]
-    half = 0.3 + 4.0 * noise.uniform(chosen.streams ^ _BOOK, 0)
-    distance = half[:, None] + np.arange(LEVELS)
+    distance = half_spread(chosen)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
     held = np.nan_to_num(oi_volume.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])

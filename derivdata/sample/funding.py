@@ -18,7 +18,7 @@ from derivdata.sample.noise import Flags, Floats
 from derivdata.sample.universe import Pairs, exchange_names, pairs, symbols, venue_values
 from derivdata.sample.venue_models import MODELS
 
-__all__ = ["formed", "recorded", "settled", "totals"]
+__all__ = ["formed", "premium", "recorded", "settled", "totals"]
 
 _MARKET = 1000
 _SPIKES, _HOLES = noise.key("spikes"), noise.key("holes")
@@ -29,6 +29,18 @@ def formed(chosen: Pairs, first: int, days: int) -> Floats:
     if len(chosen) > _MARKET and days == 1:
         return _market_day(first)[chosen.row]
     return _formed(chosen, first, days)
+
+
+def premium(chosen: Pairs, first: int, days: int) -> Floats:
+    """Return the premium that rates are formed from [bps/8h], before the clamp; unrounded, as `formed`."""
+    p = _spread(chosen, first, days)
+    own, place = np.unique(chosen.symbol, return_inverse=True)
+    p += _base(own, first, days)[place]
+    wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[chosen.exchange])
+    if wild.size:
+        scale = 12.0 * symbols().scale[chosen.symbol[wild]]
+        p[wild] += _spikes(chosen.streams[wild], 0.05, scale, first, days)
+    return np.ascontiguousarray(p.reshape(len(chosen), days * STEPS))
 
 
 def recorded(chosen: Pairs, first: int, days: int) -> Floats:
@@ -85,18 +97,12 @@ def _market_day(first: int) -> Floats:
 
 
 def _formed(chosen: Pairs, first: int, days: int) -> Floats:
-    rate = _spread(chosen, first, days)
-    own, place = np.unique(chosen.symbol, return_inverse=True)
-    rate += _base(own, first, days)[place]
-    wild = np.flatnonzero(np.array([MODELS[v].style == "wild" for v in exchange_names()])[chosen.exchange])
-    if wild.size:
-        scale = 12.0 * symbols().scale[chosen.symbol[wild]]
-        rate[wild] += _spikes(chosen.streams[wild], 0.05, scale, first, days)
-    band = venue_values("band")[chosen.exchange][:, None, None]
+    rate = premium(chosen, first, days)
+    band = venue_values("band")[chosen.exchange][:, None]
     rate += np.clip(1.0 - rate, -band, band)
     np.round(rate, 6, out=rate)
     rate += 0.0
-    return np.ascontiguousarray(rate.reshape(len(chosen), days * STEPS))
+    return rate
 
 
 def _spread(chosen: Pairs, first: int, days: int) -> Floats:

@@ -9,7 +9,7 @@ from derivdata.sample.grid import START_DAY, STEP_US, STEPS, Ints
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, pairs
 
-__all__ = ["state"]
+__all__ = ["price", "state"]
 
 _HOUR = STEPS // 24
 
@@ -23,12 +23,12 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     fills in the 24 hours before the step.
     """
     trading = (day >= np.maximum(chosen.since, START_DAY)) & (day < chosen.until)
-    price = _price(chosen, day, steps)
-    before = _price(chosen, day - 1, steps)
+    now = price(chosen, day, steps)
+    before = price(chosen, day - 1, steps)
     older = trading & (day > np.maximum(chosen.since, START_DAY))
-    change = np.where(older[:, None], np.round(100.0 * (price / before - 1.0), 6), np.nan)
+    change = np.where(older[:, None], np.round(100.0 * (now / before - 1.0), 6), np.nan)
     return {
-        "price_usd": np.where(trading[:, None], price, np.nan),
+        "price_usd": np.where(trading[:, None], now, np.nan),
         "price_24h_change_pct": change + 0.0,
         "volume_24h_usd": _volume(chosen, day, steps),
         "oi_usd": oi_volume.oi(chosen, day, 1)[:, steps // _HOUR],
@@ -38,7 +38,8 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     }
 
 
-def _price(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def price(chosen: Pairs, day: int, steps: Ints) -> Floats:
+    """Return the mark price [USD] at five-minute steps of a day, rounded, ``(pairs, steps)``."""
     own, place = np.unique(chosen.symbol, return_inverse=True)
     path = prices.price(own, day, 1)[:, steps]
     return np.round(path[place] * prices.premium(chosen)[:, None], 6)

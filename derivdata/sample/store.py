@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.sample import books, events, histories, onchain, options, trading_hours
+from derivdata.sample import books, events, histories, onchain, options, quotes, trading_hours
 from derivdata.sample.grid import NOW, START, micros
 from derivdata.sample.noise import SEED
 from derivdata.sample.options.notional import overview
@@ -26,6 +26,7 @@ _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "options_snapshot": events.chains,
     "options_overview_history": overview,
     "orderbook_depth_history": books.depths,
+    "prices_history": quotes.quotes,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
     "hip4_traders": onchain.hip4_traders,
@@ -37,6 +38,7 @@ _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "options_snapshot": events.newest_chains,
     "orderbook_book": books.newest,
+    "prices_history": quotes.newest,
     "rwa_market_hours": trading_hours.newest,
 }
 _OPTIONS = ("options_snapshot", "options_overview_history")

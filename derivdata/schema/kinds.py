@@ -33,6 +33,8 @@ class Column:
         The words that it may hold beside missing; empty where any may stand.
     least
         The smallest number that is possible; None where any number is.
+    positive
+        Whether zero is impossible, too.
     """
 
     kind: Kind
@@ -40,3 +42,4 @@ class Column:
     doc: str
     allowed: tuple[str, ...] = ()
     least: float | None = None
+    positive: bool = False

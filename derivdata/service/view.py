@@ -187,19 +187,21 @@ class View:
         exchanges: Sequence[str] | None = None,
         added: bool = False,
         used: str | None = None,
+        kind: str | None = None,
     ) -> Series:
         """Return a column over a window at a resolution.
 
         Where all rows state resolutions of their own that are coarser than the one asked, the finest of them
         is used; `used` is one to use whatever they state. `added` sums a bucket's rows instead of averaging
-        them over time; rows that are longer than a bucket have no place in it and are left out.
+        them over time; rows that are longer than a bucket have no place in it and are left out. `kind` takes
+        the rows of one kind of price, and samples them instead: see `buckets.samples`.
         """
         parts: list[tuple[Window, Series]] = []
         start, days = window.start, _FIRST_DAYS
         while start < window.end or not parts:
             end = min(start.floor("1D") + days * _LONGEST, window.end)
             part = window._replace(start=start, end=end)
-            found, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used)
+            found, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used, kind)
             parts.append((part, found))
             per_day = max(rows, len(found.frame), 1) / max((end - start) / _LONGEST, 1.0)
             start, days = end, min(max(int(_BLOCK_ROWS / per_day), 1), 3650)
@@ -208,7 +210,7 @@ class View:
         whole = [
             found
             if found.used == finest
-            else self._part(table, value, part, resolution, symbols, exchanges, added, finest)[0]
+            else self._part(table, value, part, resolution, symbols, exchanges, added, finest, kind)[0]
             for part, found in parts
         ]
         notices = list(dict.fromkeys(notice for found in whole for notice in found.notices))
@@ -224,14 +226,16 @@ class View:
         exchanges: Sequence[str] | None,
         added: bool,
         used: str | None,
+        kind: str | None,
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
-        frame, step = self.around(table, window, resolution, symbols=symbols, exchanges=exchanges)
+        frame, step = self.around(table, window, resolution, symbols=symbols, exchanges=exchanges, kind=kind)
         rows, step = len(frame), used or step
         long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
         frame = frame[~frame["resolution"].isin(long)] if long else frame
-        frame = self.combined(frame, value, window, step, added=added)[[*_KEYS, value]]
+        frame = self.combined(frame, value, window, step, added=added, sampled=kind is not None)
+        frame = frame[[*_KEYS, value]]
         return Series(frame, step, notices), rows
 
     def around(
@@ -242,22 +246,33 @@ class View:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        kind: str | None = None,
     ) -> tuple[pd.DataFrame, str]:
         """Read a window, the whole buckets that it touches, and what reaches into the first.
 
         With them the resolution that is used; rows that state none are raw.
         """
         used = resolution or adaptive(window.requested)
-        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges)
+        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges, kind)
         stated = map(str, frame["resolution"].unique())
         return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
 
     def combined(
-        self, frame: pd.DataFrame, value: str, window: Window, used: str, *, added: bool = False
+        self,
+        frame: pd.DataFrame,
+        value: str,
+        window: Window,
+        used: str,
+        *,
+        added: bool = False,
+        sampled: bool = False,
     ) -> pd.DataFrame:
         """Return a column of what `around` read, in the window and at the resolution, without gaps."""
         step = times.resolution(used)
         if step is not None and (frame["resolution"] != used).any():
+            if sampled:
+                frame = buckets.samples(frame, value, step, self.horizon)
+                return frame[(frame["time"] >= window.start) & (frame["time"] < window.end)]
             combine = buckets.sums if added else buckets.means
             frame = combine(frame, value, step, self.horizon)
             frame[value] = frame[value].round(_DECIMALS.get(value, 2))
@@ -271,12 +286,14 @@ class View:
         step: pd.Timedelta | None,
         symbols: Sequence[str] | None,
         exchanges: Sequence[str] | None,
+        kind: str | None,
     ) -> pd.DataFrame:
         start, end, lead = window.start, window.end, pd.Timedelta(0)
         if step is not None:
             start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
         for back in (lead, _LONGEST):
             frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
+            frame = frame if kind is None else frame[frame["kind"] == kind]
             held = buckets.holds(frame["resolution"])
             if step is None or not held.size or pd.Timedelta(int(np.max(held)), "us") <= back:
                 break

@@ -1,4 +1,4 @@
-"""Prices over time: a base table of archives that the hosted service does not serve."""
+"""Prices over time: a base table that the local service serves, and the hosted service does not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _TABLE = define(
     "prices_history",
     key="symbol exchange time kind",
     rest="price_usd resolution",
-    wire={"time": "timestamp"},
+    wire={"time": "timestamp", "price_usd": "y"},
     doc="Mark, index and last price of every venue over time.",
 )
 _KIND = replace(_TABLE.columns["kind"], doc="'mark', 'index' or 'last'.", allowed=("mark", "index", "last"))
+_PRICE = replace(_TABLE.columns["price_usd"], positive=True)
 
-PRICES_HISTORY = replace(_TABLE, columns={**_TABLE.columns, "kind": _KIND})
+PRICES_HISTORY = replace(_TABLE, columns={**_TABLE.columns, "kind": _KIND, "price_usd": _PRICE})

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from derivdata.api import endpoint_of
+from derivdata.api import LOCAL, endpoint_of
 from derivdata.errors import (
     AuthError,
     BadRequest,
@@ -24,6 +24,13 @@ __all__ = ["error_of", "network_error", "permanent"]
 
 _LONGEST_MESSAGE = 500
 _WINDOW = ("start", "range")
+_SOURCE = "X-Derivdata-Source"
+"""Header of every answer of the local service, and of no other."""
+
+_NOT_HOSTED = (
+    "the hosted service does not have this: the sample, an archive and the venues do, after "
+    "dd.connect('sample'), dd.connect('path/to/archive') or dd.connect('venues')"
+)
 
 
 class _Body(msgspec.Struct):
@@ -44,6 +51,8 @@ def error_of(response: Response) -> FetchError | SchemaError:
     if status == 401:
         fix = "pass api_key= to dd.connect, set DERIVDATA_API_KEY, or write ~/.config/derivdata/key"
         return AuthError(path, f"{message} (HTTP 401); {fix}", status=status)
+    if status in (400, 403, 404) and path.startswith(LOCAL) and _SOURCE not in response.headers:
+        return NotFound(path, f"{_NOT_HOSTED} (HTTP {status})", status=status)
     if status == 403:
         return TierError(path, f"{_tier(response, body)}{message} (HTTP 403)", status=status)
     if status == 404:

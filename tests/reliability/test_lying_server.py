@@ -74,6 +74,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.overview_history": (("6h",), {}),
     "orderbook.book": (("BTC", "binance"), {"limit": 3}),
     "orderbook.depth_history": (("BTC", "binance", *DAY), STEP),
+    "prices.history": (("BTC", *DAY), OKX | STEP),
     "rwa.market_hours": (("XNYS",), {}),
     "hip3.dashboard": (("1d",), {}),
     "hip3.dex_detail": (("xyz", "1d"), {}),
@@ -244,6 +245,11 @@ def negative(body: Body, query: Body) -> None:
     body["price_usd"] *= -1
 
 
+def price(value: float, body: Body, query: Body) -> None:
+    need(body.get("kind") in ("mark", "index", "last"))
+    series_of(body)["okx"][0]["y"] = value
+
+
 def other_window(body: Body, query: Body) -> None:
     need("start" in query or "since" in query or ("range" in query and "success" not in body))
     need("success" not in body or "coin" in body)
@@ -412,6 +418,7 @@ LIES: dict[str, Lie] = {
     "another outcome": Lie(partial(other_echo, "outcome_id", "109"), "another subject", "about '109'"),
     "another interval": Lie(partial(other_echo, "interval", "4h"), "another subject", "asked for interval"),
     "another grouping": Lie(partial(other_echo, "group_by", "symbol"), "another subject", "about 'symbol'"),
+    "another kind of price": Lie(partial(other_echo, "kind", "last"), "another subject", "about 'last'"),
     "another length": Lie(partial(other_echo, "window_days", 30), "another subject", "asked for window_days"),
     "another filter": Lie(other_filter, "another subject", "about 'bybit'"),
     "another range": Lie(other_range, "another range", "about range '77d'"),
@@ -449,6 +456,10 @@ LIES: dict[str, Lie] = {
         "1 instruments expired",
     ),
     "a negative figure": Lie(negative, "impossible figure", "it cannot be below 0"),
+    "a negative price": Lie(
+        partial(price, -1.0), "impossible figure", "price_usd is -1; it cannot be below 0"
+    ),
+    "a price of zero": Lie(partial(price, 0.0), "impossible figure", "price_usd is 0; it must be above 0"),
     "a negative strike": Lie(
         partial(option, {"strike": -360_000.0, "instrument_name": "an option"}),
         "impossible figure",

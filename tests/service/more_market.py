@@ -15,6 +15,7 @@ def frames() -> dict[str, pd.DataFrame]:
     return {
         "orderbook_book": book(),
         "orderbook_depth_history": depth(),
+        "prices_history": marks(),
         "options_overview_history": overview(),
         "rwa_market_hours": hours(),
         "hip3_traders": hip3_traders(),
@@ -78,6 +79,33 @@ def depth() -> pd.DataFrame:
     ]
     names = "time depth_bps bid_depth_usd ask_depth_usd"
     return table(names, rows, symbol="BTC", exchange="binance")
+
+
+def marks() -> pd.DataFrame:
+    """BTC: polls of binance five seconds after a minute, and hourly candles of hyperliquid."""
+    polls = table(
+        "time price_usd kind",
+        [
+            ("2026-06-30 10:00:05", 100.0, "mark"),
+            ("2026-06-30 10:59:05", 101.0, "mark"),
+            ("2026-06-30 10:59:05", 100.5, "index"),
+            ("2026-06-30 11:00:05", 102.0, "mark"),
+            ("2026-06-30 11:30:05", 103.0, "mark"),
+            ("2026-06-30 12:00:00", 104.0, "mark"),
+        ],
+        symbol="BTC",
+        exchange="binance",
+        resolution="raw",
+    )
+    candles = table(
+        "time price_usd",
+        [("2026-06-30 10:00", 99.0), ("2026-06-30 11:00", 98.0)],
+        symbol="BTC",
+        exchange="hyperliquid",
+        kind="mark",
+        resolution="1h",
+    )
+    return pd.concat([polls, candles], ignore_index=True)
 
 
 def overview() -> pd.DataFrame:

@@ -16,6 +16,7 @@ from tests.service.memory_store import MemoryStore
 PARAMS = {
     "/funding/historical": {"symbol": "BTC"},
     "/funding/settlement": {"symbol": "BTC"},
+    "/local/prices/history": {"symbol": "BTC"},
     "/options/snapshot": {"exchange": "deribit"},
     "/options/metrics": {"exchange": "deribit"},
     "/options/atm-history": {"exchange": "deribit"},

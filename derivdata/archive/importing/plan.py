@@ -26,6 +26,7 @@ _DEFAULTS = {
     "funding_snapshot": {"kind": "sampled"},
     "funding_settlements": {"kind": "settled"},
     "oi_history": {"resolution": "raw"},
+    "prices_history": {"resolution": "raw"},
     "volume_history": {"resolution": "raw"},
     "orderbook_depth_history": {"resolution": "raw"},
 }

@@ -23,7 +23,11 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "liquidations": parameters.liquidations,
     "shocks": parameters.shocks,
 }
-_WINDOWED = {"clusters": realisations.clusters, "surface": realisations.surface}
+_WINDOWED = {
+    "clusters": realisations.clusters,
+    "premium": realisations.premium,
+    "surface": realisations.surface,
+}
 TOPICS = (*_TIMELESS, *_WINDOWED)
 
 
@@ -63,14 +67,17 @@ def truth(
             Instants of the market-wide shocks.
         ``"clusters"``
             Clusters of liquidations that begin in the window.
+        ``"premium"``
+            Per pair and five minutes of the window, the mark over the index less one [bps]: the premium from
+            which the funding rate is formed, before its clamp.
         ``"surface"``
             eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ), forward and spot of every expiry open at
             each full hour of the window.
     symbols, exchanges
         What to keep; None is everything.
     start, end
-        Half-open window, for clusters and the surface alone; unless given, the last hour up to the sample's
-        clock and that instant itself.
+        Half-open window, for clusters, premium and surface alone; unless given, the last hour up to the
+        sample's clock and that instant itself.
 
     Returns
     -------

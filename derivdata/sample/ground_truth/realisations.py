@@ -1,4 +1,4 @@
-"""The true clusters of liquidations and surfaces of the sample in a window."""
+"""The true clusters of liquidations, premiums and surfaces of the sample in a window."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from derivdata.sample import liquidations, options
-from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, Ints, instants
-from derivdata.sample.universe import pairs, select, symbols
+from derivdata.sample import funding, liquidations, options
+from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, STEP_US, Ints, instants
+from derivdata.sample.universe import exchange_names, pairs, select, symbols
 
-__all__ = ["clusters", "surface"]
+__all__ = ["clusters", "premium", "surface"]
 
 Names = Sequence[str] | None
 
@@ -53,6 +53,26 @@ def _begun(day: int, rows: Ints) -> pd.DataFrame:
         order_count=("time", "size"),
         value_usd=("value_usd", "sum"),
     )
+
+
+def premium(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
+    """Return the premium of the mark over the index at each five-minute step of ``[first, last)`` [µs]."""
+    every, parts = select(names, exchanges), []
+    for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
+        chosen = every.trading(day, day + 1)
+        value = funding.premium(chosen, day, 1)
+        row, step = np.indices(value.shape).reshape(2, -1)
+        time = day * DAY_US + step * STEP_US
+        table = pd.DataFrame(
+            {
+                "symbol": np.array(symbols().name, dtype=object)[chosen.symbol[row]],
+                "exchange": np.array(exchange_names(), dtype=object)[chosen.exchange[row]],
+                "time": instants(time),
+                "premium_bps": value.ravel(),
+            }
+        )
+        parts.append(table[(time >= first) & (time < last)])
+    return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
 def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:

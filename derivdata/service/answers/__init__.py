@@ -10,7 +10,7 @@ __all__ = ["ANSWERS", "FAMILIES", "RequestContext"]
 
 FAMILIES = (
     "builders", "funding", "hip3", "hip4", "liquidations", "markets",
-    "oi", "options", "orderbook", "rwa", "volume",
+    "oi", "options", "orderbook", "prices", "rwa", "volume",
 )  # fmt: skip
 """Modules beside this one; each lists its own answers in ``ANSWERS``."""
 

@@ -113,6 +113,14 @@ _FUNDING: dict[str, Schema] = {
         notices=NOTICES,
     ),
 }
+_LOCAL: dict[str, Schema] = {
+    "/local/prices/history": record(
+        symbol=TEXT,
+        kind=TEXT,
+        series=mapping(array(row("prices_history", drop="symbol exchange", time=True))),
+        **_SERIES,
+    ),
+}
 _TOTALS: dict[str, Schema] = {
     "/oi/exchanges-summary": record(
         exchanges=array(row("oi_exchanges", sparkline_7d=array(maybe(NUMBER)))),
@@ -228,5 +236,7 @@ _ONCHAIN: dict[str, Schema] = {
     "/builder-analytics/dashboard": open_object(**_ROLLING, by_builder=_ROWS, timeseries=_ROWS),
 }
 
-PAYLOADS: dict[str, Schema] = _FUNDING | _MARKETS | _TOTALS | _LIQUIDATIONS | _OPTIONS | _BOOKS | _ONCHAIN
+PAYLOADS: dict[str, Schema] = (
+    _FUNDING | _MARKETS | _TOTALS | _LIQUIDATIONS | _OPTIONS | _BOOKS | _ONCHAIN | _LOCAL
+)
 """Path of an endpoint to the schema of its payload."""

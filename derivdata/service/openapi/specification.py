@@ -81,7 +81,11 @@ def document(exchanges: Collection[str], *, label: str, version: str) -> dict[st
     }
 
 
-_ABOUT = "Crypto derivatives data, read-only. Section numbers and tiers are those of the API document."
+_ABOUT = (
+    "Crypto derivatives data, read-only. Section numbers and tiers are those of the API document. Paths "
+    "under /local are not part of that document: this service alone answers them."
+)
+_OURS = " Not part of the API document: the hosted service does not answer it."
 
 
 def _operation(endpoint: api.Endpoint, exchanges: list[str]) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def _operation(endpoint: api.Endpoint, exchanges: list[str]) -> dict[str, Any]:
         "summary": endpoint.doc,
         "operationId": endpoint.path.strip("/").replace("/", "_").replace("{", "").replace("}", ""),
         "tags": [endpoint.path.split("/")[1]],
-        "description": f"Tier: {endpoint.tier.title()} and above.",
+        "description": f"Tier: {endpoint.tier.title()} and above.{_OURS if endpoint.local else ''}",
         "parameters": [_parameter(p, exchanges, endpoint.path) for p in endpoint.params],
         "responses": {
             "200": _answer("The data.", PAYLOADS[endpoint.path]),

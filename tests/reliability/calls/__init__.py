@@ -35,7 +35,7 @@ MAIN = set(
     volume.history
     liquidations.aggregates liquidations.events liquidations.history
     options.metrics options.snapshot options.surface options.surface_history
-    orderbook.book orderbook.depth_history
+    orderbook.book orderbook.depth_history prices.history
     markets.symbol_stats
     hip3.candles hip4.outcome
     units.apr_from_bps units.apr_from_bps_8h units.apy_from_bps_8h units.apy_from_native

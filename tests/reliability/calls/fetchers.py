@@ -47,6 +47,7 @@ CALLS: Calls = {
     "options.overview_history": lambda: DAY,
     "orderbook.book": lambda: {"symbol": "BTC", "exchange": "binance", "limit": 5},
     "orderbook.depth_history": lambda: {"symbol": "BTC", "exchange": "binance", **DAY, "resolution": "1h"},
+    "prices.history": lambda: {"symbols": "BTC", **HISTORY, "kind": "mark"},
     "rwa.market_hours": lambda: {"exchanges": "XNYS"},
     "hip3.dashboard": lambda: {"window": "7d"},
     "hip3.dex_detail": lambda: {"dex": "xyz", "window": "7d"},

@@ -1,0 +1,125 @@
+"""Prices over time: sampled at the end of each step, never averaged, one kind at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import service
+from derivdata.errors import NotFound
+from tests.service import market
+from tests.service.conftest import Caller
+from tests.service.memory_store import MemoryStore
+from tests.transport.server import Asked, Reply, serving
+
+PATH = "/local/prices/history"
+
+
+def points(body: Any, venue: str) -> dict[str, float]:
+    return {point["timestamp"][11:16]: point["y"] for point in body["series"].get(venue, [])}
+
+
+def prices(ask: Caller, **params: Any) -> Any:
+    return ask.body(PATH, **{"symbol": "BTC", "start": "2026-06-30T10:00Z", "resolution": "1h", **params})
+
+
+def test_a_step_has_the_newest_price_at_its_end(ask: Caller) -> None:
+    """In (10:00, 11:00] binance was polled at 10:00:05 and at 10:59:05; before 10:00 it was not."""
+    body = prices(ask, end="2026-06-30T12:00Z")
+    assert (body["symbol"], body["kind"], body["unit"], body["resolution"]) == ("BTC", "mark", "usd", "1h")
+    assert points(body, "binance") == {"11:00": 101.0}
+    assert points(body, "hyperliquid") == {"10:00": 99.0, "11:00": 98.0}
+    assert body["notices"] == []
+
+
+def test_the_price_at_the_clock_is_there_when_no_end_is_given(ask: Caller) -> None:
+    assert points(prices(ask), "binance") == {"11:00": 101.0, "12:00": 104.0}
+
+
+def test_a_price_is_not_repeated_in_steps_without_one(ask: Caller) -> None:
+    body = prices(ask, end="2026-06-30T12:00Z", resolution="5m")
+    assert points(body, "binance") == {"10:05": 100.0, "11:00": 101.0, "11:05": 102.0, "11:35": 103.0}
+    assert points(body, "hyperliquid") == {"10:00": 99.0, "11:00": 98.0}
+
+
+def test_a_window_that_is_split_is_the_long_window(ask: Caller) -> None:
+    whole = prices(ask, end="2026-06-30T12:00Z", resolution="15m")["series"]["binance"]
+    parts = [
+        prices(ask, start=f"2026-06-30T{a}Z", end=f"2026-06-30T{b}Z", resolution="15m")["series"]
+        for a, b in (("10:00", "10:15"), ("10:15", "11:07"), ("11:07", "12:00"))
+    ]
+    assert [point for part in parts for point in part.get("binance", [])] == whole
+    assert len(whole) == 4
+
+
+def test_kinds_stand_apart_and_raw_rows_are_as_they_came(ask: Caller) -> None:
+    index = prices(ask, kind="index", resolution="raw")
+    assert index["series"] == {"binance": [{"timestamp": "2026-06-30T10:59:05Z", "y": 100.5}]}
+    last = prices(ask, kind="last")
+    assert (last["series"], last["notices"]) == ({}, ["no data in this range"])
+    assert (
+        "kind='mid' is not one of mark, index, last"
+        in ask.error(PATH, 400, symbol="BTC", kind="mid")["error"]
+    )
+
+
+def test_hourly_rows_alone_make_the_answer_hourly(ask: Caller) -> None:
+    body = prices(ask, exchanges="hyperliquid", end="2026-06-30T12:00Z", resolution="5m")
+    assert (body["resolution"], points(body, "hyperliquid")) == ("1h", {"10:00": 99.0, "11:00": 98.0})
+
+
+def test_dev_sees_thirty_days(ask: Caller) -> None:
+    body = ask.body(PATH, tier="dev", symbol="BTC", start="2026-01-01", resolution="1h")
+    assert "Dev covers the rolling 30 days" in body["notices"][0]
+
+
+def test_prices_of_tiny_coins_keep_their_digits() -> None:
+    """Means are rounded to cents; a price of 8e-6 would become nothing."""
+    time = [market.at("2026-06-30 10:10"), market.at("2026-06-30 10:50")]
+    rows = market.series("PEPE", "okx", time, price_usd=[7.5e-6, 8.25e-6], kind="mark", resolution="raw")
+    local = service.start(MemoryStore({"prices_history": rows}, now=market.NOW), keys={"key-pro": "pro"})
+    try:
+        body = Caller(local).body(PATH, symbol="PEPE", start="2026-06-30T10:00Z", resolution="1h")
+    finally:
+        local.close()
+    assert body["series"] == {"okx": [{"timestamp": "2026-06-30T11:00:00Z", "y": 8.25e-6}]}
+
+
+def test_a_source_without_prices_says_which_table_it_lacks() -> None:
+    local = service.start(
+        MemoryStore({"oi_history": market.open_interest()}, now=market.NOW), keys={"key-pro": "pro"}
+    )
+    try:
+        assert "holds no prices_history" in Caller(local).error(PATH, 404, symbol="BTC")["error"]
+    finally:
+        local.close()
+
+
+def test_openapi_says_that_it_is_ours(ask: Caller) -> None:
+    document = ask.body("/openapi.json")
+    ours = [
+        p
+        for p, item in document["paths"].items()
+        if "Not part of the API document" in item["get"]["description"]
+    ]
+    assert ours == [PATH]
+    assert document["paths"][PATH]["get"]["tags"] == ["local"]
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_the_hosted_service_does_not_have_it(status: int) -> None:
+    """A service that is not ours says nothing useful of the path: the error names who has prices."""
+
+    def hosted(request: Asked) -> Reply:
+        return Reply(b'{"error": "not found"}', status, date=pd.Timestamp("2026-06-30T12:00", tz="UTC"))
+
+    with serving(hosted) as server:
+        dd.connect(server.url, api_key="a-key")
+        with pytest.raises(
+            NotFound, match=r"the sample, an archive and the venues do.*dd\.connect\('venues'\)"
+        ):
+            dd.prices.history("BTC", "2026-06-01", "2026-06-02")
+        dd.disconnect()
