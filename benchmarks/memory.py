@@ -66,6 +66,16 @@ def _panel(symbols: str, chunk: str) -> int:
     return _peak_bytes(whole)
 
 
+def _table_panel(symbols: str) -> int:
+    """Making a panel of a table, which does not count."""
+    import derivdata as dd
+    from benchmarks.rows.panels import panel, rows_of
+
+    rows = rows_of(panel(int(symbols), 720, missing=0.0))
+    dd.panel(rows.head(1_000))
+    return _peak_bytes(lambda: dd.panel(rows))
+
+
 def _peak_bytes(run: Callable[[], Any]) -> int:
     gc.collect()
     before = _resident("VmRSS")
@@ -81,4 +91,5 @@ def _resident(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print({"history": _history, "append": _append, "panel": _panel}[sys.argv[1]](*sys.argv[2:]))
+    tasks = {"history": _history, "append": _append, "panel": _panel, "table_panel": _table_panel}
+    print(tasks[sys.argv[1]](*sys.argv[2:]))

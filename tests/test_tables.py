@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.analysis.funding import slippage_bps
@@ -89,6 +91,40 @@ def test_panel_is_labelled_and_ragged_is_nan() -> None:
 
 def test_panel_of_no_rows_is_empty() -> None:
     assert tables.panel(tables.FUNDING_HISTORY.empty()).shape == (0, 0, 0)
+
+
+@given(
+    cells=st.lists(
+        st.tuples(
+            st.sampled_from(["BTC", "ETH", "SOL"]),
+            st.sampled_from(["zo", "okx", "binance", "gate"]),
+            st.integers(0, 5),
+        ),
+        unique=True,
+        min_size=1,
+    ),
+    text=st.sampled_from(["category", "unsorted category", "str", "object"]),
+    zone=st.sampled_from(["UTC", "Asia/Kolkata"]),
+)
+def test_panel_equals_pandas_own_reshaping(cells: list[tuple[str, str, int]], text: str, zone: str) -> None:
+    frame = pd.DataFrame(cells, columns=["symbol", "exchange", "hour"])
+    frame["time"] = pd.Timestamp("2026-01-01", tz="UTC") + pd.to_timedelta(frame.pop("hour"), "h")
+    frame["rate_bps_8h"] = np.arange(len(frame), dtype=float)
+    expected = frame.assign(time=frame["time"].dt.tz_localize(None)).set_index(["symbol", "exchange", "time"])
+    expected = expected["rate_bps_8h"].to_xarray().sortby(["symbol", "exchange", "time"])
+
+    frame["time"] = frame["time"].dt.tz_convert(zone)
+    for name, unsorted in (
+        ("symbol", ["SOL", "XRP", "BTC", "ETH"]),
+        ("exchange", ["zo", "okx", "binance", "gate"]),
+    ):
+        frame[name] = (
+            pd.Categorical(frame[name], unsorted) if text.startswith("unsorted") else frame[name].astype(text)
+        )
+    panel = tables.panel(frame)
+    np.testing.assert_array_equal(panel.values, expected.values)
+    for dim in panel.dims:
+        assert (panel[dim].values == expected[dim].values).all()
 
 
 def test_panel_survives_netcdf(tmp_path: object) -> None:

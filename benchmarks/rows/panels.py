@@ -11,11 +11,13 @@ import pandas as pd
 import xarray as xr
 
 import derivdata as dd
+from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 
-__all__ = ["ROWS", "best_by_xarray", "panel", "share_and_hhi"]
+__all__ = ["ROWS", "best_by_xarray", "panel", "rows_of", "share_and_hhi"]
 
 _SIZE = "43 venues × 200 symbols × 10,000 hours, 0.69 GB"
+_RESHAPED = "pandas: set_index(keys).to_xarray()"
 _PAIR = "xarray with bottleneck: max, min, idxmax, idxmin"
 _SHARES = "xarray with bottleneck: oi / oi.sum, (share²).sum"
 _ROLLING = "xarray with bottleneck: rolling(168) mean and std(ddof=1)"
@@ -46,6 +48,39 @@ def panel(symbols: int, hours: int, *, missing: float, log: bool = False, seed: 
         },
         name="oi_usd" if log else "rate_bps_8h",
         attrs={"units": "USD"} if log else {"units": "bps/8h", "kind": "sampled"},
+    )
+
+
+def rows_of(rates: xr.DataArray) -> pd.DataFrame:
+    """A table's rows of a panel, in its order, with text as categories as our tables have it."""
+    places = np.meshgrid(*(np.arange(size, dtype=np.int16) for size in rates.shape), indexing="ij")
+    symbol, exchange, hour = (place.reshape(-1) for place in places)
+    return pd.DataFrame(
+        {
+            "symbol": pd.Categorical.from_codes(symbol, rates["symbol"].values),
+            "exchange": pd.Categorical.from_codes(exchange, rates["exchange"].values),
+            "time": pd.DatetimeIndex(rates["time"].values[hour], tz="UTC"),
+            "rate_bps_8h": rates.values.reshape(-1),
+        }
+    )
+
+
+def _from_table(_: Path) -> Made:
+    rates = panel(330, 720, missing=0.0)
+    rows = rows_of(rates)
+    keys = ["symbol", "exchange", "time"]
+    np.testing.assert_array_equal(dd.panel(rows), rates)
+
+    def memory() -> list[Check]:
+        times = peak_bytes_of("table_panel", "330") / rates.nbytes
+        return [
+            Check("peak memory beside the rows, of the result's", f"{times:.1f} ×", "≤ 4 ×", times <= 4.0)
+        ]
+
+    return Made(
+        {OURS: lambda: dd.panel(rows), _RESHAPED: lambda: rows.set_index(keys)["rate_bps_8h"].to_xarray()},
+        checks=memory,
+        facts=lambda: ["values equal, one by one"],
     )
 
 
@@ -153,6 +188,14 @@ def exact_zscore(rates: xr.DataArray) -> xr.DataArray:
 
 
 ROWS = [
+    Row(
+        "table-panel",
+        what="a table's column as a labelled panel (`dd.panel`)",
+        given="43 venues × 330 symbols × 720 hours, 10 million rows",
+        make=_from_table,
+        goals={_RESHAPED: faster(2)},
+        rounds=5,
+    ),
     Row(
         "best-pair",
         what="best long/short pair per (symbol, time), with NaN",
