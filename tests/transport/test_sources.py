@@ -230,7 +230,7 @@ with warnings.catch_warnings(record=True) as caught:
     print(dd.raw("/x"), dd.raw("/x"))
 print([w.category is errors.CacheNotice for w in caught])
 print(dd.cache_info().folder)
-print(dd.cache_info().answers)
+print(dd.cache_info().answers, flush=True)  # a child would print again what waits to be written
 if os.fork() == 0:
     sys.exit()
 os.wait()
