@@ -18,7 +18,7 @@ from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.paging import walk
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.registry import VENUES
-from derivdata.venues.tabulation import frames, lone_payment_hours
+from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
 __all__ = ["TABLES", "Backfilled", "backfill", "chosen_venues"]
@@ -279,7 +279,7 @@ def _name(endpoint: Endpoint, item: Instrument) -> str:
 def _of_window(
     endpoint: Endpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
-    hours = lone_payment_hours(endpoint.exchange)
+    hours = VENUES[endpoint.exchange].lone_payment_hours
     records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
     records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
     if table == "oi_history" and any(row.oi_usd is None for row in records.oi):

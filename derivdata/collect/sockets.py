@@ -1,10 +1,13 @@
-"""Liquidations as venues push them: one WebSocket a venue, connected again when it breaks off."""
+"""Liquidations as venues push them: the WebSockets of a venue, connected again when one breaks off."""
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import threading
+import zlib
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 import pandas as pd
 from websockets.exceptions import WebSocketException
@@ -12,7 +15,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from derivdata import tables, venues
 from derivdata.collect.clock import Clock
-from derivdata.errors import DerivdataError
+from derivdata.collect.quarantine import Quarantine
+from derivdata.errors import DerivdataError, SchemaError
 from derivdata.times import Window
 from derivdata.venues.endpoint import Venue
 from derivdata.venues.record_types import Instrument
@@ -23,10 +27,12 @@ _TABLE = "liquidations_fills"
 _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 _LARGEST = 8 * 2**20
+_GZIP = b"\x1f\x8b"
+_TROUBLE = (WebSocketException, OSError, EOFError, zlib.error, DerivdataError)
 
 
 class LiquidationStream:
-    """The liquidations of one venue, from its channel.
+    """The liquidations of one venue, from its channel; a window counts while all its connections hold.
 
     Parameters
     ----------
@@ -38,6 +44,8 @@ class LiquidationStream:
         What time it is.
     address
         Where the venue's socket is instead of its own address.
+    quarantine
+        Where frames go that are not as expected.
     """
 
     def __init__(
@@ -47,15 +55,19 @@ class LiquidationStream:
         clock: Clock,
         *,
         address: str | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         if venue.stream is None:
             raise ValueError(f"{venue.exchange} has no channel of liquidations")
         self.venue, self._stream, self._clock = venue, venue.stream, clock
-        self._contracts, self._address = contracts, address or venue.socket
+        self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
         self._frames: list[pd.DataFrame] = []
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
+        self._heard: pd.Timestamp | None = None
+        self._until: pd.Timestamp | None = None
+        self._is_spoiled = False
         self._error = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
@@ -86,51 +98,108 @@ class LiquidationStream:
         wait = _FIRST_WAIT
         while not self._stopping.is_set():
             try:
-                items, context = self._contracts()
-                with connect(self._address, open_timeout=_OPEN_SECONDS, max_size=_LARGEST) as socket:
-                    for message in self._stream.subscribe([item.name for item in items]):
-                        socket.send(message)
-                    with self._lock:
-                        self._since = self._clock.utc()
-                    wait = _FIRST_WAIT
-                    self._listen(socket, context)
-            except (WebSocketException, OSError, DerivdataError) as problem:
-                with self._lock:
-                    self._error = f"{type(problem).__name__}: {problem}"[:300]
-            finally:
-                with self._lock:
-                    self._close_window(again=False)
+                self._connected()
+                wait = wait if self._is_spoiled else _FIRST_WAIT
+            except _TROUBLE as problem:
+                self._tell(problem)
             if self._stopping.wait(wait):
                 return
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _listen(self, socket: ClientConnection, context: dict[str, pd.DataFrame]) -> None:
+    def _connected(self) -> None:
+        """Listen to every connection that the venue needs, until one ends: only together they cover it."""
+        items, context = self._contracts()
+        now = int(self._clock.utc().timestamp())
+        needed = self._stream.connections([item.name for item in items], now)
+        with contextlib.ExitStack() as opened:
+            sockets = [
+                opened.enter_context(
+                    connect(
+                        self._address or address,
+                        open_timeout=_OPEN_SECONDS,
+                        max_size=_LARGEST,
+                        user_agent_header=f"derivdata/{version('derivdata')}",
+                    )
+                )
+                for address, _ in needed
+            ]
+            for socket, (_, messages) in zip(sockets, needed, strict=True):
+                for message in messages:
+                    socket.send(message)
+            ended = threading.Event()
+            with self._lock:
+                self._since = self._heard = self._clock.utc()
+                self._is_spoiled = False
+            listeners = [
+                threading.Thread(target=self._listen, args=(socket, context, ended), daemon=True)
+                for socket in sockets
+            ]
+            for listener in listeners:
+                listener.start()
+            for listener in listeners:
+                listener.join()
+            with self._lock:
+                self._close_window(again=False)
+
+    def _listen(
+        self, socket: ClientConnection, context: dict[str, pd.DataFrame], ended: threading.Event
+    ) -> None:
+        """Read the frames of one connection until it or another ends."""
         ping, every = self.venue.ping
         idle = 0.0
-        while not self._stopping.is_set():
+        try:
+            while not (self._stopping.is_set() or ended.is_set()):
+                try:
+                    message = socket.recv(timeout=0.5)
+                except TimeoutError:
+                    idle += 0.5
+                    if ping and idle >= every:
+                        socket.send(ping)
+                        idle = 0.0
+                    continue
+                body = message.encode() if isinstance(message, str) else message
+                body = gzip.decompress(body) if body[:2] == _GZIP else body
+                self._read(socket, body, context)
+        except _TROUBLE as problem:
+            self._tell(problem)
+        finally:
+            ended.set()
+
+    def _read(self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame]) -> None:
+        """Keep the rows of a frame, or answer what the venue wants an answer to."""
+        now = self._clock.utc()
+        if self._stream.marker in body:
             try:
-                message = socket.recv(timeout=0.5)
-            except TimeoutError:
-                idle += 0.5
-                if ping and idle >= every:
-                    socket.send(ping)
-                    idle = 0.0
-                continue
-            body = message.encode() if isinstance(message, str) else message
-            if self._stream.marker in body:
-                frame = venues.read(
-                    self.venue.exchange, self._stream.channel, body, at=self._clock.utc(), context=context
-                )
+                found = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
+            except SchemaError as problem:
                 with self._lock:
-                    self._frames.append(frame[_TABLE])
-            else:
-                with contextlib.suppress(ValueError):
-                    if body != b"pong":
-                        venues.read(self.venue.exchange, "any", body)  # a refused subscription
+                    self._until, self._is_spoiled = self._heard, True  # what the frame told of is lost
+                kept = None if self._quarantine is None else self._quarantine.keep(
+                    self.venue.exchange, self._stream.channel, body, str(problem), now
+                )  # fmt: skip
+                raise problem if kept is None else SchemaError(f"{problem} (kept as {kept.name})") from None
+            with self._lock:
+                self._frames.append(found[_TABLE])
+                self._heard = now
+        elif body != b"pong":
+            with contextlib.suppress(ValueError):  # text that is no JSON says nothing
+                reply = self._stream.answer(body)
+                if reply is not None:
+                    socket.send(reply)
+                    return
+                venues.read(self.venue.exchange, "any", body)  # a refused subscription
+
+    def _tell(self, problem: BaseException) -> None:
+        with self._lock:
+            self._error = f"{type(problem).__name__}: {problem}"[:300]
 
     def _close_window(self, *, again: bool) -> None:
-        """Note the window up to now as listened to; `again` starts the next."""
-        now = self._clock.utc()
-        if self._since is not None and now > self._since:
-            self._covered.append(Window(self._since, now))
-        self._since = now if again else None
+        """Note the window up to now as listened to, or up to the last frame before one that was lost.
+
+        `again` starts the next.
+        """
+        until = self._until or self._clock.utc()
+        if self._since is not None and until > self._since:
+            self._covered.append(Window(self._since, until))
+        self._since = until if again and self._until is None else None
+        self._until = None

@@ -18,8 +18,8 @@ from derivdata.arguments import typed
 from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.reading import Context, Reading, Request
 from derivdata.venues.record_types import Records
-from derivdata.venues.registry import VENUES, slug_of
-from derivdata.venues.tabulation import frames, lone_payment_hours
+from derivdata.venues.registry import VENUES
+from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
 __all__ = ["endpoints", "read"]
@@ -115,7 +115,7 @@ def read(
     [1.0]
     """
     reading = opened(exchange, request, body, at=at, context=context)
-    VENUES[reading.venue].refuse(reading)
+    VENUES[reading.exchange].refuse(reading)
     endpoint = reading.endpoint
     if endpoint is None:
         return {}
@@ -132,13 +132,15 @@ def records(
 ) -> Records:
     """Read a body as records, before one contract a symbol is chosen; arguments as in `read`."""
     reading = opened(exchange, request, body, at=at, context=context)
-    VENUES[reading.venue].refuse(reading)
+    VENUES[reading.exchange].refuse(reading)
     return Records() if reading.endpoint is None else reading.endpoint.read(reading)
 
 
 def tabulated(exchange: str, endpoint: Endpoint, rows: Records, reading: Reading) -> dict[str, pd.DataFrame]:
     """Return the tables of an endpoint's records."""
-    same = [e for e in VENUES[reading.venue].endpoints if e.path == endpoint.path and e.read == endpoint.read]
+    same = [
+        e for e in VENUES[reading.exchange].endpoints if e.path == endpoint.path and e.read == endpoint.read
+    ]
     names = list(dict.fromkeys(table for e in same for table in e.tables))
     names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
     states = any(state.settle_h is not None for state in rows.states)
@@ -150,7 +152,7 @@ def default_hours(reading: Reading) -> float:
     """Return the interval of a payment that stands alone in its window."""
     if reading.context.interval_hours is not None:
         return reading.context.interval_hours
-    return lone_payment_hours(reading.venue)
+    return VENUES[reading.exchange].lone_payment_hours
 
 
 def opened(
@@ -162,7 +164,9 @@ def opened(
     context: Mapping[str, Any] | None = None,
 ) -> Reading:
     """Return a body that is ready to be read, with the endpoint that it answers."""
-    venue = VENUES[slug_of(exchange)]
+    if exchange not in VENUES:
+        raise ValueError(f"exchange={exchange!r} is not one of {', '.join(VENUES)}")
+    venue = VENUES[exchange]
     asked = Request.parse(request)
     endpoint, parts = (None, {}) if asked.place == "any" else _endpoint_of(venue, asked)
     arrival = None if at is None else us_of(times.instant(at, "at"))
@@ -176,7 +180,6 @@ def opened(
         at=arrival,
         context=Context(context, exchange),
         parts=parts,
-        venue=venue.exchange,
     )
 
 

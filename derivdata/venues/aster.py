@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.venues import binance
-from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 
 _endpoint = partial(Endpoint, "aster")
 
@@ -36,12 +36,14 @@ ENDPOINTS = (
     _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), binance.force_orders),
 )  # fmt: skip
 
+_SOCKET = "wss://fstream.asterdex.com/ws/!forceOrder@arr"
+
 VENUE = Venue(
     "aster",
     "https://fapi.asterdex.com",
     ENDPOINTS,
     binance.refuse,
     budget=10.0,
-    socket="wss://fstream.asterdex.com/ws/!forceOrder@arr",
-    stream=Stream("!forceOrder@arr", lambda _: [], b"forceOrder"),
+    socket=_SOCKET,
+    stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
 )

@@ -13,7 +13,7 @@ import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.tables import contract
-from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
     Instrument,
@@ -442,6 +442,7 @@ ENDPOINTS = (
     _endpoint("chain", "GET", "/eapi/v1/ticker", (), option_tickers, host=_OPTIONS, weight=40, every=300),
     _endpoint(
         "chain", "GET", "/eapi/v1/openInterest", (), option_oi, host=_OPTIONS, symbol="underlyingAsset",
+        expiry="expiration", every=300,
     ),
     *(
         of(
@@ -458,13 +459,15 @@ ENDPOINTS = (
     _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), force_orders),
 )  # fmt: skip
 
+_SOCKET = "wss://fstream.binance.com/market/ws/!forceOrder@arr"
+
 VENUE = Venue(
     "binance",
     "https://fapi.binance.com",
     ENDPOINTS,
     refuse,
     budget=10.0,
-    socket="wss://fstream.binance.com/market/ws/!forceOrder@arr",
-    stream=Stream("!forceOrder@arr", lambda _: [], b"forceOrder"),
+    socket=_SOCKET,
+    stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",
 )

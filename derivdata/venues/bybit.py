@@ -15,7 +15,7 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.binance import option_name
-from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
     Instrument,
@@ -403,7 +403,9 @@ _BOOK = ("orderbook_book", "orderbook_depth_history")
 _LIST = {"limit": "1000"}
 _WALK = Paging(descending=True, limit=200)
 _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
+_SOCKET = "wss://stream.bybit.com/v5/public"
 _TOPICS = 200
+_CONNECTION_TOPICS = 400  # the topics of one connection may have 21,000 characters together
 _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 
@@ -450,11 +452,17 @@ ENDPOINTS = (
 )  # fmt: skip
 
 
-def _subscriptions(names: Sequence[str]) -> list[str]:
-    """Return messages for the linear contracts, of at most some hundred topics each."""
-    topics = [f"allLiquidation.{name}" for name in names if not name.endswith("USD")]
-    parts = [topics[i : i + _TOPICS] for i in range(0, len(topics), _TOPICS)]
-    return [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
+def _connections(names: Sequence[str], _: int) -> list[Connection]:
+    """Return connections for the linear and the inverse contracts, a few hundred topics each."""
+    made = []
+    for category, inverse in (("linear", False), ("inverse", True)):
+        topics = [f"allLiquidation.{name}" for name in names if name.endswith("USD") == inverse]
+        for i in range(0, len(topics), _CONNECTION_TOPICS):
+            mine = topics[i : i + _CONNECTION_TOPICS]
+            parts = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
+            messages = [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
+            made.append(Connection(f"{_SOCKET}/{category}", messages))
+    return made
 
 
 VENUE = Venue(
@@ -463,8 +471,8 @@ VENUE = Venue(
     ENDPOINTS,
     refuse,
     budget=5.0,
-    socket="wss://stream.bybit.com/v5/public/linear",
+    socket=f"{_SOCKET}/linear",
     ping=('{"op":"ping"}', 20.0),
-    stream=Stream("allLiquidation.{symbol}", _subscriptions, b'"topic"'),
+    stream=Stream("allLiquidation.{symbol}", _connections, b'"topic"'),
     terms="No text on public data was found: for the user's own use. Refuses some countries.",
 )

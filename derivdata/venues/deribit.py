@@ -43,6 +43,14 @@ def _named(name: str) -> Instrument:
     return Instrument(name, coin, quote or "USD", 1.0, quote == "", rest == "PERPETUAL")
 
 
+def _item(reading: Reading, name: str) -> Instrument:
+    """Return a contract for amounts that the venue states in USD or coins, never in contracts.
+
+    ``contract_size`` of the instrument list is a step of orders (10 USD of BTC-PERPETUAL) and no factor here.
+    """
+    return reading.instrument(name, _named)._replace(size=1.0)
+
+
 class _Summary(Wire):
     instrument_name: str
     creation_timestamp: int
@@ -64,7 +72,7 @@ def future_summaries(reading: Reading) -> Records:
     """Read rates of the last 8 hours, open interest, prices and volume of a currency's perpetuals."""
     states = []
     for row in reading.decode(_Summaries).result:
-        item = reading.instrument(row.instrument_name, _named)
+        item = _item(reading, row.instrument_name)
         if not item.perpetual or row.funding_8h is None:
             continue
         states.append(
@@ -214,7 +222,7 @@ def ticker_frames(reading: Reading) -> Records:
 
 
 def _state(reading: Reading, row: _Ticker) -> State:
-    item = reading.instrument(row.instrument_name, _named)
+    item = _item(reading, row.instrument_name)
     if not item.perpetual:
         reading.fail(f"{row.instrument_name} is no perpetual")
     return State(
@@ -293,7 +301,7 @@ def trades(reading: Reading) -> Records:
         taker = reading.word(row.direction, {"sell": "long", "buy": "short"})
         if row.liquidation is None:
             continue
-        item = reading.instrument(row.instrument_name, _named)
+        item = _item(reading, row.instrument_name)
         maker = "short" if taker == "long" else "long"
         sides = reading.word(row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker]})
         coins, usd = item.coins(row.amount, row.price), item.usd(row.amount, row.price)
@@ -383,7 +391,7 @@ class _BookBody(Wire):
 def book(reading: Reading) -> Records:
     """Read a book: USD of inverse contracts, coins of linear ones."""
     body = reading.decode(_BookBody).result
-    item = _named(body.instrument_name)
+    item = _item(reading, body.instrument_name)
     return Records(books=[reading.book(item, reading.ms(body.timestamp), body.bids, body.asks)])
 
 
@@ -418,7 +426,7 @@ ENDPOINTS = (
     _endpoint(
         "liquidations", "GET", "/public/get_last_trades_by_currency_and_time", ("liquidations_fills",),
         trades,
-        params={"kind": "future", "sorting": "asc"}, symbol="currency",
+        params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
     ),
     _endpoint("book", "WS", "book.{instrument_name}.100ms", _BOOK, book_frames),
@@ -437,4 +445,5 @@ VENUE = Venue(
     budget=2.0,
     socket="wss://www.deribit.com/ws/api/v2",
     terms='Terms of service, article 4.6 (2021-01-29): market data "for personal use only", no forwarding.',
+    hourly=True,
 )

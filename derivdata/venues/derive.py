@@ -306,4 +306,5 @@ VENUE = Venue(
         "products, dashboards, indexes, surfaces or training of models."
     ),
     named_only=True,
+    hourly=True,
 )

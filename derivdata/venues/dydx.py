@@ -203,7 +203,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "liquidations", "GET", "/trades/perpetualMarket/{ticker}", ("liquidations_fills",), trades,
-        symbol="ticker",
+        symbol="ticker", every=60,
         paging=Paging(descending=True, start="", end="createdBeforeOrAt", unit="iso", limit=1000),
     ),
     _endpoint(
@@ -212,4 +212,4 @@ ENDPOINTS = (
     ),
 )  # fmt: skip
 
-VENUE = Venue("dydx", "https://indexer.dydx.trade/v4", ENDPOINTS, refuse, budget=2.5)
+VENUE = Venue("dydx", "https://indexer.dydx.trade/v4", ENDPOINTS, refuse, budget=2.5, hourly=True)

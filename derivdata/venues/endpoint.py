@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from derivdata.venues.reading import Reading
     from derivdata.venues.record_types import Records
 
-__all__ = ["Endpoint", "Paging", "Stream", "Venue", "pattern"]
+__all__ = ["Connection", "Endpoint", "Paging", "Stream", "Venue", "pattern"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Paging:
         Longest window of one request.
     reach_days
         How far back the venue's history goes; None is the listing.
+    exclusive
+        Whether rows of the instant `end` itself are left out: the next page then starts one unit later, so
+        that rows which share an instant are not lost where a page ends.
     """
 
     by: Literal["time", "cursor", "page"] = "time"
@@ -50,6 +53,7 @@ class Paging:
     cursor: str = ""
     span_hours: float | None = None
     reach_days: float | None = None
+    exclusive: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class Endpoint:
         Seconds between polls of the state; None where it is not polled.
     each
         Values of `symbol` that one poll asks for, one request each.
+    expiry
+        Parameter that names an expiry as YYMMDD: one request for each expiry of the chain.
     confirmed
         False for what the specification lists as unconfirmed: read, but not collected until checked.
     """
@@ -105,6 +111,7 @@ class Endpoint:
     lists: bool = False
     every: float | None = None
     each: tuple[str, ...] = ()
+    expiry: str = ""
     confirmed: bool = True
     note: str = ""
 
@@ -134,6 +141,13 @@ def pattern(place: str) -> re.Pattern[str]:
     return re.compile(text)
 
 
+class Connection(NamedTuple):
+    """A WebSocket to open, and the messages that subscribe to some contracts."""
+
+    address: str
+    messages: list[str]
+
+
 @dataclass(frozen=True)
 class Stream:
     """A channel that pushes liquidations.
@@ -142,15 +156,23 @@ class Stream:
     ----------
     channel
         Its name, as in `Endpoint.path`, to read frames by.
-    subscribe
-        The messages that subscribe to some contracts.
+    connections
+        Returns the connections that cover some contracts; it is given their names and the time [s], which
+        some venues want in the message.
     marker
         What every frame with data holds; others answer a subscription or a ping.
+    answer
+        Returns what a frame without data must be answered with: None where the venue wants nothing.
+    is_default
+        Whether the collector listens to it unless told otherwise: a venue is collected by one path, its
+        stream or its requests, since the two do not name the same row alike.
     """
 
     channel: str
-    subscribe: Callable[[Sequence[str]], list[str]]
+    connections: Callable[[Sequence[str], int], list[Connection]]
     marker: bytes
+    answer: Callable[[bytes], str | None] = lambda _: None
+    is_default: bool = True
 
 
 @dataclass(frozen=True)
@@ -168,7 +190,9 @@ class Venue:
     ping
         Text to send over an idle WebSocket, and after how many seconds; "" is the protocol's own ping.
     stream
-        The channel of liquidations that is listened to, if the venue is collected by one.
+        The channel of liquidations, if the venue has one.
+    hourly
+        Whether it pays each hour: a payment that stands alone in its window is then of one hour.
     terms
         What is known of the venue's terms for its data, in a sentence.
     named_only
@@ -185,3 +209,9 @@ class Venue:
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
     named_only: bool = False
+    hourly: bool = False
+
+    @property
+    def lone_payment_hours(self) -> float:
+        """The interval of a payment that stands alone in its window, so that no spacing tells it."""
+        return 1.0 if self.hourly else 8.0

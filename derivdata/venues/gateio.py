@@ -7,11 +7,14 @@ numbers in old bodies and text with decimals in new ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
+import msgspec
+
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
@@ -20,19 +23,27 @@ _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
 
 
-class _Fault(Wire):
-    label: str | None = None
+class _Refused(Wire):
+    code: int
     message: str = ""
 
 
+class _Fault(Wire):
+    label: str | None = None
+    message: str = ""
+    error: _Refused | None = None
+
+
 def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"label": ..., "message": ...}``."""
+    """Raise a `VenueError` for ``{"label": ..., "message": ...}``, or for the ``error`` of a frame."""
     if reading.body.lstrip()[:1] != b"{":
         return
     fault = reading.decode(_Fault)
     if fault.label is not None:
         reason = _REASONS.get(fault.label, "refused")
         raise VenueError(reading.where, fault.message, code=fault.label, reason=reason)
+    if fault.error is not None:
+        raise VenueError(reading.where, fault.error.message, code=fault.error.code)
 
 
 def _named(name: str) -> Instrument:
@@ -196,13 +207,44 @@ class _PushedFrame(Wire):
 
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of all contracts; several rows of one second and price are separate fills."""
-    return Records(liquidations=[_fill(reading, row) for row in reading.decode(list[_Liquidated])])
+    rows = [_fill(reading, row) for row in reading.decode(list[_Liquidated])]
+    return Records(liquidations=rows, times=[row.time for row in rows])
 
 
 def liquidation_frames(reading: Reading) -> Records:
-    """Read liquidations of the stream."""
+    """Read liquidations of the former stream."""
     frames = reading.frames(_PushedFrame)
     return Records(liquidations=[_fill(reading, row) for frame in frames for row in frame.result])
+
+
+class _Public(Wire):
+    contract: str
+    time_ms: int
+    size: _SIZE
+    price: _SIZE
+
+
+class _PublicFrame(Wire):
+    channel: str
+    result: list[_Public]
+
+
+def public_liquidations(reading: Reading) -> Records:
+    """Read liquidations of the public stream: the signed position, the order's price, and no fill."""
+    records = Records()
+    for row in (row for frame in reading.frames(_PublicFrame) for row in frame.result):
+        item = reading.instrument(row.contract, _named)
+        position, price = reading.required(row.size), reading.required(row.price)
+        if position == 0:
+            reading.fail("a liquidated position of size 0 has no side")
+        side, size = "long" if position > 0 else "short", abs(position)
+        coins, usd = item.coins(size, price), item.usd(size, price)
+        records.liquidations.append(
+            Liquidation(
+                item, reading.ms(row.time_ms), side, price, None, coins, coins, usd, (row.price, row.size)
+            )
+        )
+    return records
 
 
 def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
@@ -280,6 +322,7 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[End
         of(
             "liquidations", "GET", f"{base}/liq_orders", ("liquidations_fills",), liquidations,
             paging=Paging(descending=True, start="from", end="to", unit="s", limit=1000, span_hours=1),
+            every=60,
         ),
         of(
             "book", "GET", f"{base}/order_book", ("orderbook_book", "orderbook_depth_history"), book,
@@ -292,8 +335,18 @@ ENDPOINTS = (
     *_of_currency("usdt", "linear"),
     *_of_currency("btc", "inverse"),
     _endpoint("liquidations", "WS", "futures.liquidates", ("liquidations_fills",), liquidation_frames),
-    _endpoint("liquidations", "WS", "futures.public_liquidates", ("liquidations_fills",), liquidation_frames),
-)
+    _endpoint(
+        "liquidations", "WS", "futures.public_liquidates", ("liquidations_fills",), public_liquidations,
+    ),
+)  # fmt: skip
+
+
+def _connections(_: Sequence[str], now: int) -> list[Connection]:
+    """Return a connection for each settle currency, of all its contracts."""
+    asked = {"time": now, "channel": "futures.public_liquidates", "event": "subscribe", "payload": ["!all"]}
+    message = msgspec.json.encode(asked).decode()
+    return [Connection(f"wss://fx-ws.gateio.ws/v4/ws/{settle}", [message]) for settle in ("usdt", "btc")]
+
 
 VENUE = Venue(
     "gateio",
@@ -302,5 +355,6 @@ VENUE = Venue(
     refuse,
     budget=5.0,
     socket="wss://fx-ws.gateio.ws/v4/ws/usdt",
+    stream=Stream("futures.public_liquidates", _connections, b'"event":"update"', is_default=False),
     terms="API terms of 2025-10 are written for key holders; a clause on public data was not seen.",
 )

@@ -6,10 +6,13 @@ The interval of linear swaps is in no answer but the spacing of payments.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close
@@ -25,6 +28,7 @@ class _Fault(Wire):
     err_msg: str = ""
     message: str = ""
     msg: str = ""
+    op: str = ""
 
 
 class _Dashed(Wire, rename={"err_code": "err-code", "err_msg": "err-msg"}):
@@ -33,11 +37,12 @@ class _Dashed(Wire, rename={"err_code": "err-code", "err_msg": "err-msg"}):
 
 
 def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``"status": "error"``, or a ``code`` other than 200 (v3 and v5)."""
+    """Raise a `VenueError` for ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
     if reading.body.lstrip()[:1] != b"{":
         return
     fault, dashed = reading.decode(_Fault), reading.decode(_Dashed)
-    if fault.status == "error" or fault.code not in (None, 200):
+    refused = fault.op != "" and dashed.err_code not in (None, 0)
+    if fault.status == "error" or fault.code not in (None, 200) or refused:
         code = fault.err_code if fault.err_code is not None else dashed.err_code
         code = fault.code if code is None else code
         message = fault.err_msg or dashed.err_msg or fault.message or fault.msg or "refused"
@@ -347,11 +352,42 @@ ENDPOINTS = (
     ),
     _endpoint(
         "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,
-        symbol="contract_code",
+        symbol="contract_code", every=60, note="the newest 100 of a contract, no window",
+        paging=Paging(descending=True, start="", end="", limit=100),
     ),
     _endpoint(
         "liquidations", "WS", "public.*.liquidation_orders", ("liquidations_fills",), liquidation_frames
     ),
 )  # fmt: skip
 
-VENUE = Venue("huobi", "https://api.hbdm.com", ENDPOINTS, refuse, budget=5.0)
+_SOCKET = "wss://api.hbdm.com/linear-swap-notification"
+
+
+class _Ping(Wire):
+    op: str = ""
+    ts: int | str | None = None
+    ping: int | None = None
+
+
+def _answer(frame: bytes) -> str | None:
+    """Return the pong to a ping, which the venue wants with the same number."""
+    said = msgspec.json.decode(frame, type=_Ping)
+    if said.op == "ping":
+        return msgspec.json.encode({"op": "pong", "ts": said.ts}).decode()
+    return None if said.ping is None else msgspec.json.encode({"pong": said.ping}).decode()
+
+
+def _connections(_: Sequence[str], now: int) -> list[Connection]:
+    """Return the one connection that covers all linear contracts."""
+    return [Connection(_SOCKET, ['{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'])]
+
+
+VENUE = Venue(
+    "huobi",
+    "https://api.hbdm.com",
+    ENDPOINTS,
+    refuse,
+    budget=5.0,
+    socket=_SOCKET,
+    stream=Stream("public.*.liquidation_orders", _connections, b'"notify"', _answer),
+)

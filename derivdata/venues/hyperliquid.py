@@ -208,7 +208,36 @@ VENUE = Venue(
     "https://api.hyperliquid.xyz",
     ENDPOINTS,
     refuse,
-    budget=5.0,
+    budget=3.0,  # the dexes have the rest of what one address may ask
     socket="wss://api.hyperliquid.xyz/ws",
     ping=('{"method":"ping"}', 50.0),
+    hourly=True,
 )
+
+DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
+"""Dexes that others deploy, which are venues of their own: slug to the dex's name, inferred from names."""
+
+
+def _dex(slug: str, dex: str) -> Venue:
+    """Return a dex as a venue: its contracts are named ``dex:COIN``, and its symbols are the coins."""
+    of = partial(Endpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name")
+    named = {"dex": dex}
+    endpoints = (
+        of("instruments", "POST", "/info meta", (), meta, params=named, weight=20, lists=True),
+        of(
+            "funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, params=named, weight=20,
+            every=60,
+        ),
+        of(
+            "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
+            symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
+        ),
+        of(
+            "book", "POST", "/info l2Book", ("orderbook_book", "orderbook_depth_history"), book,
+            symbol="coin", weight=2,
+        ),
+    )  # fmt: skip
+    return Venue(slug, VENUE.host, endpoints, refuse, budget=0.5, hourly=True)
+
+
+DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Venue
+from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, iso_us, require_close
@@ -261,7 +261,13 @@ ENDPOINTS = (
         "book", "GET", f"{_V3}/orderbook", ("orderbook_book", "orderbook_depth_history"), book,
         symbol="symbol",
     ),
-    _endpoint("liquidations", "GET", f"{_V3}/history", ("liquidations_fills",), trades, symbol="symbol"),
+    _endpoint(
+        "liquidations", "GET", f"{_V3}/history", ("liquidations_fills",), trades, symbol="symbol", every=60,
+        note="100 trades a page, as other clients page it",
+        paging=Paging(
+            descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
+        ),
+    ),
     _endpoint("funding", "WS", "ticker", _STATE, ticker_frames),
 )  # fmt: skip
 
@@ -272,4 +278,5 @@ VENUE = Venue(
     refuse,
     budget=1.0,
     socket="wss://futures.kraken.com/ws/v1",
+    hourly=True,
 )

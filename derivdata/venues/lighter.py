@@ -7,10 +7,13 @@ and USD in the stream.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
@@ -19,19 +22,27 @@ _OK = 200
 _PERCENT = 100.0
 
 
-class _Fault(Wire):
-    code: int | None = None
+class _Refused(Wire):
+    code: int
     message: str = ""
 
 
+class _Fault(Wire):
+    code: int | None = None
+    message: str = ""
+    error: _Refused | None = None
+
+
 def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for a ``code`` other than 200."""
+    """Raise a `VenueError` for a ``code`` other than 200, or for the ``error`` of a frame."""
     if reading.body.lstrip()[:1] != b"{":
         return
     fault = reading.decode(_Fault)
     if fault.code not in (None, _OK):
         reason = "limit" if fault.code in (429, 23000) else "refused"
         raise VenueError(reading.where, fault.message, code=fault.code, reason=reason)
+    if fault.error is not None:
+        raise VenueError(reading.where, fault.error.message, code=fault.error.code)
 
 
 def _named(symbol: str) -> Instrument:
@@ -287,11 +298,33 @@ ENDPOINTS = (
     _endpoint("liquidations", "WS", "trade/{market_id}", ("liquidations_fills",), trades),
 )  # fmt: skip
 
+_SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"
+_CHANNELS = 100  # of one connection, at most
+
+
+class _Ping(Wire):
+    type: str = ""
+
+
+def _answer(frame: bytes) -> str | None:
+    """Return the pong to a ping."""
+    return '{"type":"pong"}' if msgspec.json.decode(frame, type=_Ping).type == "ping" else None
+
+
+def _connections(names: Sequence[str], _: int) -> list[Connection]:
+    """Return connections with a channel for each market."""
+    messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
+    parts = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
+    return [Connection(_SOCKET, part) for part in parts]
+
+
 VENUE = Venue(
     "lighter",
     "https://mainnet.zklighter.elliot.ai/api/v1",
     ENDPOINTS,
     refuse,
     budget=0.25,
-    socket="wss://mainnet.zklighter.elliot.ai/stream",
+    socket=_SOCKET,
+    stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', _answer),
+    hourly=True,
 )

@@ -11,9 +11,18 @@ from typing import Any
 
 from derivdata.errors import VenueError
 from derivdata.venues.binance import option_name
-from derivdata.venues.endpoint import Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Option, Payment, Records, State
+from derivdata.venues.record_types import (
+    Instrument,
+    Liquidation,
+    OiPoint,
+    Option,
+    Payment,
+    Quotes,
+    Records,
+    State,
+)
 from derivdata.venues.wire import Wire
 
 _HOUR_US = 3_600_000_000
@@ -264,6 +273,47 @@ def option_oi(reading: Reading) -> Records:
     return records
 
 
+class _OptionTicker(Wire):
+    instId: str
+    bidPx: str
+    askPx: str
+    vol24h: str
+    ts: str
+
+
+class _OptionTickerBody(Wire):
+    code: str
+    data: list[_OptionTicker]
+
+
+def option_tickers(reading: Reading) -> Records:
+    """Read quotes of the options of one family, in coin where they are settled in coin."""
+    records = Records()
+    for row in reading.decode(_OptionTickerBody).data:
+        symbol, expiry, strike, side = _option(reading, row.instId)
+        bid, ask = reading.number(row.bidPx) or None, reading.number(row.askPx) or None
+        quotes = Quotes(_in_coin(row.instId), bid, ask, volume=reading.number(row.vol24h))
+        time = reading.ms(row.ts)
+        records.options.append(Option(row.instId, symbol, time, expiry, strike, side, quotes=quotes))
+    return records
+
+
+def option_marks(reading: Reading) -> Records:
+    """Read mark prices of the options of one family, in coin where they are settled in coin."""
+    records = Records()
+    for row in reading.decode(_MarkBody).data:
+        symbol, expiry, strike, side = _option(reading, row.instId)
+        quotes = Quotes(_in_coin(row.instId), mark=reading.required(row.markPx))
+        time = reading.ms(row.ts)
+        records.options.append(Option(row.instId, symbol, time, expiry, strike, side, quotes=quotes))
+    return records
+
+
+def _in_coin(name: str) -> bool:
+    """Whether an option of a name such as BTC-USD-240329-32000-C is priced and settled in its coin."""
+    return name.split("-")[1] == "USD"
+
+
 class _Listed(Wire):
     instId: str
     instType: str
@@ -389,19 +439,28 @@ ENDPOINTS = (
         every=300, each=_FAMILIES,
     ),
     _endpoint(
+        "chain", "GET", "/api/v5/market/tickers?instType=OPTION", (), option_tickers, symbol="instFamily",
+        every=300, each=_FAMILIES,
+    ),
+    _endpoint(
+        "chain", "GET", "/api/v5/public/mark-price?instType=OPTION", (), option_marks, symbol="instFamily",
+        every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
+    ),
+    _endpoint(
         "instruments", "GET", "/api/v5/public/instruments?instType=OPTION", (), instruments,
         symbol="instFamily",
     ),
     _endpoint(
         "liquidations", "GET", "/api/v5/public/liquidation-orders", ("liquidations_fills",), liquidations,
         params={**_SWAP, "state": "filled"}, symbol="instFamily", confirmed=False,
-        paging=Paging(descending=True, start="", end="after", limit=100),
+        paging=Paging(descending=True, start="", end="after", limit=100, exclusive=True),
         note="left the documentation in 2023, answered in 2026-09: to refill a gap",
     ),
     _endpoint("oi", "WS", "open-interest", ("oi_history",), open_interest),
     _endpoint("liquidations", "WS", "liquidation-orders", ("liquidations_fills",), liquidations),
 )  # fmt: skip
 
+_SOCKET = "wss://ws.okx.com:8443/ws/v5/public"
 _SUBSCRIBE = (
     '{"op":"subscribe","args":[{"channel":"liquidation-orders","instType":"SWAP"},'
     '{"channel":"liquidation-orders","instType":"FUTURES"}]}'
@@ -413,8 +472,8 @@ VENUE = Venue(
     ENDPOINTS,
     refuse,
     budget=2.5,
-    socket="wss://ws.okx.com:8443/ws/v5/public",
+    socket=_SOCKET,
     ping=("ping", 25.0),
-    stream=Stream("liquidation-orders", lambda _: [_SUBSCRIBE], b'"data"'),
+    stream=Stream("liquidation-orders", lambda *_: [Connection(_SOCKET, [_SUBSCRIBE])], b'"data"'),
     terms="API agreement of 2026-03-26 covers all endpoints; its clause on data was not seen.",
 )

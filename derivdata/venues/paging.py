@@ -55,12 +55,13 @@ def _forward(
 def _backward(
     paging: Paging, start: int, end: int, span: int | None
 ) -> Generator[dict[str, str], Records, None]:
+    unit = _UNITS_US[paging.unit]
     while start < end:
         first = start if span is None else max(start, end - span)
         last = end
         while True:
             page = yield _params(paging, first, last)
-            oldest = min(page.times, default=last)
+            oldest = min(page.times, default=last) + (unit if paging.exclusive else 0)
             if oldest >= last or oldest <= first:
                 break
             last = oldest

@@ -207,7 +207,8 @@ ENDPOINTS = (
         paging=_WALK,
     ),
     _endpoint(
-        "liquidations", "GET", "/trades", ("liquidations_fills",), trades, symbol="market", paging=_WALK
+        "liquidations", "GET", "/trades", ("liquidations_fills",), trades, symbol="market", paging=_WALK,
+        every=300,
     ),
     _endpoint(
         "book", "GET", "/orderbook/{market}", ("orderbook_book", "orderbook_depth_history"), book,

@@ -150,11 +150,9 @@ class Reading:
     at
         Microseconds of arrival, None where it is not known.
     context
-        The context from other
-    answers. parts
+        The context from other answers.
+    parts
         Values of the ``{name}`` parts of the path or channel.
-    venue
-        The venue that answers, where `exchange` is a dex of it.
     """
 
     def __init__(
@@ -167,9 +165,7 @@ class Reading:
         at: int | None,
         context: Context,
         parts: Mapping[str, str] | None = None,
-        venue: str = "",
     ) -> None:
-        self.venue = venue or exchange
         self.exchange, self.endpoint, self.request, self.body = exchange, endpoint, request, body
         self.at, self.context = at, context
         self.parts = dict(parts or {})

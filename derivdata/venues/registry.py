@@ -22,43 +22,28 @@ from derivdata.venues import (
 )
 from derivdata.venues.endpoint import Venue
 
-__all__ = ["DEXES", "VENUES", "slug_of"]
+__all__ = ["VENUES"]
 
 VENUES: dict[str, Venue] = {
-    module.VENUE.exchange: module.VENUE
-    for module in (
-        binance,
-        bybit,
-        okx,
-        hyperliquid,
-        gateio,
-        bitget,
-        deribit,
-        lighter,
-        paradex,
-        aster,
-        kraken,
-        dydx,
-        kucoin,
-        mexc,
-        huobi,
-        derive,
+    venue.exchange: venue
+    for venue in (
+        binance.VENUE,
+        bybit.VENUE,
+        okx.VENUE,
+        hyperliquid.VENUE,
+        gateio.VENUE,
+        bitget.VENUE,
+        deribit.VENUE,
+        lighter.VENUE,
+        paradex.VENUE,
+        aster.VENUE,
+        kraken.VENUE,
+        dydx.VENUE,
+        kucoin.VENUE,
+        mexc.VENUE,
+        huobi.VENUE,
+        derive.VENUE,
+        *hyperliquid.DEX_VENUES,
     )
 }
-
-DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
-"""Dexes of Hyperliquid that are venues of their own: slug to the dex's name, inferred from names."""
-
-
-def slug_of(exchange: str) -> str:
-    """Return the venue that answers for a slug: Hyperliquid for its dexes.
-
-    Raises
-    ------
-    ValueError
-        There is no such venue.
-    """
-    slug = "hyperliquid" if exchange in DEXES else exchange
-    if slug not in VENUES:
-        raise ValueError(f"exchange={exchange!r} is not one of {', '.join([*VENUES, *DEXES])}")
-    return slug
+"""The venues by slug, and after them the dexes of Hyperliquid, each a venue of its own."""

@@ -25,12 +25,11 @@ from derivdata.venues.record_types import (
     State,
 )
 
-__all__ = ["INSTRUMENTS", "INTERVALS", "frames", "lone_payment_hours", "multiplier", "payment_hours"]
+__all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])
-_HOURLY = ("deribit", "hyperliquid", "derive", "dydx", "lighter", "kraken")
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS = 50.0
 _SUSPECT = 0.04
@@ -158,11 +157,6 @@ def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any
         hours[1:] = spacing
         hours = pd.Series(hours).ffill().bfill().to_numpy()
     return np.where(np.isnan(hours), default, hours)
-
-
-def lone_payment_hours(venue: str) -> float:
-    """Return the interval of a payment that stands alone in its window, so that no spacing tells it."""
-    return 1.0 if venue in _HOURLY else 8.0
 
 
 def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
