@@ -208,7 +208,7 @@ VENUE = Venue(
     "https://api.hyperliquid.xyz",
     ENDPOINTS,
     refuse,
-    budget=3.0,  # the dexes have the rest of what one address may ask
+    budget=2.5,  # the dexes have the rest of what one address may ask
     socket="wss://api.hyperliquid.xyz/ws",
     ping=('{"method":"ping"}', 50.0),
     hourly=True,
@@ -237,7 +237,7 @@ def _dex(slug: str, dex: str) -> Venue:
             symbol="coin", weight=2,
         ),
     )  # fmt: skip
-    return Venue(slug, VENUE.host, endpoints, refuse, budget=0.5, hourly=True)
+    return Venue(slug, VENUE.host, endpoints, refuse, budget=0.625, hourly=True)
 
 
 DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())
