@@ -58,15 +58,15 @@ __all__ = sorted([*_FAMILIES, *_MODULES, *_NAMES])
 
 def __getattr__(name: str) -> Any:
     if name in _FAMILIES:
-        found = importlib.import_module(f"derivdata.fetch.{name}")
+        value = importlib.import_module(f"derivdata.fetch.{name}")
     elif name in _MODULES:
-        found = importlib.import_module(f"derivdata.{name}")
+        value = importlib.import_module(f"derivdata.{name}")
     elif name in _NAMES:
-        found = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
+        value = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
     else:
         raise AttributeError(f"module 'derivdata' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

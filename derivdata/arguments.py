@@ -160,17 +160,17 @@ def _has_kind(value: Any, choices: tuple[Any, ...]) -> bool:
 
 
 def _union(rules: Sequence[_Rule | None]) -> _Rule | None:
-    known = [rule for rule in rules if rule is not None]
-    if len(known) < len(rules):
+    checked = [rule for rule in rules if rule is not None]
+    if len(checked) < len(rules):
         return None
-    words = [rule.words for rule in known]
-    choices = tuple(choice for rule in known for choice in rule.choices)
-    if choices and any(rule is _SIMPLE[type(None)] for rule in known):
+    words = [rule.words for rule in checked]
+    choices = tuple(choice for rule in checked for choice in rule.choices)
+    if choices and any(rule is _SIMPLE[type(None)] for rule in checked):
         choices = (None, *choices)
-    convert = next((rule.convert for rule in known if rule.convert is not None), None)
+    convert = next((rule.convert for rule in checked if rule.convert is not None), None)
     return _Rule(
         f"{', '.join(words[:-1])} or {words[-1]}",
-        lambda value: any(rule.fits(value) for rule in known),
+        lambda value: any(rule.fits(value) for rule in checked),
         convert,
         choices,
     )

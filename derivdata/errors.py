@@ -163,8 +163,8 @@ class VenueError(FetchError):
         status: int | None = None,
         retry_after: float | None = None,
     ) -> None:
-        said = f"{message} (code {code})" if code != "" else message
-        super().__init__(path, said, status=status, retry_after=retry_after)
+        text = f"{message} (code {code})" if code != "" else message
+        super().__init__(path, text, status=status, retry_after=retry_after)
         self.code = str(code)
         self.reason = reason
         self.retryable = reason in ("limit", "busy")

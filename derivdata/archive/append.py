@@ -82,16 +82,16 @@ def add_rows(
 
 
 def write_new_rows(
-    folder: Path, table: Table, held: list[DataFile], frame: pd.DataFrame
+    folder: Path, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
     """Write the rows of a frame whose keys no file holds, as new files by month or day."""
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
-            fresh, unequal = _unseen(table, rows, _existing(folder, table, held, rows))
+            fresh, unequal = _unseen(table, rows, _existing(folder, table, files, rows))
             differing += unequal
-            for partition, chunk in _partitions(table, month, fresh, held):
+            for partition, chunk in _partitions(table, month, fresh, files):
                 if len(waiting) >= _WRITERS:  # what waits is a month in thousands of slices
                     waiting[-_WRITERS].result()
                 waiting.append(pool.submit(parquet_writer.write, folder, partition, table, [chunk]))
@@ -141,22 +141,22 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 
 
 def _partitions(
-    table: Table, month: str, fresh: pa.Table, held: list[DataFile]
+    table: Table, month: str, fresh: pa.Table, files: list[DataFile]
 ) -> Iterator[tuple[str, pa.Table]]:
     """Rows of a month by folder: the month's while it is thin, the days' once it is not."""
     prefix = f"{table.name}/{month}"
-    size = fresh.num_rows + sum(file.rows for file in held if file.partition.startswith(prefix))
+    size = fresh.num_rows + sum(file.rows for file in files if file.partition.startswith(prefix))
     chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
     for name, chunk in chunks:
         if chunk.num_rows:
             yield f"{table.name}/{name}", chunk
 
 
-def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) -> list[pa.Table]:
+def _existing(folder: Path, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """Read the stored rows that could share a key with one of `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = TimeRange(first, last + 1) if "time" in table.key else EVER
-    near = [file for file in held if window.touches(file.first, file.last)]
+    near = [file for file in files if window.touches(file.first, file.last)]
     if not near:
         return []
     named = [name for name in PRUNED if name in table.key]
@@ -166,7 +166,7 @@ def _existing(folder: Path, table: Table, held: list[DataFile], rows: pa.Table) 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
     """Rows whose key is not among the existing, and how many others have other values there."""
-    if not any(found.num_rows for found in existing):
+    if not any(part.num_rows for part in existing):
         return rows, 0
     old, new = frame_of(table, existing), frame_of(table, [rows])
     if old.equals(new):
@@ -186,7 +186,7 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 def merge_files(
-    folder: Path, table: Table, held: list[DataFile], added: list[DataFile], written: set[str]
+    folder: Path, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
 ) -> list[DataFile]:
     """Return old and new files, those of the new ones' partitions merged: small at once, larger by eights.
 
@@ -194,15 +194,15 @@ def merge_files(
     would lose them. The paths of new files, also of those that are merged away again, go into `written`.
     """
     written |= {path for file in added for path in file.paths}
-    held = [*held, *added]
+    files = [*files, *added]
     for partition in sorted({file.partition for file in added}):
         here = [
             file
-            for file in held
+            for file in files
             if file.partition == partition and parquet_reader.all_columns_known(folder, table, file)
         ]
         merging = set(here)
-        others = [file for file in held if file not in merging]
+        others = [file for file in files if file not in merging]
         level = 0
         while any(file.level >= level for file in here):
             group = [file for file in here if file.level == level]
@@ -213,8 +213,8 @@ def merge_files(
                 here = [*(file for file in here if file not in group), whole]
                 written.update(whole.paths)
             level += 1
-        held = [*others, *here]
-    return held
+        files = [*others, *here]
+    return files
 
 
 def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:

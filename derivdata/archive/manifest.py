@@ -216,7 +216,7 @@ def _has_appeared(folder: Path) -> bool:
         return False
     except NotADirectoryError:
         raise ArchiveError(f"{folder}: an archive is a folder, this is a file") from None
-    found = next((name for name in names if not name.startswith(".")), None)
-    if found is not None and NAME not in names:
-        raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {found!r}")
+    foreign = next((name for name in names if not name.startswith(".")), None)
+    if foreign is not None and NAME not in names:
+        raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {foreign!r}")
     return NAME in names

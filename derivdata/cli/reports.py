@@ -64,8 +64,8 @@ def _report(arguments: argparse.Namespace) -> None:
         warnings.simplefilter("ignore", errors.DataNotice)  # the report itself states every notice
         chosen = _source(arguments, given, stack)
         replayed = arguments.source if str(arguments.source or "").endswith(".ddz") else None
-        kept = arguments.bundle or replayed
-        say(report(chosen.pop("symbols"), out=arguments.out, bundle=kept, **chosen))
+        bundle = arguments.bundle or replayed
+        say(report(chosen.pop("symbols"), out=arguments.out, bundle=bundle, **chosen))
 
 
 def _source(arguments: argparse.Namespace, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def funding_spreads(
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, rows["name"])
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    dress(ax, title=f"Carry of {_held(rows)}, gross and net", grid="x")
+    dress(ax, title=f"Carry of {_subject(rows)}, gross and net", grid="x")
     percent(ax, "x")
     ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the net")
     legend(ax, "top", ncols=2)
@@ -286,7 +286,7 @@ def _frame(one: xr.Dataset) -> pd.DataFrame:
     return rows.drop_attrs().to_dataframe().reset_index()
 
 
-def _held(rows: pd.DataFrame) -> str:
+def _subject(rows: pd.DataFrame) -> str:
     horizons = rows["horizon_hours"].unique()
     return f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
 

@@ -59,7 +59,7 @@ def open_interest_by_strike(
     """
     if not 0 < contract_size < np.inf:
         raise ValueError(f"{contract_size=} is no number of coins")
-    sums = _held(chain, expiry, contract_size)
+    sums = _sums(chain, expiry, contract_size)
     symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
     ax = axes(ax)
     _bars(ax, sums, symbol)
@@ -73,7 +73,7 @@ def open_interest_by_strike(
     return ax
 
 
-def _held(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
+def _sums(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
     """Return open interest by strike and side, of one expiry or of all."""
     sums = exposure.open_interest(chain, contract_size=contract_size)
     crowd = [str(dim) for dim in sums.dims if dim not in ("expiry", "strike", "side")]

@@ -71,9 +71,9 @@ class Data:
         if not absent:
             return
         listed = self._fetch_once("list of symbols", markets.symbols, optional=True)
-        known = set() if listed is None else set(listed["symbol"].astype(str))
+        listed_symbols = set() if listed is None else set(listed["symbol"].astype(str))
         for symbol in absent:
-            if symbol not in known:
+            if symbol not in listed_symbols:
                 have = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
                 raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {have}")
 
@@ -118,10 +118,10 @@ class Data:
             fetch = partial(options.atm_history, symbol, venue, *self.report_options.window)
             frame = self._fetch_once(f"prices of {symbol}, {venue}", fetch, optional=True)
             if frame is not None:
-                known = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
-                apart = (known["time"] - time).abs().reset_index(drop=True)
+                priced = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
+                apart = (priced["time"] - time).abs().reset_index(drop=True)
                 near = len(apart) and apart.min() <= _PRICE_TOLERANCE
-                return float(known["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
+                return float(priced["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
         return float("nan")
 
     def liquidations(self) -> pd.DataFrame | None:

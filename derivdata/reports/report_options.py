@@ -81,11 +81,11 @@ def parse_options(
     unknown = [s for s in chosen if s not in SECTIONS]
     if unknown or not chosen:
         raise ValueError(f"sections: {unknown[:1] or 'none'} is not of {', '.join(SECTIONS)}")
-    held = (venues,) if isinstance(venues, str) else venues
+    chosen_venues = (venues,) if isinstance(venues, str) else venues
     return ReportOptions(
         symbols=names,
         window=times.window(window),
-        venues=None if held is None else tuple(held),
+        venues=None if chosen_venues is None else tuple(chosen_venues),
         fees=_fees(fees),
         given=fees is not None,
         expiries=tuple(times.instant(e, "expiries").normalize() for e in expiries or ()),

@@ -76,11 +76,11 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     distance = half_spread(chosen)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)
-    held = np.nan_to_num(oi_volume.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
+    oi = np.nan_to_num(oi_volume.oi(chosen, day, 1)[:, (steps - day * STEPS) * 24 // STEPS])
     index = (steps[:, None, None] * 2 + np.arange(2)[:, None]) * LEVELS + np.arange(LEVELS)
     shock = noise.normal((chosen.streams ^ _BOOK)[:, None, None, None], index)
     shape = (1.0 + np.arange(LEVELS) / 12.0) * np.exp(0.5 * shock)
-    size = 2e-5 * held[..., None, None] * shape / price
+    size = 2e-5 * oi[..., None, None] * shape / price
     return np.round(price, 8), np.round(size, 8)
 
 
@@ -93,13 +93,13 @@ def _depths(every: Pairs, steps: Ints) -> dict[str, Any]:
     away = np.abs(price / middle[..., None, None] - 1.0) * 1e4
     within = np.stack([(away <= depth).sum(axis=-1) for depth in DEPTHS], axis=-1)
     padded = np.concatenate([np.zeros((*value.shape[:-1], 1)), value], axis=-1)
-    found = np.round(np.take_along_axis(padded, within, axis=-1), 2)
+    depths = np.round(np.take_along_axis(padded, within, axis=-1), 2)
     row, step, depth = np.indices((len(chosen), steps.size, len(DEPTHS))).reshape(3, -1)
     return {
         "symbol": chosen.symbol[row],
         "exchange": chosen.exchange[row],
         "time": steps[step] * STEP_US,
         "depth_bps": np.array(DEPTHS, dtype=np.float64)[depth],
-        "bid_depth_usd": found[:, :, 0].ravel(),
-        "ask_depth_usd": found[:, :, 1].ravel(),
+        "bid_depth_usd": depths[:, :, 0].ravel(),
+        "ask_depth_usd": depths[:, :, 1].ravel(),
     }

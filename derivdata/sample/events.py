@@ -21,19 +21,19 @@ def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, An
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs]."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
     parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
-    found = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    order = np.lexsort((found["place"], found["number"], found["exchange"], found["time"]))
-    found = {name: values[order] for name, values in found.items()}
-    number = [f"{n:016x}" for n in found["number"].tolist()]
+    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    order = np.lexsort((columns["place"], columns["number"], columns["exchange"], columns["time"]))
+    columns = {name: values[order] for name, values in columns.items()}
+    number = [f"{n:016x}" for n in columns["number"].tolist()]
     return {
-        "exchange": text(found["exchange"], exchange_names()),
+        "exchange": text(columns["exchange"], exchange_names()),
         "order_id": number,
-        "fill_id": [f"{n}-{k}" for n, k in zip(number, found["place"].tolist(), strict=True)],
-        "time": instants(found["time"]),
-        "symbol": text(found["symbol"], symbols().name),
-        "side": text(np.where(found["long"], 0, 1), ("long", "short")),
+        "fill_id": [f"{n}-{k}" for n, k in zip(number, columns["place"].tolist(), strict=True)],
+        "time": instants(columns["time"]),
+        "symbol": text(columns["symbol"], symbols().name),
+        "side": text(np.where(columns["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
-        **{n: found[n] for n in _FILL_NUMBERS},
+        **{n: columns[n] for n in _FILL_NUMBERS},
     }
 
 
@@ -55,15 +55,15 @@ def newest_chains(first: int, last: int, names: Names, exchanges: Names) -> dict
 def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     """Return the fills within a window of the clusters that began on a day."""
     orders = liquidations.orders(day)
-    found = liquidations.fills(orders)
-    pair = orders.pair[found.order]
-    inside = (found.time >= first) & (found.time < last) & np.isin(pair, rows)
-    order, pair = found.order[inside], pair[inside]
-    price, quantity = found.price[inside], found.quantity[inside]
+    fills = liquidations.fills(orders)
+    pair = orders.pair[fills.order]
+    inside = (fills.time >= first) & (fills.time < last) & np.isin(pair, rows)
+    order, pair = fills.order[inside], pair[inside]
+    price, quantity = fills.price[inside], fills.quantity[inside]
     return {
         "number": orders.number[order],
-        "place": found.place[inside],
-        "time": found.time[inside],
+        "place": fills.place[inside],
+        "time": fills.time[inside],
         "exchange": pairs().exchange[pair],
         "symbol": pairs().symbol[pair],
         "long": orders.long[order],
@@ -77,14 +77,14 @@ def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
 
 def _chains(hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
     days = options.session(hours)
-    found = [
+    parts = [
         options.chain(symbol, exchange, day, hours[days == day])
         for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
-    if not found:
+    if not parts:
         return {}
-    columns = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return columns | {
         "symbol": text(columns["symbol"], options.SYMBOLS),
         "exchange": text(columns["exchange"], options.EXCHANGES),

@@ -71,12 +71,12 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
             continue
         matrix = HISTORIES[table].newest(today, day, last).within(first, last + 1)
         present = ~np.isnan(next(iter(matrix.values.values())))
-        found = np.flatnonzero(present.any(axis=1))
-        if found.size:
-            step = present.shape[1] - 1 - np.argmax(present[found, ::-1], axis=1)
-            values = {name: v[found, step] for name, v in matrix.values.items()}
-            parts.append((today.take(found), matrix.time[step], values))
-            chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[found])))
+        rows = np.flatnonzero(present.any(axis=1))
+        if rows.size:
+            step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
+            values = {name: v[rows, step] for name, v in matrix.values.items()}
+            parts.append((today.take(rows), matrix.time[step], values))
+            chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[rows])))
         if not len(chosen.trading(begin, day)):
             break
     return _gathered(table, parts) if parts else {}

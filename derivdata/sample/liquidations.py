@@ -123,20 +123,20 @@ def smallest_usd() -> Floats:
     return np.asarray(600.0 * np.sqrt(starts_per_day()))
 
 
-def fills(found: Orders) -> Fills:
+def fills(orders: Orders) -> Fills:
     """Return the fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
-    key = found.number ^ _FILL
+    key = orders.number ^ _FILL
     count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
     order, place = _places(count)
     weight = 0.2 + noise.uniform(key[order], 1 + place)
     part = weight / np.bincount(order, weight, minlength=len(count))[order]
-    quantity = np.round(found.quantity[order] * part, 6)
+    quantity = np.round(orders.quantity[order] * part, 6)
     last = place == count[order] - 1
     filled = np.bincount(order, np.where(last, 0.0, quantity), minlength=len(count))
-    quantity = np.where(last, np.round(found.quantity[order] - filled[order], 6), quantity)
-    against = np.where(found.long[order], -1.0, 1.0)
-    price = np.round(found.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
-    return Fills(order, place, found.time[order] + 40_000 * place, price, quantity)
+    quantity = np.where(last, np.round(orders.quantity[order] - filled[order], 6), quantity)
+    against = np.where(orders.long[order], -1.0, 1.0)
+    price = np.round(orders.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
+    return Fills(order, place, orders.time[order] + 40_000 * place, price, quantity)
 
 
 def _begun(day: int) -> _Tree:
@@ -151,8 +151,8 @@ def _begun(day: int) -> _Tree:
 
 def _shocks_of(day: int) -> list[int]:
     """Return instants [µs] of a day's shocks."""
-    found = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
-    return [s for s in found if s // DAY_US == day]
+    shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
+    return [s for s in shocks if s // DAY_US == day]
 
 
 def _shocked(shock: int) -> _Tree:
@@ -167,7 +167,7 @@ def _shocked(shock: int) -> _Tree:
 
 def _grown(generation: _Tree) -> _Tree:
     """Return a first generation with all that follow."""
-    found = [generation]
+    generations = [generation]
     for _ in range(_GENERATIONS):
         count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
         parent, place = _places(count)
@@ -177,8 +177,8 @@ def _grown(generation: _Tree) -> _Tree:
         number = noise.bits(generation.number ^ _CHILD, 1 + place)
         late = _milliseconds(-DELAY_SECONDS * np.log1p(-noise.uniform(number, 5)))
         generation = generation._replace(number=number, time=generation.time + late)
-        found.append(generation)
-    return _joined(found)
+        generations.append(generation)
+    return _joined(generations)
 
 
 def _joined(parts: list[_Tree]) -> _Tree:

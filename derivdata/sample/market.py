@@ -58,8 +58,8 @@ def _current(chosen: Pairs, day: int, steps: Ints) -> Floats:
     rate = np.concatenate([funding.recorded(chosen, day - 1, 1), funding.recorded(chosen, day, 1)], axis=1)
     place = np.where(np.isnan(rate), -1, np.arange(2 * STEPS))
     newest = np.maximum.accumulate(place, axis=1)[:, STEPS + steps]
-    found = np.take_along_axis(rate, np.maximum(newest, 0), axis=1)
-    return np.where(newest >= steps, found, np.nan)
+    rates = np.take_along_axis(rate, np.maximum(newest, 0), axis=1)
+    return np.where(newest >= steps, rates, np.nan)
 
 
 def _mean(chosen: Pairs, day: int, steps: Ints) -> Floats:

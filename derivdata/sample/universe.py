@@ -171,15 +171,15 @@ def exchange_names() -> tuple[str, ...]:
 
 def select(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> Pairs:
     """Return the pairs of some symbols on some venues; None is all of them."""
-    found = pairs()
-    keep = np.ones(len(found), dtype=bool)
+    every = pairs()
+    keep = np.ones(len(every), dtype=bool)
     if names is not None:
         wanted = set(names)
-        keep &= np.array([n in wanted for n in symbols().name])[found.symbol]
+        keep &= np.array([n in wanted for n in symbols().name])[every.symbol]
     if exchanges is not None:
         wanted = set(exchanges)
-        keep &= np.array([v in wanted for v in exchange_names()])[found.exchange]
-    return found if keep.all() else found.take(np.flatnonzero(keep))
+        keep &= np.array([v in wanted for v in exchange_names()])[every.exchange]
+    return every if keep.all() else every.take(np.flatnonzero(keep))
 
 
 @lru_cache(maxsize=16)

@@ -62,7 +62,7 @@ class Keys:
             No key was sent, or one that is not known (401).
         """
         digest = _digest(sent or "")
-        matches = [tier for known, tier in self._tiers if hmac.compare_digest(known, digest)]
+        matches = [tier for stored, tier in self._tiers if hmac.compare_digest(stored, digest)]
         if matches:
             return Caller(matches[0], digest)
         if self._keyless:

@@ -21,8 +21,8 @@ _ALL_SHOWN = ("liquidations_fills", "liquidations_events")
 
 def bases(names: Collection[str]) -> dict[str, tuple[str, int]]:
     """Map each name that is no base symbol itself to its base symbol and the rank of its quote."""
-    found = {name: tables.contract(name) for name in names}
-    return {name: (c.symbol, c.rank) for name, c in found.items() if c.symbol != name}
+    contracts = {name: tables.contract(name) for name in names}
+    return {name: (c.symbol, c.rank) for name, c in contracts.items() if c.symbol != name}
 
 
 class BaseSymbols:
@@ -107,8 +107,8 @@ class BaseSymbols:
     ) -> pd.DataFrame:
         """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
-        found = self._store.latest(table, at, within=within, symbols=wanted, exchanges=exchanges)
-        return self._named(table, found)
+        frame = self._store.latest(table, at, within=within, symbols=wanted, exchanges=exchanges)
+        return self._named(table, frame)
 
     def _bases(self, table: str) -> dict[str, tuple[str, int]]:
         key = (self.identity, table, "")
@@ -157,6 +157,6 @@ class BaseSymbols:
         key = (self.identity, table, name)
         if key not in self._memo:
             end = self.now + pd.Timedelta(1, "us")
-            held = self._store.read(table, self.start, end, symbols=[name])
-            self._memo[key] = frozenset(held["exchange"].astype(str).unique())
+            rows = self._store.read(table, self.start, end, symbols=[name])
+            self._memo[key] = frozenset(rows["exchange"].astype(str).unique())
         return self._memo[key]  # type: ignore[no-any-return]

@@ -84,7 +84,7 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
     if frame.empty:
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
-    since, until = _known(frame, series, horizon)
+    since, until = _validity(frame, series, horizon)
     row, bucket, weight = _pieces(since, until, micros_of(step))
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
@@ -98,12 +98,12 @@ def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Ti
     if frame.empty:
         return {}
     series, first = _series(frame)
-    since, until = _known(frame, series, horizon)
+    since, until = _validity(frame, series, horizon)
     weight = np.maximum(until - np.maximum(since, micros(start)), 0)
-    known = np.add.reduceat(weight, first)
+    total_weight = np.add.reduceat(weight, first)
     total = np.add.reduceat(frame[value].to_numpy() * weight, first)
     venues = frame["exchange"].iloc[first].astype(str).tolist()
-    return {v: t / k for v, t, k in zip(venues, total.tolist(), known.tolist(), strict=True) if k}
+    return {v: t / k for v, t, k in zip(venues, total.tolist(), total_weight.tolist(), strict=True) if k}
 
 
 def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
@@ -152,7 +152,7 @@ def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
     return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
 
 
-def _known(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_Ints, _Ints]:
+def _validity(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_Ints, _Ints]:
     """From when until when each row's value holds."""
     since = frame["time"].array.asi8
     until = np.full(since.size, np.iinfo(np.int64).max)

@@ -31,16 +31,16 @@ def events(
     Fills are looked for on both sides of the window, up to the clock, so that an order is whole and lies in
     one of two windows that meet. One that the store holds both whole and as fills is taken whole.
     """
-    held, parts = (
+    whole_orders, parts = (
         view.read(table, start - LEAD, end + LEAD, symbols=symbols, exchanges=exchanges)
         for table in reversed(TABLES)
     )
     orders = consolidate(parts)
-    if len(held) and len(orders):
-        both = pd.concat([held, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+    if len(whole_orders) and len(orders):
+        both = pd.concat([whole_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
         orders = tables.LIQUIDATIONS_EVENTS.conform(both)
     elif orders.empty:
-        orders = held
+        orders = whole_orders
     return orders[(orders["time"] >= start) & (orders["time"] < end)]
 
 

@@ -65,11 +65,11 @@ def objects(columns: Mapping[str, Any] | pd.DataFrame) -> list[bytes]:
 def sparse_objects(stamps: list[bytes], wide: pd.DataFrame) -> list[bytes]:
     """Write a JSON object per row of a wide frame, after its ``timestamp``; what is missing has no field."""
     fields = [b",%b:" % encode(name) for name in wide.columns]
-    found = []
+    objects = []
     for stamp, row in zip(stamps, wide.to_numpy().tolist(), strict=True):
         values = [field + encode(v) for field, v in zip(fields, row, strict=True) if v == v]
-        found.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
-    return found
+        objects.append(b'{"timestamp":%b%b}' % (stamp, b"".join(values)))
+    return objects
 
 
 def array(items: list[bytes]) -> Raw:

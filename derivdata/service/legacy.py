@@ -36,9 +36,9 @@ def modern(
     Refusal
         Old names are no longer taken, or one stands beside its new name (400).
     """
-    known = {p.name for p in endpoint.params}
+    present = {p.name for p in endpoint.params}
     given = list(pairs)
-    old = [name for name, _ in given if PARAMETERS.get(name) in known and name not in known]
+    old = [name for name, _ in given if PARAMETERS.get(name) in present and name not in present]
     for name in old:
         if now >= SUNSET:
             raise bad_request(f"{name} was retired on {SUNSET:%Y-%m-%d}: use {PARAMETERS[name]}")

@@ -113,9 +113,9 @@ def _oi_ranks(oi: pd.Series) -> dict[str, int]:
     if oi.empty:
         return {}
     reference = oi.groupby(level="exchange").sum().idxmax()
-    held = oi.xs(reference, level="exchange").rename("oi_usd").reset_index()
-    held = held.sort_values(["oi_usd", "symbol"], ascending=[False, True])
-    return {symbol: rank for rank, symbol in enumerate(held["symbol"], 1)}
+    ranked = oi.xs(reference, level="exchange").rename("oi_usd").reset_index()
+    ranked = ranked.sort_values(["oi_usd", "symbol"], ascending=[False, True])
+    return {symbol: rank for rank, symbol in enumerate(ranked["symbol"], 1)}
 
 
 def _percent(now: pd.Series, before: pd.Series) -> pd.Series:

@@ -36,15 +36,15 @@ def given(endpoint: api.Endpoint, pairs: Iterable[tuple[str, str]]) -> dict[str,
     Refusal
         One stands there twice, or is empty (400).
     """
-    known = {p.name for p in endpoint.params if not p.in_path}
-    kept = [(name, value) for name, value in pairs if name in known]
-    for name, count in Counter(name for name, _ in kept).items():
+    names = {p.name for p in endpoint.params if not p.in_path}
+    chosen = [(name, value) for name, value in pairs if name in names]
+    for name, count in Counter(name for name, _ in chosen).items():
         if count > 1:
             raise bad_request(f"{name} is given {count} times: give it once")
-    for name, value in kept:
+    for name, value in chosen:
         if not value.strip():
             raise bad_request(f"{name} is empty: leave it out or give it a value")
-    return dict(kept)
+    return dict(chosen)
 
 
 def parse(endpoint: api.Endpoint, texts: Mapping[str, str], exchanges: frozenset[str]) -> dict[str, Any]:

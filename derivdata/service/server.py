@@ -337,10 +337,10 @@ def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remark
 def _terms_of(store: Store) -> list[str]:
     """Return a line on data that was collected from venues, whose terms reserve redistribution."""
     archive = getattr(store, "archive", store)
-    asked = archive.requests()["exchange"] if hasattr(archive, "requests") else []
-    if not len(asked):
+    venues = archive.requests()["exchange"] if hasattr(archive, "requests") else []
+    if not len(venues):
         return []
-    names = ", ".join(sorted(set(asked)))
+    names = ", ".join(sorted(set(venues)))
     return [
         f"  collected from {names}: redistribution is your responsibility (derivdata venues says their terms)"
     ]

@@ -32,7 +32,7 @@ class _Question(NamedTuple):
 
     table: str
     value: str
-    asked: str
+    step: str
     exchanges: tuple[str, ...] | None
     added: bool
 
@@ -89,14 +89,14 @@ def totals(
     named = None if exchanges is None else tuple(sorted(exchanges))
     question = _Question(table, value, resolution or adaptive(window.requested), named, added)
     days = cut(window, _DAY)
-    found = _made(view, question, days, None)
-    steps = {day.finest for day in found if len(day.time) or day.left_out}
-    finest = min(steps, key=length, default=question.asked)
-    if any(day.finest != finest for day in found):
-        found = _made(view, question, days, finest)
-    names = dict.fromkeys(name for day in found for name in day.left_out)
+    sums = _made(view, question, days, None)
+    steps = {day.finest for day in sums if len(day.time) or day.left_out}
+    finest = min(steps, key=length, default=question.step)
+    if any(day.finest != finest for day in sums):
+        sums = _made(view, question, days, finest)
+    names = dict.fromkeys(name for day in sums for name in day.left_out)
     notices = [f"rows by {name} are left out: they are longer than buckets of {finest}" for name in names]
-    return Series(_frame(found), finest, notices)
+    return Series(_frame(sums), finest, notices)
 
 
 def _frame(days: list[_Day]) -> pd.DataFrame:
@@ -115,14 +115,14 @@ def _frame(days: list[_Day]) -> pd.DataFrame:
 def _made(view: View, question: _Question, days: list[Window], used: str | None) -> list[_Day]:
     """Return the sums of every day, at the step that the day itself would have or at `used`."""
     keys = [(question, used, day.start, day.end) for day in days]
-    found = {key: view.recall(key) for key in keys}
-    missing = [day for day, key in zip(days, keys, strict=True) if found[key] is None]
+    sums = {key: view.recall(key) for key in keys}
+    missing = [day for day, key in zip(days, keys, strict=True) if sums[key] is None]
     for run in _runs(missing):
         for day, made in _run(view, question, run, used):
             key = (question, used, day.start, day.end)
-            found[key] = made
+            sums[key] = made
             view.remember(key, made, made.size)
-    return [found[key] for key in keys]
+    return [sums[key] for key in keys]
 
 
 def _runs(days: list[Window]) -> list[list[Window]]:
@@ -144,12 +144,12 @@ def _run(
     while place < len(days):
         block = days[place : place + together]
         whole = block[0]._replace(end=block[-1].end)
-        frame, _ = view.around(question.table, whole, question.asked, exchanges=question.exchanges)
+        frame, _ = view.around(question.table, whole, question.step, exchanges=question.exchanges)
         if len(block) == 1 or frame["resolution"].nunique() <= 1:
             yield from _summed(view, question, frame, block, used)
         else:  # days whose rows are of several steps differ in what their step would be: each alone
             for day in block:
-                alone, _ = view.around(question.table, day, question.asked, exchanges=question.exchanges)
+                alone, _ = view.around(question.table, day, question.step, exchanges=question.exchanges)
                 yield from _summed(view, question, alone, [day], used)
         place += len(block)
         together = max(min(int(_BLOCK_ROWS * len(block) / max(len(frame), 1)), 2 * together, 32), 1)
@@ -161,7 +161,7 @@ def _summed(
     """Add up the rows around one day, or around days whose rows are all of one step."""
     whole = days[0]._replace(end=days[-1].end)
     stated = map(str, frame["resolution"].unique())
-    finest = max(question.asked, min(stated, key=length, default=question.asked), key=length)
+    finest = max(question.step, min(stated, key=length, default=question.step), key=length)
     step = used or finest
     long = buckets.longer(frame[buckets.ends(frame) > whole.start], step) if question.added else []
     rows = frame[~frame["resolution"].isin(long)] if long else frame

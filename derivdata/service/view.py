@@ -25,7 +25,7 @@ T = TypeVar("T")
 _KNOWN = frozenset(tables.VENUES).union(*api.OPTIONS_MATRIX.values())
 _LONGEST = pd.Timedelta(1, "D")
 _REMEMBERED = 1024
-_KEPT_BYTES = 128 << 20
+_CACHED_BYTES = 128 << 20
 _KEYS = ("symbol", "exchange", "time")
 _FIRST_DAYS = 8
 _BLOCK_ROWS = 500_000
@@ -44,7 +44,7 @@ class Series(NamedTuple):
     notices: list[str]
 
 
-class _Held:
+class _SharedResult:
     """One thing that is made once, and the lock of those who wait for it."""
 
     def __init__(self) -> None:
@@ -66,17 +66,17 @@ class View:
     def __init__(self, store: Store, now: pd.Timestamp) -> None:
         self.store, self.now = store, now
         self.horizon = now + INSTANT
-        self._memo: OrderedDict[tuple[str, str], _Held] = OrderedDict()
+        self._memo: OrderedDict[tuple[str, str], _SharedResult] = OrderedDict()
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
-        self._kept_bytes = 0
+        self._cache: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._cached_bytes = 0
 
     @property
     def exchanges(self) -> frozenset[str]:
         """Slugs of every venue that is known: the library's and the store's."""
-        return self.once("exchanges", lambda: _KNOWN.union(*self._held()))
+        return self.once("exchanges", lambda: _KNOWN.union(*self._all_exchanges()))
 
-    def _held(self) -> list[tuple[str, ...]]:
+    def _all_exchanges(self) -> list[tuple[str, ...]]:
         return [self.store.exchanges(table) for table in sorted(self.store.tables())]
 
     def has(self, *names: str) -> bool:
@@ -97,33 +97,33 @@ class View:
         """
         key = (name, self.store.identity)
         with self._lock:
-            held = self._memo.setdefault(key, _Held())
+            shared = self._memo.setdefault(key, _SharedResult())
             self._memo.move_to_end(key)
             if len(self._memo) > _REMEMBERED:
                 self._memo.popitem(last=False)
-        with held.lock:
-            if held.value is _NOT_MADE:
-                held.value = make()
-            return held.value  # type: ignore[no-any-return]
+        with shared.lock:
+            if shared.value is _NOT_MADE:
+                shared.value = make()
+            return shared.value  # type: ignore[no-any-return]
 
     def recall(self, key: Hashable) -> Any:
         """Return what was remembered under a key in this state of the store, or None."""
         full = (key, self.store.identity)
         with self._lock:
-            entry = self._kept.get(full)
+            entry = self._cache.get(full)
             if entry is None:
                 return None
-            self._kept.move_to_end(full)
+            self._cache.move_to_end(full)
             return entry[0]
 
     def remember(self, key: Hashable, value: Any, size: int) -> None:
         """Keep a value of so many bytes, and forget those that were not recalled for longest."""
         full = (key, self.store.identity)
         with self._lock:
-            self._kept_bytes += size - self._kept.pop(full, (None, 0))[1]
-            self._kept[full] = (value, size)
-            while self._kept_bytes > _KEPT_BYTES:
-                self._kept_bytes -= self._kept.popitem(last=False)[1][1]
+            self._cached_bytes += size - self._cache.pop(full, (None, 0))[1]
+            self._cache[full] = (value, size)
+            while self._cached_bytes > _CACHED_BYTES:
+                self._cached_bytes -= self._cache.popitem(last=False)[1][1]
 
     def window(self, params: Mapping[str, Any], tier: str) -> Window:
         """Return the window that is requested, as far as the tier sees it and the store can hold rows of it.
@@ -135,8 +135,8 @@ class View:
         """
         if params.get("range") == "all":
             params = {**params, "range": None, "start": self.store.start}
-        found = resolve(params, now=self.now, tier=tier)
-        return found._replace(start=max(found.start, self.store.start.floor("1D") - _LONGEST))
+        window = resolve(params, now=self.now, tier=tier)
+        return window._replace(start=max(window.start, self.store.start.floor("1D") - _LONGEST))
 
     def read(
         self,
@@ -201,20 +201,20 @@ class View:
         while start < window.end or not parts:
             end = min(start.floor("1D") + days * _LONGEST, window.end)
             part = window._replace(start=start, end=end)
-            found, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used, kind)
-            parts.append((part, found))
-            per_day = max(rows, len(found.frame), 1) / max((end - start) / _LONGEST, 1.0)
+            series, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used, kind)
+            parts.append((part, series))
+            per_day = max(rows, len(series.frame), 1) / max((end - start) / _LONGEST, 1.0)
             start, days = end, min(max(int(_BLOCK_ROWS / per_day), 1), 3650)
-        steps = {found.used for _, found in parts if len(found.frame) or found.notices}
+        steps = {series.used for _, series in parts if len(series.frame) or series.notices}
         finest = min(steps, key=buckets.length, default=parts[0][1].used)
         whole = [
-            found
-            if found.used == finest
+            series
+            if series.used == finest
             else self._part(table, value, part, resolution, symbols, exchanges, added, finest, kind)[0]
-            for part, found in parts
+            for part, series in parts
         ]
-        notices = list(dict.fromkeys(notice for found in whole for notice in found.notices))
-        return Series(_joined([found.frame for found in whole]), finest, notices)
+        notices = list(dict.fromkeys(notice for series in whole for notice in series.notices))
+        return Series(_joined([series.frame for series in whole]), finest, notices)
 
     def _part(
         self,
@@ -294,8 +294,8 @@ class View:
         for back in (lead, _LONGEST):
             frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
             frame = frame if kind is None else frame[frame["kind"] == kind]
-            held = buckets.holds(frame["resolution"])
-            if step is None or not held.size or pd.Timedelta(int(np.max(held)), "us") <= back:
+            lengths = buckets.holds(frame["resolution"])
+            if step is None or not lengths.size or pd.Timedelta(int(np.max(lengths)), "us") <= back:
                 break
         return frame
 

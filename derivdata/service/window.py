@@ -47,19 +47,19 @@ def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Windo
     first = last - length if start is None else start
     if first >= (now + INSTANT if end is None else last):
         raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
-    asked = last - first
+    requested = last - first
     notices: list[str] = []
     if tier == "dev":
         first, last, notices = _clamped(first, last, now)
     reach = last if end is not None and end <= now else now + INSTANT
-    return Window(first, reach, asked, notices)
+    return Window(first, reach, requested, notices)
 
 
-def adaptive(asked: pd.Timedelta) -> str:
+def adaptive(length: pd.Timedelta) -> str:
     """Choose the resolution for a window of that length: raw under a day, 1h under a week, else 4h."""
-    if asked < _DAY:
+    if length < _DAY:
         return "raw"
-    return "1h" if asked < _WEEK else "4h"
+    return "1h" if length < _WEEK else "4h"
 
 
 def _clamped(

@@ -61,9 +61,9 @@ class Imported:
             "of a quote currency of lower priority": self.other_quotes,
         }
         extra = [f"{count:,} {what}" for what, count in more.items() if count]
-        said = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
+        parts = [counts, f"{self.present:,} already there", *extra, f"{self.rejected:,} rejected"]
         first = f"; the first: {self.first_rejected}" if self.first_rejected else ""
-        return ", ".join(said) + first
+        return ", ".join(parts) + first
 
 
 def import_files(
@@ -134,8 +134,8 @@ def import_files(
         raise ValueError("files: name at least one")
     report = ImportReport(plan, open_archive(to), _best_ranks(paths, plan))
     for path in tqdm(paths, desc=table, unit="file", disable=None):
-        for found in _converted(path, plan):
-            report.take(path, found)
+        for converted in _converted(path, plan):
+            report.take(path, converted)
     report.flush()
     if report.read and report.rejected == report.read:
         raise ArchiveError(f"none of {report.read:,} rows fits {table}; the first: {report.first_rejected}")
@@ -157,8 +157,8 @@ def _converted(path: Path, plan: ImportPlan) -> Iterator[Rows]:
     seen: Counter[str] = Counter()
     for chunk in chunks(path, plan.wanted):
         with _of(path):
-            found = rows(chunk, plan)
-        yield found._replace(frame=with_ids(found.frame, plan.made, seen))
+            converted = rows(chunk, plan)
+        yield converted._replace(frame=with_ids(converted.frame, plan.made, seen))
 
 
 def _best_ranks(paths: list[Path], plan: ImportPlan) -> dict[tuple[str, str], int]:
@@ -169,8 +169,8 @@ def _best_ranks(paths: list[Path], plan: ImportPlan) -> dict[tuple[str, str], in
     for path in paths:
         for chunk in chunks(path, plan.wanted):
             with _of(path):
-                found = quotes(chunk, plan)
-            for venue, symbol, rank in found:
+                contracts = quotes(chunk, plan)
+            for venue, symbol, rank in contracts:
                 best[venue, symbol] = min(rank, best.get((venue, symbol), rank))
     return best
 

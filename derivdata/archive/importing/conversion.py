@@ -44,13 +44,13 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     rejections = Rejections(len(chunk.lines))
     ragged = np.isin(np.arange(len(chunk.lines)), list(chunk.ragged))
     rejections.reject(ragged, lambda i: chunk.ragged[i])
-    found = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
-    found |= _times(chunk, plan, rejections, found)
-    _hold_to_range(found, plan, rejections)
-    _convert(found, plan, rejections)
-    _require(found, plan, rejections)
-    names = [name for name in (*plan.table.columns, RANK) if name in found]
-    frame = pd.DataFrame({name: found[name] for name in names})[~rejections.bad]
+    columns = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
+    columns |= _times(chunk, plan, rejections, columns)
+    _hold_to_range(columns, plan, rejections)
+    _convert(columns, plan, rejections)
+    _require(columns, plan, rejections)
+    names = [name for name in (*plan.table.columns, RANK) if name in columns]
+    frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if not rejections.bad.any():
         return Rows(frame, 0, None)
     where, why = rejections.first
@@ -59,53 +59,53 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
 
 def quotes(chunk: Chunk, plan: ImportPlan) -> set[tuple[str, str, int]]:
     """Venue, base symbol and quote's rank of every contract in a chunk."""
-    found = _words(chunk, plan, Rejections(len(chunk.lines)))
-    return set(zip(found["exchange"], found["symbol"], found[RANK].tolist(), strict=True))
+    columns = _words(chunk, plan, Rejections(len(chunk.lines)))
+    return set(zip(columns["exchange"], columns["symbol"], columns[RANK].tolist(), strict=True))
 
 
 def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, column in plan.table.columns.items():
         if column.kind in _WORDS and (raw := plan.raw(name, chunk)) is not None:
-            found[name] = np.array(words(raw, name, rejections), dtype=object)
+            columns[name] = np.array(words(raw, name, rejections), dtype=object)
             replaced = plan.values.get(name, {})
             if replaced:
-                given = found[name]
-                found[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
-            _hold_to(found, name, plan.allowed(name), raw, rejections)
+                given = columns[name]
+                columns[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
+            _hold_to(columns, name, plan.allowed(name), raw, rejections)
         elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
-            found[name] = _flags(raw, name, rejections)
-    if "exchange" in found:
-        found["exchange"] = _mapped(found["exchange"], venue_slug)
-    if "symbol" in found:
-        contracts = _mapped(found["symbol"], contract)
-        found["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
-        found[RANK] = np.array([0 if c is None else c.rank for c in contracts])
-    return found
+            columns[name] = _flags(raw, name, rejections)
+    if "exchange" in columns:
+        columns["exchange"] = _mapped(columns["exchange"], venue_slug)
+    if "symbol" in columns:
+        contracts = _mapped(columns["symbol"], contract)
+        columns["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
+        columns[RANK] = np.array([0 if c is None else c.rank for c in contracts])
+    return columns
 
 
 def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
-    found = _mapped(words(raw, name, rejections), str.lower)
-    wrong = np.array([word is not None and word not in _FLAGS for word in found])
+    texts = _mapped(words(raw, name, rejections), str.lower)
+    wrong = np.array([word is not None and word not in _FLAGS for word in texts])
     rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} is not true or false")
-    return _mapped(found, _FLAGS.get)
+    return _mapped(texts, _FLAGS.get)
 
 
 def _hold_to(
-    found: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, rejections: Rejections
+    columns: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, rejections: Rejections
 ) -> None:
     if allowed:
-        found[name] = _mapped(found[name], str.lower)
-        wrong = np.array([word is not None and word not in allowed for word in found[name]])
+        columns[name] = _mapped(columns[name], str.lower)
+        wrong = np.array([word is not None and word not in allowed for word in columns[name]])
         choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
         why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
         rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} {why}")
 
 
 def _mapped(values: Any, change: Any) -> Any:
-    known = {value: None if value is None else change(value) for value in set(values)}
+    changed = {value: None if value is None else change(value) for value in set(values)}
     result = np.empty(len(values), dtype=object)
-    result[:] = [known[value] for value in values]
+    result[:] = [changed[value] for value in values]
     return result
 
 
@@ -114,14 +114,14 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
     wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
     if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
         wanted.append("interval_hours")
-    found = {}
+    columns = {}
     for name in wanted:
         raw = plan.raw(name, chunk)
         if raw is not None:
-            found[name] = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
+            columns[name] = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
             if kinds.get(name) in (Kind.COUNT, Kind.RANK):
-                _hold_to_whole(found[name], name, rejections)
-    return found
+                _hold_to_whole(columns[name], name, rejections)
+    return columns
 
 
 def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
@@ -137,20 +137,20 @@ def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
     return "%"
 
 
-def _hold_to_range(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     """Reject what cannot be: less than the least of a column, no interval, a stamp of the future."""
     for name, column in plan.table.columns.items():
-        values = found.get(name)
+        values = columns.get(name)
         if values is not None and column.least is not None:
             low = np.flatnonzero(values < column.least)
             if low.size:
                 first = f"{name}={values[low[0]]:g} is negative"
                 rejections.reject(values < column.least, first)
-    if "interval_hours" in found:
-        hours = found["interval_hours"]
+    if "interval_hours" in columns:
+        hours = columns["interval_hours"]
         rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
-    if "time" in found and "future" not in plan.accept:
-        stamps = found["time"]
+    if "time" in columns and "future" not in plan.accept:
+        stamps = columns["time"]
         ahead = np.asarray(stamps > future_limit())
         rejections.reject(
             ahead, lambda i: f"time={times.iso(stamps[i])} lies in the future (or --accept future)"
@@ -162,8 +162,8 @@ def _hold_to_whole(values: Any, name: str, rejections: Rejections) -> None:
     rejections.reject(broken, lambda i: f"{name}={values[i]:g} is not a whole number")
 
 
-def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, found: dict[str, Any]) -> dict[str, Any]:
-    groups = [found[name] for name in ("symbol", *plan.table.key) if name in found]
+def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
+    groups = [columns[name] for name in ("symbol", *plan.table.key) if name in columns]
     return {
         name: instants(raw, name, rejections, tz=plan.tz, groups=groups if name == "time" else None)
         for name, column in plan.table.columns.items()
@@ -171,36 +171,38 @@ def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, found: dict[s
     }
 
 
-def _convert(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    if "rate_bps_8h" in found:
-        _convert_rate(found, plan, rejections)
-    if "iv" in found:
+def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    if "rate_bps_8h" in columns:
+        _convert_rate(columns, plan, rejections)
+    if "iv" in columns:
         if plan.unit is None:
             try:
-                require_decimal_volatility(found["iv"], "say --unit percent, or --unit decimal if it is not")
+                require_decimal_volatility(
+                    columns["iv"], "say --unit percent, or --unit decimal if it is not"
+                )
             except ValueError as fault:
                 raise ArchiveError(str(fault)) from None
         if plan.unit == "percent":
-            found["iv"] = found["iv"] / 100
+            columns["iv"] = columns["iv"] / 100
 
 
-def _convert_rate(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    rate = found["rate_bps_8h"]
+def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    rate = columns["rate_bps_8h"]
     if plan.unit in (None, "bps_8h"):
         return
-    if "interval_hours" not in found:
+    if "interval_hours" not in columns:
         raise ArchiveError(
             f"--unit {plan.unit} is per the venue's own interval: say which with "
             "--set interval_hours=8 or --map interval_hours=COLUMN"
         )
-    hours = found["interval_hours"]
+    hours = columns["interval_hours"]
     rejections.reject(np.isnan(hours), "interval_hours is missing")
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
-        found["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
+        columns["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
 
 
-def _require(found: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+def _require(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     for name in plan.table.columns:
-        if name in found and plan.required(name):
-            rejections.reject(pd.isna(found[name]), f"{name} is missing")
+        if name in columns and plan.required(name):
+            rejections.reject(pd.isna(columns[name]), f"{name} is missing")

@@ -133,8 +133,8 @@ def make_plan(
     replaced = {
         name: {old.strip().lower(): new for old, new in words.items()} for name, words in given_values.items()
     }
-    said = {**_DEFAULTS.get(table, {}), **constants}
-    left = {name: value for name, value in said.items() if name not in sources}
+    fixed = {**_DEFAULTS.get(table, {}), **constants}
+    left = {name: value for name, value in fixed.items() if name not in sources}
     return ImportPlan(
         keyed, dict(sources), left, None if tz is None else zone(tz), unit, replaced, frozenset(accept)
     )

@@ -28,13 +28,13 @@ class ImportReport:
         self._best = best
         self._waiting: list[pd.DataFrame] = []
 
-    def take(self, path: Path, found: Rows) -> None:
+    def take(self, path: Path, chunk: Rows) -> None:
         """Count the rows of a chunk, and keep those to write."""
-        self.read += len(found.frame) + found.rejected
-        self.rejected += found.rejected
-        if found.first is not None and self.first_rejected is None:
-            self.first_rejected = f"{path.name}, {found.first}"
-        self._waiting.append(self._of_best_quote(found.frame))
+        self.read += len(chunk.frame) + chunk.rejected
+        self.rejected += chunk.rejected
+        if chunk.first is not None and self.first_rejected is None:
+            self.first_rejected = f"{path.name}, {chunk.first}"
+        self._waiting.append(self._of_best_quote(chunk.frame))
         if sum(map(len, self._waiting)) >= _FLUSH_ROWS:
             self.flush()
 
@@ -61,9 +61,9 @@ class ImportReport:
             return frame
         if self._best:
             pairs = zip(frame["exchange"], frame["symbol"], strict=True)
-            kept = frame[RANK].to_numpy() == [self._best[pair] for pair in pairs]
-            self.other_quotes += int((~kept).sum())
-            frame = frame[kept]
+            best = frame[RANK].to_numpy() == [self._best[pair] for pair in pairs]
+            self.other_quotes += int((~best).sum())
+            frame = frame[best]
         return frame.drop(columns=RANK)
 
     def _complete(self, frame: pd.DataFrame) -> pd.DataFrame:

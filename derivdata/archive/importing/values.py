@@ -75,8 +75,8 @@ def words(values: Any, name: str, rejections: Rejections) -> list[str | None]:
     rejections.reject(nested, lambda i: f"{name}={shown(values, i)} is not text")
     if any(nested):
         values = [None if bad else value for value, bad in zip(values, nested, strict=True)]
-    known = {value: None if _blank(value) else _word(value) for value in set(values)}
-    return [known[value] for value in values]
+    texts = {value: None if _blank(value) else _word(value) for value in set(values)}
+    return [texts[value] for value in values]
 
 
 def _word(value: Any) -> str:

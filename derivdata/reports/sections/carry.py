@@ -59,25 +59,25 @@ def carry_section(data: Data) -> Section:
             "No two venues have rates over the same half of the window: there is no spread."
         )
         return section
-    known = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
-    _spreads(section, rates, known)
+    estimated = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
+    _spreads(section, rates, estimated)
     section.table(_pair_table(pairs), formats=_FORMATS)
     _unknown(section, pairs)
     _blind(section, rates)
-    for symbol in dict.fromkeys(str(p.carry["symbol"].item()) for p in known):
-        _holding(section, data, rates, next(p for p in known if p.carry["symbol"] == symbol))
-    _findings(section, pairs, known)
+    for symbol in dict.fromkeys(str(p.carry["symbol"].item()) for p in estimated):
+        _holding(section, data, rates, next(p for p in estimated if p.carry["symbol"] == symbol))
+    _findings(section, pairs, estimated)
     return section
 
 
 def _costs(options: ReportOptions) -> str:
     others = options.fees[OTHERS]
     named = ", ".join(f"{venue} {fee:g}" for venue, fee in sorted(options.fees.items()) if venue != OTHERS)
-    said = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
+    costs = f"{named}; {others:g} bps on every other venue" if named else f"{others:g} bps on every venue"
     whose = "as given" if options.given else f"assumed: {FEE_BPS:g} bps is a usual taker fee"
     return (
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
-        f"both venues. Cost of one trade: {said} ({whose}); slippage is not in it. Figures are per year of "
+        f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
         f"one leg's notional for a pair held {_HOLD_HOURS / 24:g} days; the spread is expected to revert to "
         "its mean."
     )
@@ -85,17 +85,21 @@ def _costs(options: ReportOptions) -> str:
 
 def _widest(rates: xr.DataArray) -> pd.DataFrame:
     """Return the pairs with the widest mean spread of each symbol, in the direction that earns."""
-    found = []
+    widest = []
     for symbol in rates["symbol"].values:
         spreads = funding.pair_spreads(rates.sel(symbol=symbol, drop=True))
-        known = spreads.notnull().sum("time")
+        observed = spreads.notnull().sum("time")
         frame = xr.Dataset(
-            {"spread": spreads.mean("time"), "favour": (spreads > 0).sum("time") / known, "known": known}
+            {
+                "spread": spreads.mean("time"),
+                "favour": (spreads > 0).sum("time") / observed,
+                "known": observed,
+            }
         ).to_dataframe()
-        kept = frame[(frame["known"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
-        top = kept.sort_values("spread", ascending=False).head(_PAIRS).reset_index()
-        found.append(top.assign(symbol=str(symbol)))
-    return pd.concat(found)[["symbol", "long", "short", "spread", "favour"]]
+        candidates = frame[(frame["known"] >= 0.5 * rates.sizes["time"]) & (frame["spread"] > 0)]
+        top = candidates.sort_values("spread", ascending=False).head(_PAIRS).reset_index()
+        widest.append(top.assign(symbol=str(symbol)))
+    return pd.concat(widest)[["symbol", "long", "short", "spread", "favour"]]
 
 
 def _pair(data: Data, rates: Rates, symbol: str, long: str, short: str, spread: float, favour: float) -> Pair:
@@ -130,18 +134,18 @@ def _interval(data: Data, symbol: str, venue: str) -> float:
     return float(mine.median()) if mine.notna().any() else 8.0
 
 
-def _spreads(section: Section, rates: Rates, known: list[Pair]) -> None:
-    if not known:
+def _spreads(section: Section, rates: Rates, estimated: list[Pair]) -> None:
+    if not estimated:
         return
     section.figure(
         plot.funding_spreads,
-        [p.carry for p in known],
+        [p.carry for p in estimated],
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
         "the 90 % interval of the net figure. Where the whole bar lies right of zero, the pair clears its "
         "costs. Lighter dots: the spread lasts longer; grey: no reversion was found.",
-        size=row_size(len(known), 0.3, wide=8.6),
+        size=row_size(len(estimated), 0.3, wide=8.6),
     )
 
 
@@ -233,15 +237,15 @@ def _holding(section: Section, data: Data, rates: Rates, pair: Pair) -> None:
     )
 
 
-def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
+def _findings(section: Section, pairs: list[Pair], estimated: list[Pair]) -> None:
     widest = max(pairs, key=lambda p: p.spread)
     section.finding(
         "wide",
         f"Widest spread: {_named(widest)}, {rate(widest.spread)} on average, in favour "
         f"{pct(widest.favour, 0)} of the time.",
     )
-    sure = [p for p in known if float(p.carry["net_low_bps"]) > 0]
-    if known:
+    sure = [p for p in estimated if float(p.carry["net_low_bps"]) > 0]
+    if estimated:
         label = (
             "of the widest pairs have net carry above zero with 90 % confidence. Picked in this same window "
             "(in sample): expect less"
@@ -249,13 +253,13 @@ def _findings(section: Section, pairs: list[Pair], known: list[Pair]) -> None:
         section.number(f"{len(sure)} of {len(pairs)}", label, window=f"held {_HOLD_HOURS / 24:g} days")
     for pair in sorted(sure, key=lambda p: -float(p.carry["net_apr"]))[:4]:
         section.finding("left", _earning(pair))
-    if known and not sure:
+    if estimated and not sure:
         none = "The widest pair does not clear its costs"
-        if len(known) > 1:
-            none = f"None of the {len(known)} widest pairs clears its costs"
+        if len(estimated) > 1:
+            none = f"None of the {len(estimated)} widest pairs clears its costs"
         words = f"{none} (the 90 % interval includes zero)."
         section.finding("left", words)
-    if not known:
+    if not estimated:
         section.finding("left", "Unknown: no pair's carry can be estimated from this window.")
 
 

@@ -38,17 +38,17 @@ _FORMATS = (
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
     section = Section("Funding")
-    found = rates_of(data)
-    if found is None:
+    history = rates_of(data)
+    if history is None:
         section.add_missing_note(data.missing["funding rates"])
         _rates_now(section, data)
         return section
-    section.text(_SETTLED if found.settled else _SAMPLED)
-    for symbol in map(str, found.panel["symbol"].values):
-        rates = found.panel.sel(symbol=symbol).dropna("exchange", how="all")
-        _symbol(section, data, found.table, rates, symbol)
+    section.text(_SETTLED if history.settled else _SAMPLED)
+    for symbol in map(str, history.panel["symbol"].values):
+        rates = history.panel.sel(symbol=symbol).dropna("exchange", how="all")
+        _symbol(section, data, history.table, rates, symbol)
     for symbol in data.report_options.symbols:
-        if symbol not in found.panel["symbol"]:
+        if symbol not in history.panel["symbol"]:
             section.add_missing_note(f"The source has no funding rates of {symbol} for this window.")
     return section
 
@@ -121,9 +121,9 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
         size=row_size(rates.sizes["exchange"], 0.15, wide=8.6),
     )
-    found = _venues(rates, data.report_options.window.end)
-    section.table(found, formats=_FORMATS, fold=f"{symbol}: every venue")
-    _findings(section, data, rates, found, symbol)
+    by_venue = _venues(rates, data.report_options.window.end)
+    section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: every venue")
+    _findings(section, data, rates, by_venue, symbol)
 
 
 def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
@@ -145,16 +145,15 @@ def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
     return frame.sort_values("mean [bps/8h]", ascending=False, ignore_index=True)
 
 
-def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataFrame, symbol: str) -> None:
-    means = found["mean [bps/8h]"]
+def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.DataFrame, symbol: str) -> None:
+    venues, means = by_venue["venue"], by_venue["mean [bps/8h]"]
     low, high = np.percentile(means, [25, 75])
     words = (
-        f"mean rates run from {rate(means.iloc[-1])} on {found['venue'].iloc[-1]} to {rate(means.iloc[0])} "
-        f"on {found['venue'].iloc[0]}; the middle half of {len(found)} venues lies between {low:+.2f} and "
-        f"{high:+.2f}"
+        f"mean rates run from {rate(means.iloc[-1])} on {venues.iloc[-1]} to {rate(means.iloc[0])} on "
+        f"{venues.iloc[0]}; the middle half of {len(by_venue)} venues lies between {low:+.2f} and {high:+.2f}"
     )
-    if len(found) == 1:
-        words = f"mean rate {rate(means.iloc[0])} on {found['venue'].iloc[0]}, the only venue"
+    if len(by_venue) == 1:
+        words = f"mean rate {rate(means.iloc[0])} on {by_venue['venue'].iloc[0]}, the only venue"
     section.finding("wide", f"{symbol} funding: {words}.")
     window = data.report_options.window
     if window.end - window.start <= _DAY:
@@ -168,26 +167,26 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, found: pd.DataF
         section.finding(
             "changed",
             f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "
-            f"window{_mover(found)}.",
+            f"window{_mover(by_venue)}.",
         )
 
 
 def _weighted(data: Data, rates: xr.DataArray, symbol: str) -> tuple[Any, str]:
     """Return the mean over venues at each time, weighted by open interest where that is known."""
-    held = data.oi(symbol)
-    if held is not None:
-        oi = tables.panel(held, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
+    open_interest = data.oi(symbol)
+    if open_interest is not None:
+        oi = tables.panel(open_interest, "oi_usd").isel(symbol=0).reindex(time=rates["time"])
         mean = funding.oi_weighted(rates, oi)["rate_bps_8h"]
         if mean.notnull().any():
             return mean, "weighted by open interest"
     return rates.median("exchange"), "median of venues"
 
 
-def _mover(found: pd.DataFrame) -> str:
-    change = (found["last 24 h"] - found["mean [bps/8h]"]).dropna()
+def _mover(by_venue: pd.DataFrame) -> str:
+    change = (by_venue["last 24 h"] - by_venue["mean [bps/8h]"]).dropna()
     if change.empty or change.abs().max() < _SMALLEST_MOVE:
         return ""
-    row = found.loc[change.abs().idxmax()]
+    row = by_venue.loc[change.abs().idxmax()]
     return (
         f"; {row['venue']} moved most, from a mean of {row['mean [bps/8h]']:+.2f} to {row['last 24 h']:+.2f}"
     )

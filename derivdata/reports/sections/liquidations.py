@@ -58,19 +58,19 @@ def liquidations_section(data: Data) -> Section:
 
 def _large(section: Section, events: pd.DataFrame) -> pd.DataFrame:
     """Return the cascades, and add their table."""
-    found = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
-    if len(found):
+    cascades = analysis.cascades(analysis.clusters(events, by=("symbol",)), min_usd=_LEAST_CASCADE)
+    if len(cascades):
         section.heading("Cascades")
         section.text(
             "Orders of one symbol that follow one another within a minute, five or more, worth a million "
             "dollars and more than 99 % of the clusters before them."
         )
-        section.table(_cascades(found), formats=_FORMATS)
+        section.table(_cascades(cascades), formats=_FORMATS)
     else:
         section.add_missing_note(
             "No cascade: no run of five orders within a minute of one another was worth a million USD."
         )
-    return found
+    return cascades
 
 
 def is_full(events: pd.DataFrame) -> bool:
@@ -96,23 +96,23 @@ def _venues(events: pd.DataFrame) -> pd.DataFrame:
     return frame.loc[order].rename_axis("venue").reset_index()
 
 
-def _cascades(found: pd.DataFrame) -> pd.DataFrame:
+def _cascades(cascades: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "start [UTC]": found["start"],
-            "symbol": found["symbol"].astype(str),
-            "seconds": (found["end"] - found["start"]).dt.total_seconds(),
-            "orders": found["count"],
-            "value [M USD]": found["value_usd"] / 1e6,
-            "in 10 s [M USD]": found["peak_10s_usd"] / 1e6,
-            "venues": found["venues"],
-            "imbalance": found["imbalance"],
-            "price move [%]": 100 * found["price_move"],
+            "start [UTC]": cascades["start"],
+            "symbol": cascades["symbol"].astype(str),
+            "seconds": (cascades["end"] - cascades["start"]).dt.total_seconds(),
+            "orders": cascades["count"],
+            "value [M USD]": cascades["value_usd"] / 1e6,
+            "in 10 s [M USD]": cascades["peak_10s_usd"] / 1e6,
+            "venues": cascades["venues"],
+            "imbalance": cascades["imbalance"],
+            "price move [%]": 100 * cascades["price_move"],
         }
     )
 
 
-def _findings(section: Section, events: pd.DataFrame, found: pd.DataFrame, data: Data) -> None:
+def _findings(section: Section, events: pd.DataFrame, cascades: pd.DataFrame, data: Data) -> None:
     total = events["value_usd"].sum()
     longs = events.loc[events["side"] == "long", "value_usd"].sum() / total
     days = (data.report_options.window.end - data.liquidations_start) / _DAY
@@ -128,8 +128,8 @@ def _findings(section: Section, events: pd.DataFrame, found: pd.DataFrame, data:
             f"Liquidations: {usd(late)} over the last 24 hours against {usd(total / days)} a day over "
             f"{days:.3g} days.",
         )
-    if len(found):
-        top = found.loc[found["value_usd"].idxmax()]
+    if len(cascades):
+        top = cascades.loc[cascades["value_usd"].idxmax()]
         section.finding(
             "wide",
             f"Largest cascade: {usd(top['value_usd'])} of {top['symbol']} on "

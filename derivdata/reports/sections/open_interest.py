@@ -66,8 +66,8 @@ def _everything(section: Section, summary: pd.DataFrame) -> None:
 
 
 def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
-    held = tables.panel(table, "oi_usd").isel(symbol=0)
-    share = analysis.market_share(held)
+    oi = tables.panel(table, "oi_usd").isel(symbol=0)
+    share = analysis.market_share(oi)
     share = share.where(share.notnull().any("time"), drop=True)
     section.heading(symbol)
     if not share.sizes["exchange"]:
@@ -78,8 +78,8 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> N
         section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
     trend = trend_of(share)
     _figures(section, table, share, trend, symbol)
-    section.table(_venues(held, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
-    _findings(section, data, held.sel(exchange=share["exchange"]), share, trend, symbol)
+    section.table(_venues(oi, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
+    _findings(section, data, oi.sel(exchange=share["exchange"]), share, trend, symbol)
 
 
 def _figures(
@@ -99,8 +99,8 @@ def _figures(
         "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
         size=(8.6, 5.0),
     )
-    known = int(trend["slope"].notnull().sum())
-    if known:
+    estimated = int(trend["slope"].notnull().sum())
+    if estimated:
         section.figure(
             plot.share_trend,
             trend.assign_coords(symbol=symbol),
@@ -108,14 +108,14 @@ def _figures(
             title=f"{symbol} trend of shares",
             reading="Right of zero a venue gains share, left of it loses. Filled: significant at 95 %. "
             "Hollow: could be noise.",
-            size=row_size(min(_TRENDS, known), 0.24, wide=8.6),
+            size=row_size(min(_TRENDS, estimated), 0.24, wide=8.6),
         )
 
 
-def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.DataFrame:
-    frame: pd.DataFrame = held.transpose("time", "exchange").to_pandas()
+def _venues(oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.DataFrame:
+    frame: pd.DataFrame = oi.transpose("time", "exchange").to_pandas()
     filled: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
-    found = pd.DataFrame(
+    by_venue = pd.DataFrame(
         {
             "OI [M USD]": frame.ffill().iloc[-1] / 1e6,
             "share [%]": 100 * filled.ffill().iloc[-1],
@@ -125,15 +125,15 @@ def _venues(held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.Da
             "to": 100 * trend["high"].to_series(),
         }
     )
-    ordered = found.dropna(subset="OI [M USD]").sort_values("OI [M USD]", ascending=False)
+    ordered = by_venue.dropna(subset="OI [M USD]").sort_values("OI [M USD]", ascending=False)
     return ordered.rename_axis("venue").reset_index()
 
 
 def _findings(
-    section: Section, data: Data, held: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
+    section: Section, data: Data, oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
 ) -> None:
     several = count(share.sizes["exchange"], "venue")
-    total = held.sum("exchange", min_count=held.sizes["exchange"]).dropna("time")
+    total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
         section.number(usd(float(total.isel(time=-1))), f"{symbol} open interest, {several}", window=last)

@@ -71,12 +71,12 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
 
 def tenors(fit: xr.Dataset) -> pd.DataFrame:
     """Return volatility and skew at fixed times to expiry."""
-    found = surface.constant_maturity(fit, days=_TENORS, points=_POINTS)
+    points = surface.constant_maturity(fit, days=_TENORS, points=_POINTS)
     names = {"atmf": "ATM [%]"} | {
         f"{kind.lower()}{d}_forward": f"{kind} {d}Δ" for d in (25, 10) for kind in ("RR", "BF")
     }
-    columns = {label: 100 * found[name].values for name, label in names.items()}
-    return pd.DataFrame({"tenor [days]": found["tenor"].values} | columns).dropna(subset="ATM [%]")
+    columns = {label: 100 * points[name].values for name, label in names.items()}
+    return pd.DataFrame({"tenor [days]": points["tenor"].values} | columns).dropna(subset="ATM [%]")
 
 
 def terms(fit: xr.Dataset) -> pd.DataFrame:
@@ -116,9 +116,9 @@ def venues(tables: dict[str, pd.DataFrame], fits: xr.Dataset) -> pd.DataFrame:
     )
 
 
-def gaps(found: pd.DataFrame, reference: str) -> list[str]:
+def gaps(by_venue: pd.DataFrame, reference: str) -> list[str]:
     """Describe each venue's 30-day ATM volatility less the reference's, largest difference first."""
-    level = found.set_index("venue")["30-day ATM [%]"]
+    level = by_venue.set_index("venue")["30-day ATM [%]"]
     away = (level - level[reference]).drop(reference).dropna()
     ordered = away.loc[away.abs().sort_values(ascending=False).index]
     return [f"{venue} {gap:+.2f}" for venue, gap in ordered.items()]
@@ -131,14 +131,14 @@ def of_venue(fits: xr.Dataset, venue: str) -> xr.Dataset:
 
 def positions(table: pd.DataFrame) -> pd.DataFrame:
     """Return open calls and puts, their ratio and max pain, by expiry."""
-    held = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
+    oi = exposure.open_interest(table, by=("expiry", "side"))["open_interest"]
     ratio = exposure.put_call_ratio(table, by=("expiry",))["put_call_ratio"]
     pain = exposure.max_pain(table)["max_pain"]
     return pd.DataFrame(
         {
-            "expiry": pd.DatetimeIndex(held["expiry"].values),
-            "calls": held.sel(side="call").values,
-            "puts": held.sel(side="put").values,
+            "expiry": pd.DatetimeIndex(oi["expiry"].values),
+            "calls": oi.sel(side="call").values,
+            "puts": oi.sel(side="put").values,
             "puts / calls": ratio.values,
             "max pain [USD]": pain.values,
         }

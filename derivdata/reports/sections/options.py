@@ -73,11 +73,11 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
 
 
 def _why(data: Data, symbol: str) -> str:
-    said = {words for what, words in data.missing.items() if what.startswith(f"options on {symbol},")}
-    problems = sorted(words for words in said if "cannot be used" in words)
-    asked = data.option_venues(symbol)
+    reasons = {words for what, words in data.missing.items() if what.startswith(f"options on {symbol},")}
+    problems = sorted(words for words in reasons if "cannot be used" in words)
+    venues = data.option_venues(symbol)
     where = (
-        f"{listing(asked)} {'has' if len(asked) == 1 else 'have'} none" if asked else "no venue lists them"
+        f"{listing(venues)} {'has' if len(venues) == 1 else 'have'} none" if venues else "no venue lists them"
     )
     return f"No options on {symbol}: {' '.join(problems) or where + '.'}"
 
@@ -128,14 +128,14 @@ def _term(section: Section, book: Book) -> None:
 
 
 def _change(section: Section, data: Data, book: Book) -> None:
-    told = data.metrics(book.symbol, book.venue)
-    if told is None:
+    metrics = data.metrics(book.symbol, book.venue)
+    if metrics is None:
         return
-    days = (told["expiry"] - told["time"]) / pd.Timedelta(1, "D")
-    known = told[told["atm_iv_change_24h"].notna()]
-    if known.empty:
+    days = (metrics["expiry"] - metrics["time"]) / pd.Timedelta(1, "D")
+    changes = metrics[metrics["atm_iv_change_24h"].notna()]
+    if changes.empty:
         return
-    row = known.loc[(days[known.index] - 30.0).abs().idxmin()]
+    row = changes.loc[(days[changes.index] - 30.0).abs().idxmin()]
     section.finding(
         "changed",
         f"{book.symbol} at-the-money volatility, expiry {row['expiry']:%Y-%m-%d} on {book.venue}: "
@@ -144,11 +144,11 @@ def _change(section: Section, data: Data, book: Book) -> None:
 
 
 def _venues(section: Section, data: Data, book: Book) -> None:
-    found = of.venues(book.chains, book.fits)
-    section.table(found, formats=of.FORMATS)
-    _level(section, found[found["venue"] == book.venue].iloc[0], book)
+    by_venue = of.venues(book.chains, book.fits)
+    section.table(by_venue, formats=of.FORMATS)
+    _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
-    alive = list(found.loc[found["expiries"] > 1, "venue"])
+    alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
         section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
         return
@@ -163,7 +163,7 @@ def _venues(section: Section, data: Data, book: Book) -> None:
         "before spreads and fees.",
         size=row_size(4 * (len(alive) - 1), 0.24, wide=_WIDE),
     )
-    gaps = of.gaps(found, book.venue)
+    gaps = of.gaps(by_venue, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
         section.finding("wide", f"{book.symbol} options: {words}.")

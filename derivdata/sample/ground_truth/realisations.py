@@ -91,12 +91,12 @@ def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFra
 
 def _slices(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
     expiry = options.listing(symbol, exchange, trading_day).expiry
-    found = options.slices(symbol, exchange, expiry, hours)
-    shape = found.theta.shape
+    slices = options.slices(symbol, exchange, expiry, hours)
+    shape = slices.theta.shape
     columns = {
         "time": np.broadcast_to(hours, shape),
         "expiry": np.broadcast_to(expiry[:, None] * DAY_US + options.EXPIRY_US, shape),
-        **{name: np.broadcast_to(values, shape) for name, values in found._asdict().items()},
+        **{name: np.broadcast_to(values, shape) for name, values in slices._asdict().items()},
     }
     table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
     table["time"], table["expiry"] = instants(table["time"]), instants(table["expiry"])

@@ -22,13 +22,13 @@ _COINS = tuple("BTC ETH HYPE SOL XRP".split())
 def builders_history(first: int, last: int, *_: object) -> dict[str, Any]:
     """Return the columns of ``builders_history`` with ``first <= time < last`` [µs]."""
     scale = 400_000.0 * (0.3 + noise.uniform(noise.keys("builder coin", _COINS), 0))
-    found = trades(BUILDERS, _COINS, scale, first, last, chance=(0.6, 0.4))
+    activity = trades(BUILDERS, _COINS, scale, first, last, chance=(0.6, 0.4))
     fee = 2e-4 + 5e-4 * noise.uniform(noise.keys("builder fee", BUILDERS), 0)
     return {
-        "builder": text(found.actor, BUILDERS),
-        "symbol": text(found.market, _COINS),
-        "time": instants(found.time),
-        "volume_usd": found.volume,
-        "trade_count": found.number * 40,
-        "fees_usd": np.round(found.volume * fee[found.actor], 2),
+        "builder": text(activity.actor, BUILDERS),
+        "symbol": text(activity.market, _COINS),
+        "time": instants(activity.time),
+        "volume_usd": activity.volume,
+        "trade_count": activity.number * 40,
+        "fees_usd": np.round(activity.volume * fee[activity.actor], 2),
     }

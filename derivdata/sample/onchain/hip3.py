@@ -38,20 +38,20 @@ def hip3_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     scale = np.array(
         [_SCALE[dex] * (0.4 + 1.2 * noise.uniform(noise.key("coin", dex, s), 0)[0]) for dex, s in _COINS]
     )
-    found = trades(addresses(), _NAMES, scale, first, last)
-    fees = np.round(found.volume * FEE, 4)
+    activity = trades(addresses(), _NAMES, scale, first, last)
+    fees = np.round(activity.volume * FEE, 4)
     drawn = noise.uniform(
-        noise.keys("liquidated", _NAMES)[found.market] ^ _LIQUIDATED, found.actor + found.time
+        noise.keys("liquidated", _NAMES)[activity.market] ^ _LIQUIDATED, activity.actor + activity.time
     )
     liquidated = drawn < 0.02
-    return _keys(found.market) | {
-        "address": text(found.actor, addresses()),
-        "time": instants(found.time),
-        "volume_usd": found.volume,
-        "trade_count": found.number,
+    return _keys(activity.market) | {
+        "address": text(activity.actor, addresses()),
+        "time": instants(activity.time),
+        "volume_usd": activity.volume,
+        "trade_count": activity.number,
         "fees_usd": fees,
         "deployer_fees_usd": np.round(fees / 2.0, 4),
-        "liquidation_value_usd": np.where(liquidated, np.round(found.volume * 0.6, 2), 0.0),
+        "liquidation_value_usd": np.where(liquidated, np.round(activity.volume * 0.6, 2), 0.0),
         "liquidation_count": liquidated.astype(np.int64),
     }
 
@@ -67,10 +67,10 @@ def hip3_candles(first: int, last: int, *_: object) -> dict[str, Any]:
     time = days[0] * DAY_US + np.arange(days.size * SLOTS) * SLOT_US
     keep = np.flatnonzero((time >= first) & (time < last))
     candles = _candles(path, days.size)
-    held = _held(own, days)
+    oi = _open_contracts(own, days)
     market, place = np.indices((len(_COINS), keep.size)).reshape(2, -1)
     values = {name: np.round(v[:, keep], 6).ravel() for name, v in candles.items()}
-    contracts = np.round(held[:, keep], 4).ravel()
+    contracts = np.round(oi[:, keep], 4).ravel()
     return _keys(market) | {
         "time": instants(time[keep][place]),
         **values,
@@ -99,7 +99,7 @@ def _candles(path: Floats, days: int) -> dict[str, Floats]:
     }
 
 
-def _held(own: Ints, days: Ints) -> Floats:
+def _open_contracts(own: Ints, days: Ints) -> Floats:
     """Return open interest of each quarter of an hour [contracts]."""
     streams = noise.keys("coin", _NAMES) ^ _OI
     path = paths.ou(streams, 120.0, int(days[0]), days.size, SLOTS).reshape(len(_COINS), -1)

@@ -28,14 +28,14 @@ def hip4_traders(first: int, last: int, *_: object) -> dict[str, Any]:
     scale = np.array(
         [_SCALE[v] * (0.2 + 2.0 * noise.uniform(noise.key("outcome", o), 0)[0]) for v, o in _MARKETS]
     )
-    found = trades(addresses(), _NAMES, scale, first, last)
-    return _keys(found.market) | {
-        "address": text(found.actor, addresses()),
-        "time": instants(found.time),
-        "volume_usd": found.volume,
-        "trade_count": found.number,
-        "fill_count": found.number + found.number // 3,
-        "fees_usd": np.round(found.volume * _FEE, 4),
+    activity = trades(addresses(), _NAMES, scale, first, last)
+    return _keys(activity.market) | {
+        "address": text(activity.actor, addresses()),
+        "time": instants(activity.time),
+        "volume_usd": activity.volume,
+        "trade_count": activity.number,
+        "fill_count": activity.number + activity.number // 3,
+        "fees_usd": np.round(activity.volume * _FEE, 4),
     }
 
 
@@ -44,9 +44,9 @@ def hip4_oi(first: int, last: int, *_: object) -> dict[str, Any]:
     days = np.arange(max(-(-first // DAY_US), START_DAY), -(-last // DAY_US))
     if not days.size:
         return {}
-    held = paths.midnights(noise.keys("outcome held", _NAMES), 200.0, int(days[0]), days.size).T
+    level = paths.midnights(noise.keys("outcome held", _NAMES), 200.0, int(days[0]), days.size).T
     price = paths.midnights(noise.keys("outcome price", OUTCOMES), 300.0, int(days[0]), days.size).T
-    contracts = np.round(np.array([60.0 * _SCALE[v] for v, _ in _MARKETS])[:, None] * np.exp(0.4 * held), 0)
+    contracts = np.round(np.array([60.0 * _SCALE[v] for v, _ in _MARKETS])[:, None] * np.exp(0.4 * level), 0)
     chance = np.tile(1.0 / (1.0 + np.exp(-price)), (len(_VENUES), 1))
     market, place = np.indices(contracts.shape).reshape(2, -1)
     return _keys(market) | {

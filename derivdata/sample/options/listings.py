@@ -85,13 +85,13 @@ def session(microseconds: Ints) -> Ints:
 @lru_cache(maxsize=512)
 def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
     """Return the expiries open during a trading day; one of several kinds is of the longest-lived."""
-    found: dict[int, Expiry] = {}
+    open_expiries: dict[int, Expiry] = {}
     for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
         kind = _kind(expiry)
         listed = expiry - _DAYS_LISTED[kind]
         if kind in kinds and listed <= trading_day:
-            found[expiry] = Expiry(expiry, kind, listed)
-    return tuple(found.values())
+            open_expiries[expiry] = Expiry(expiry, kind, listed)
+    return tuple(open_expiries.values())
 
 
 @lru_cache(maxsize=64)

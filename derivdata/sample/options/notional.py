@@ -33,16 +33,16 @@ def overview(
     last of which ends then.
     """
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
-    found = markets(names, exchanges)
-    if not hours.size or not found:
+    chosen = markets(names, exchanges)
+    if not hours.size or not chosen:
         return {}
     longer = np.arange(hours[0] - _DAY, hours[-1] + 1)
-    parts = [_market(symbol, exchange, longer) for symbol, exchange in found]
-    count = np.full(len(found), hours.size)
+    parts = [_market(symbol, exchange, longer) for symbol, exchange in chosen]
+    count = np.full(len(chosen), hours.size)
     return {
-        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in found], count), SYMBOLS),
-        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in found], count), EXCHANGES),
-        "time": instants(np.tile(hours * HOUR_US, len(found))),
+        "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in chosen], count), SYMBOLS),
+        "exchange": text(np.repeat([EXCHANGES.index(e) for _, e in chosen], count), EXCHANGES),
+        "time": instants(np.tile(hours * HOUR_US, len(chosen))),
         "notional_oi_usd": np.concatenate([oi for oi, _ in parts]),
         "notional_volume_24h_usd": np.concatenate([volume for _, volume in parts]),
     }
@@ -51,14 +51,16 @@ def overview(
 def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
     days = session(hours * HOUR_US)
-    oi = np.concatenate([_held(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()])
+    oi = np.concatenate(
+        [_open_interest(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
+    )
     shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
     running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
     volume = running[_DAY:-1] - running[: -_DAY - 1]
     return oi[_DAY:], np.round(volume, 2)
 
 
-def _held(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
+def _open_interest(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
     listed = listing(symbol, exchange, trading_day)
     forward = slices(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
     contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)

@@ -18,7 +18,7 @@ _FIGURES = {"volume_usd": "volume_usd", "fees_usd": "fees_usd", "trade_count": "
 def dashboard(context: RequestContext) -> dict[str, Any]:
     """``GET /builder-analytics/dashboard``: totals, builders by volume, and the totals over time."""
     chosen = context.window()
-    frame = traders.known(context.view, "builders_history", chosen)
+    frame = traders.read_past(context.view, "builders_history", chosen)
     totals = traders.summary(frame, _FIGURES)
     builders = traders.ranked(traders.sums(frame, ["builder"], _FIGURES), "volume_usd")
     builders["rank"] = np.arange(1, len(builders) + 1)

@@ -35,8 +35,8 @@ class RequestContext:
 
     def window(self, params: Mapping[str, Any] | None = None) -> Window:
         """Return the window that is requested, as `View.window` reads it from the parameters (or others)."""
-        found = self.view.window(self.params if params is None else params, self.tier)
-        return found if self.part is None else self.part
+        window = self.view.window(self.params if params is None else params, self.tier)
+        return window if self.part is None else self.part
 
     def narrowed(self, part: Window) -> RequestContext:
         """Return the same request for a part of its window, at the resolution of the whole."""

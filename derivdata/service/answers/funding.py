@@ -32,14 +32,14 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
         how="left",
         suffixes=("_settled", ""),
     ).sort_values(["exchange", "symbol"])
-    known = merged[merged["interval_hours"].notna()]
+    stated = merged[merged["interval_hours"].notna()]
     shown = sorted(merged["symbol"].astype(str).unique())
     return {
         "symbols": shown,
         "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
         "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
-        "funding_rates_raw": _by_venue(known, _raw(known)),
-        "funding_intervals": _by_venue(known, _whole(known["interval_hours"])),
+        "funding_rates_raw": _by_venue(stated, _raw(stated)),
+        "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
         "oi_rankings": _rankings(view, set(shown)),
         "default_oi_rank": _UNRANKED,
         "timestamp": json_rows.stamp(view.now),

@@ -115,7 +115,7 @@ def leaderboard(context: RequestContext) -> dict[str, Any]:
 
 def oi_trends_total(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/oi-trends/total``: the last of every day, in all and by dex."""
-    chosen, last = _held(context)
+    chosen, last = _daily_oi(context)
     body = {
         "data": json_rows.rows(traders.sums(last, ["day"], _OI)),
         "by_dex": traders.by_key(traders.sums(last, ["dex", "day"], _OI), "dex"),
@@ -125,7 +125,7 @@ def oi_trends_total(context: RequestContext) -> dict[str, Any]:
 
 def oi_trends_dex(context: RequestContext) -> dict[str, Any]:
     """``GET /hip3-analytics/oi-trends/dex``: the last of every day, of one dex and of its symbols."""
-    chosen, last = _held(context)
+    chosen, last = _daily_oi(context)
     symbols = traders.by_key(traders.sums(last, ["symbol", "day"], _OI), "symbol")
     body = {
         "dex_name": context.params["dex"],
@@ -151,7 +151,7 @@ def candles(context: RequestContext) -> dict[str, Any]:
     whole = chosen._replace(start=chosen.start.ceil(step), end=chosen.end.ceil(step))
     prices, volume = (
         frame[(frame["dex"] == dex) & (frame["symbol"] == symbol)]
-        for frame in (traders.known(view, table, whole) for table in (_CANDLES, _TRADERS))
+        for frame in (traders.read_past(view, table, whole) for table in (_CANDLES, _TRADERS))
     )
     rows = _bars(prices, volume, step).tail(limit)
     body = {"coin": params["coin"], "interval": params["interval"], "data": json_rows.rows(rows)}
@@ -161,14 +161,14 @@ def candles(context: RequestContext) -> dict[str, Any]:
 def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Single traders in the window, of the dex that is asked for."""
     chosen = context.window()
-    frame = traders.known(context.view, _TRADERS, chosen)
+    frame = traders.read_past(context.view, _TRADERS, chosen)
     return chosen, _of_dex(context, frame)
 
 
-def _held(context: RequestContext) -> tuple[Window, pd.DataFrame]:
+def _daily_oi(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     """Open interest at the end of every day, and now for the day that has not ended."""
     chosen = context.window()
-    frame = _of_dex(context, traders.known(context.view, _CANDLES, chosen))
+    frame = _of_dex(context, traders.read_past(context.view, _CANDLES, chosen))
     return chosen, traders.newest_per_day(frame, ["dex", "symbol"])
 
 
@@ -216,12 +216,12 @@ def _coins(view: View) -> frozenset[tuple[str, str]]:
     """Return every dex and symbol in the store."""
     view.need(_CANDLES)
 
-    def found() -> frozenset[tuple[str, str]]:
+    def markets() -> frozenset[tuple[str, str]]:
         frame = view.read(_CANDLES, view.store.start, view.horizon)
         pairs = frame[["dex", "symbol"]].drop_duplicates()
         return frozenset(zip(pairs["dex"].astype(str), pairs["symbol"].astype(str), strict=True))
 
-    return view.once("hip3 coins", found)
+    return view.once("hip3 coins", markets)
 
 
 def _names(view: View, column: str) -> frozenset[str]:
@@ -229,8 +229,8 @@ def _names(view: View, column: str) -> frozenset[str]:
     return frozenset(coin[place] for coin in _coins(view))
 
 
-def _require(known: bool, otherwise: str) -> None:
-    if not known:
+def _require(exists: bool, otherwise: str) -> None:
+    if not exists:
         raise not_found(otherwise)
 
 

@@ -85,7 +85,7 @@ def leaderboard(context: RequestContext) -> dict[str, Any]:
 
 def _traded(context: RequestContext) -> tuple[Window, pd.DataFrame]:
     chosen = context.window()
-    return chosen, _of_venue(context, traders.known(context.view, _TRADERS, chosen))
+    return chosen, _of_venue(context, traders.read_past(context.view, _TRADERS, chosen))
 
 
 def _of_venue(context: RequestContext, frame: pd.DataFrame) -> pd.DataFrame:
@@ -109,11 +109,11 @@ def _daily(frame: pd.DataFrame) -> pd.DataFrame:
 def _outcomes(view: View) -> frozenset[str]:
     """Return every outcome in the store."""
 
-    def found() -> frozenset[str]:
+    def outcomes() -> frozenset[str]:
         frame = view.read(_TRADERS, view.store.start, view.horizon)
         return frozenset(frame["outcome_id"].astype(str).unique())
 
-    return view.once("hip4 outcomes", found)
+    return view.once("hip4 outcomes", outcomes)
 
 
 ANSWERS: Answers = {

@@ -39,12 +39,12 @@ def events(context: RequestContext) -> dict[str, Any]:
     symbols = _symbols(view, params)
     notices: list[str] = []
     if params["since"] is None:
-        found = fills.events(
+        orders = fills.events(
             view, view.now - _DAY, view.horizon, symbols=symbols, exchanges=params["exchange"]
         )
         if params["min_usd"] is not None:
-            found = found[found["value_usd"] >= params["min_usd"]]
-        found = found.iloc[::-1].head(limit)
+            orders = orders[orders["value_usd"] >= params["min_usd"]]
+        orders = orders.iloc[::-1].head(limit)
     else:
         start = params["since"] + INSTANT
         floor = view.now - pd.Timedelta(DEV_DAYS, "D")
@@ -54,8 +54,8 @@ def events(context: RequestContext) -> dict[str, Any]:
                 f"Dev covers the rolling {DEV_DAYS} days that end now"
             ]
             start = floor
-        found = _since(view, start, limit, symbols, params["exchange"])
-    body = {"events": json_rows.rows(_columns(found)), "count": len(found)}
+        orders = _since(view, start, limit, symbols, params["exchange"])
+    body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
     return body | {"notices": notices} if notices else body
 
 
@@ -65,12 +65,12 @@ def history(context: RequestContext) -> dict[str, Any]:
     view.need(*fills.TABLES)
     window = context.window()
     used, notices = _resolution(params["resolution"], window)
-    found = _history(view, window, used, params["symbol"])
-    notices += _sideless(found)
-    found = found[(found["unknown_usd"] == 0) | (found[["long_usd", "short_usd"]] > 0).any(axis=1)]
-    venues = json_rows.objects(found[["long_usd", "short_usd"]])
-    named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(found["exchange"]), venues, strict=True)))
-    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object)
+    sums = _history(view, window, used, params["symbol"])
+    notices += _sideless(sums)
+    sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
+    venues = json_rows.objects(sums[["long_usd", "short_usd"]])
+    named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(sums["exchange"]), venues, strict=True)))
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
     dates = json_rows.split(named, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
     notices += [] if rows else ["no liquidations in this range"]
@@ -101,8 +101,8 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
 def _symbols(view: View, params: Any) -> Sequence[str] | None:
     if params["exclude_symbol"] is None:
         return params["symbol"]  # type: ignore[no-any-return]
-    held = {symbol for table in fills.TABLES if view.has(table) for symbol in view.store.symbols(table)}
-    return sorted(held - set(params["exclude_symbol"]))
+    listed = {symbol for table in fills.TABLES if view.has(table) for symbol in view.store.symbols(table)}
+    return sorted(listed - set(params["exclude_symbol"]))
 
 
 def _since(
@@ -133,16 +133,16 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     return {names.get(name, name): frame[name] for name in order.split()}
 
 
-def _resolution(asked: str | None, window: Window) -> tuple[str, list[str]]:
+def _resolution(requested: str | None, window: Window) -> tuple[str, list[str]]:
     """Return the step of the buckets, and a notice where it is not the one that was requested."""
-    if asked == "raw":
+    if requested == "raw":
         return _FINEST, [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
-    return asked or ("1h" if window.requested < _DAY else "1d"), []
+    return requested or ("1h" if window.requested < _DAY else "1d"), []
 
 
-def _sideless(found: pd.DataFrame) -> list[str]:
+def _sideless(sums: pd.DataFrame) -> list[str]:
     """Return a notice of the orders that the answer cannot show, since their side is not known."""
-    lost = found["unknown_usd"].sum()
+    lost = sums["unknown_usd"].sum()
     return [f"{lost:.2f} USD of liquidations are left out: their side is not known"] if lost > 0 else []
 
 
@@ -154,9 +154,9 @@ def _history(view: View, window: Window, step: str, symbols: Sequence[str] | Non
         )
         for week in cut(window._replace(end=min(window.end, view.horizon)), _WEEK)
     ]
-    found = [part for part in parts if len(part)]
+    filled = [part for part in parts if len(part)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
-    return pd.concat(found, ignore_index=True) if found else empty
+    return pd.concat(filled, ignore_index=True) if filled else empty
 
 
 def _part(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:

@@ -99,11 +99,11 @@ def price_buckets(context: RequestContext) -> dict[str, Any]:
     board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
     moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
     place = _place(moved["price_24h_change_pct"].to_numpy())
-    found = []
+    counts = []
     for i, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
         names = moved["symbol"][place == i].tolist()
-        found.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
-    return {"timestamp": json_rows.stamp(context.view.now), "buckets": found}
+        counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
+    return {"timestamp": json_rows.stamp(context.view.now), "buckets": counts}
 
 
 def exchanges(context: RequestContext) -> dict[str, Any]:
@@ -133,8 +133,10 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
     if exchange not in view.exchanges:
         raise not_found(f"unknown exchange {exchange!r}")
     window = context.window()
-    found, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.table)], window)
-    parts = {name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in found.items()}
+    series, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.table)], window)
+    parts = {
+        name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in series.items()
+    }
     joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
     joined = joined.rename_axis("timestamp").reset_index()
     return {
@@ -143,7 +145,9 @@ def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
         "data": json_rows.rows(joined),
         "unit": "usd",
         "resolution": used,
-        "notices": measures.notices(window, joined, [notice for s in found.values() for notice in s.notices]),
+        "notices": measures.notices(
+            window, joined, [notice for s in series.values() for notice in s.notices]
+        ),
     }
 
 
@@ -218,15 +222,15 @@ def _at_one_resolution(
     context: RequestContext, chosen: Sequence[Measure], window: Window
 ) -> tuple[dict[str, Series], str]:
     """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
-    asked, venue = context.params.get("resolution"), [context.params["exchange"]]
-    found = {q.column: measures.totals_of(context, q, window, venue, asked) for q in chosen}
-    used = max((series.used for series in found.values()), key=length)
+    requested, venue = context.params.get("resolution"), [context.params["exchange"]]
+    totals = {q.column: measures.totals_of(context, q, window, venue, requested) for q in chosen}
+    used = max((series.used for series in totals.values()), key=length)
     again = {
         q.column: measures.totals_of(context, q, window, venue, used)
         for q in chosen
-        if found[q.column].used != used
+        if totals[q.column].used != used
     }
-    return found | again, used
+    return totals | again, used
 
 
 ANSWERS: Answers = {

@@ -55,16 +55,16 @@ def exchange_totals(context: RequestContext, measure: Measure) -> dict[str, Any]
     """``GET /oi/exchange-totals`` and ``GET /volume/exchange-totals``."""
     context.view.need(measure.table)
     window = context.window()
-    found, used, left_out = totals_of(
+    frame, used, left_out = totals_of(
         context, measure, window, context.params["exchanges"], context.params.get("resolution")
     )
     columns = {
-        "timestamp": found["time"],
-        "exchange": found["exchange"],
-        measure.total: found["value"].round(2),
-        "symbol_count": found["symbol_count"],
+        "timestamp": frame["time"],
+        "exchange": frame["exchange"],
+        measure.total: frame["value"].round(2),
+        "symbol_count": frame["symbol_count"],
     }
-    remarks = notices(window, found, left_out)
+    remarks = notices(window, frame, left_out)
     return {"data": json_rows.rows(columns), "unit": "usd", "resolution": used, "notices": remarks}
 
 
@@ -133,6 +133,6 @@ def totals_of(
     )
 
 
-def notices(window: Window, found: Any, left_out: list[str]) -> list[str]:
+def notices(window: Window, rows: Any, left_out: list[str]) -> list[str]:
     """Return what the window, the rows left out and an empty answer have to say."""
-    return window.notices + left_out + ([] if len(found) else ["no data in this range"])
+    return window.notices + left_out + ([] if len(rows) else ["no data in this range"])

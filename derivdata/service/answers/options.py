@@ -84,13 +84,13 @@ def metrics(context: RequestContext) -> dict[str, Any]:
 def atm_history(context: RequestContext) -> dict[str, Any]:
     """``GET /options/atm-history``: a row per full hour and expiry."""
     window = _window(context)
-    found = _joined(list(_atm_by_day(context, window)))
-    columns = {"hour": found["time"], **found[["expiry", "underlying_price", "strike", "iv"]]}
+    frame = _joined(list(_atm_by_day(context, window)))
+    columns = {"hour": frame["time"], **frame[["expiry", "underlying_price", "strike", "iv"]]}
     return _envelope(context) | {
-        "count": len(found),
+        "count": len(frame),
         "data": json_rows.rows(columns),
         "resolution": "1h",
-        "notices": window.notices + _none(found),
+        "notices": window.notices + _none(frame),
     }
 
 
@@ -105,17 +105,17 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
-    found = _joined(list({chain["time"].iloc[0]: chain for chain in chains}.values()))
+    frame = _joined(list({chain["time"].iloc[0]: chain for chain in chains}.values()))
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
-    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(found["time"])), dtype=object).str.decode(
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
         "ascii"
     )
-    snapshots = json_rows.split(json_rows.objects(found[names]), stamps.str.strip('"'))
+    snapshots = json_rows.split(json_rows.objects(frame[names]), stamps.str.strip('"'))
     return _envelope(context) | {
         "hours": list(snapshots),
         "snapshots": snapshots,
         "resolution": step,
-        "notices": window.notices + _thinned(context, step) + _none(found),
+        "notices": window.notices + _thinned(context, step) + _none(frame),
     }
 
 
@@ -124,19 +124,19 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need("options_overview_history")
     window = _window(context)
-    found = view.read("options_overview_history", window.start, window.end)
-    found = found.sort_values(["time", "exchange", "symbol"])
+    frame = view.read("options_overview_history", window.start, window.end)
+    frame = frame.sort_values(["time", "exchange", "symbol"])
     columns = {
-        "timestamp": found["time"],
-        **found[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
+        "timestamp": frame["time"],
+        **frame[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
     }
     echo = {"range": context.params["range"], "days": _days(context)}
     return echo | {
-        "count": len(found),
+        "count": len(frame),
         "data": json_rows.rows(columns),
         "unit": "usd",
         "resolution": "1h",
-        "notices": window.notices + _none(found),
+        "notices": window.notices + _none(frame),
     }
 
 
@@ -158,8 +158,8 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
 
 
 def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    found = [part for part in parts if len(part)]
-    return pd.concat(found, ignore_index=True) if found else tables.OPTIONS_SNAPSHOT.empty()
+    filled = [part for part in parts if len(part)]
+    return pd.concat(filled, ignore_index=True) if filled else tables.OPTIONS_SNAPSHOT.empty()
 
 
 def _days(context: RequestContext) -> int:
@@ -189,8 +189,8 @@ def _thinned(context: RequestContext, step: str) -> list[str]:
     )
 
 
-def _none(found: pd.DataFrame) -> list[str]:
-    return [] if len(found) else ["no options in this range"]
+def _none(frame: pd.DataFrame) -> list[str]:
+    return [] if len(frame) else ["no options in this range"]
 
 
 def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
@@ -228,11 +228,11 @@ def _atm_by_day(context: RequestContext, window: Window) -> Iterator[pd.DataFram
     _require_pair(view, params["symbol"], params["exchange"])
     for day in cut(window, _DAY):
         key = ("atm", params["symbol"], params["exchange"], day.start, day.end)
-        found = view.recall(key)
-        if found is None:
-            found = _atm(_hourly(context, day))
-            view.remember(key, found, int(found.memory_usage().sum()) + 1024)
-        yield found
+        frame = view.recall(key)
+        if frame is None:
+            frame = _atm(_hourly(context, day))
+            view.remember(key, frame, int(frame.memory_usage().sum()) + 1024)
+        yield frame
 
 
 def _hourly(context: RequestContext, day: Window) -> pd.DataFrame:
@@ -254,10 +254,10 @@ def _at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
     stamps = pd.DatetimeIndex(frame["time"].drop_duplicates().sort_values())
     place = stamps.searchsorted(hours, side="right") - 1
     hours, place = hours[place >= 0], place[place >= 0]
-    held = hours - stamps[place] <= buckets.HOLD
-    chosen = pd.DataFrame({"time": stamps[place[held]], "hour": hours[held]})
-    found = frame.merge(chosen, on="time").drop(columns="time").rename(columns={"hour": "time"})
-    return found[found["expiry"] > found["time"]]
+    fresh = hours - stamps[place] <= buckets.HOLD
+    chosen = pd.DataFrame({"time": stamps[place[fresh]], "hour": hours[fresh]})
+    stamped = frame.merge(chosen, on="time").drop(columns="time").rename(columns={"hour": "time"})
+    return stamped[stamped["expiry"] > stamped["time"]]
 
 
 def _atm(chains: pd.DataFrame) -> pd.DataFrame:
@@ -267,8 +267,8 @@ def _atm(chains: pd.DataFrame) -> pd.DataFrame:
     nearest = quoted.assign(distance=distance).sort_values([*_KEYS, "distance", "strike"])
     nearest = nearest.drop_duplicates(_KEYS)[[*_KEYS, "strike"]]
     there = quoted.merge(nearest, on=[*_KEYS, "strike"])
-    found = there.groupby([*_KEYS, "strike"])[["iv", "underlying_price"]].mean().reset_index()
-    return found.round({"iv": 6})
+    means = there.groupby([*_KEYS, "strike"])[["iv", "underlying_price"]].mean().reset_index()
+    return means.round({"iv": 6})
 
 
 ANSWERS: Answers = {

@@ -59,8 +59,8 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
     for depth in _DEPTHS:
         one = frame[frame["depth_bps"] == depth]
         for column in ("bid_depth_usd", "ask_depth_usd"):
-            found = view.combined(one, column, window, used).set_index("time")[column]
-            parts[column.replace("depth", f"depth_{depth}bps")] = found.round(2)
+            values = view.combined(one, column, window, used).set_index("time")[column]
+            parts[column.replace("depth", f"depth_{depth}bps")] = values.round(2)
     joined = pd.concat(parts, axis=1, sort=True).sort_index().rename_axis("timestamp").reset_index()
     return {
         "symbol": params["symbol"],

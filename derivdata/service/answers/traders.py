@@ -16,9 +16,9 @@ __all__ = [
     "QUARTER",
     "by_key",
     "envelope",
-    "known",
     "newest_per_day",
     "ranked",
+    "read_past",
     "steps",
     "summary",
     "sums",
@@ -37,7 +37,7 @@ def envelope(context: RequestContext, chosen: Window, body: Mapping[str, Any]) -
     return {"success": True, "period": name, "range": name, **body, "notices": chosen.notices}
 
 
-def known(view: View, table: str, chosen: Window) -> pd.DataFrame:
+def read_past(view: View, table: str, chosen: Window) -> pd.DataFrame:
     """Read the rows of a base table whose quarter of an hour lies in the window and is over."""
     view.need(table)
     return view.read(table, chosen.start, min(chosen.end, view.now - QUARTER + INSTANT))

@@ -45,11 +45,11 @@ def ratio(context: RequestContext) -> dict[str, Any]:
         view, VOLUME.table, VOLUME.column, longer, "1h", exchanges=context.params["exchanges"], added=True
     )
     volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
-    found = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
+    ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
     return {
-        "data": json_rows.split(json_rows.objects(found.drop(columns="exchange")), found["exchange"]),
+        "data": json_rows.split(json_rows.objects(ratios.drop(columns="exchange")), ratios["exchange"]),
         "window_days": days,
-        "notices": measures.notices(window, found, left_out),
+        "notices": measures.notices(window, ratios, left_out),
         "unit": "ratio",
         "resolution": used,
     }
@@ -57,17 +57,17 @@ def ratio(context: RequestContext) -> dict[str, Any]:
 
 def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
     """Columns of the answer, by venue and time."""
-    found = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
-    found = found.sort_values(["exchange", "timestamp"], ignore_index=True)
+    ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
+    ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
     traded = [
         _trailing(rows["timestamp"], volume[volume["exchange"] == exchange], length)
-        for exchange, rows in found.groupby("exchange", sort=True)
+        for exchange, rows in ratios.groupby("exchange", sort=True)
     ]
-    found["volume"] = np.concatenate([*traded, np.array([])])
-    held = found["open_interest"].astype("float64")
-    found["ratio"] = (found["volume"] / held.where(held > 0)).round(6)
-    found = found.round({"volume": 2, "open_interest": 2})
-    return found[["exchange", "timestamp", "ratio", "volume", "open_interest"]]
+    ratios["volume"] = np.concatenate([*traded, np.array([])])
+    open_interest = ratios["open_interest"].astype("float64")
+    ratios["ratio"] = (ratios["volume"] / open_interest.where(open_interest > 0)).round(6)
+    ratios = ratios.round({"volume": 2, "open_interest": 2})
+    return ratios[["exchange", "timestamp", "ratio", "volume", "open_interest"]]
 
 
 def _trailing(at: pd.Series, volume: pd.DataFrame, length: pd.Timedelta) -> Any:

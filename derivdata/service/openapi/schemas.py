@@ -91,11 +91,13 @@ def row(table: str, *, drop: str = "", time: bool = False, **more: Schema) -> Sc
     more
         Further fields.
     """
-    known = tables.TABLES[table]
+    definition = tables.TABLES[table]
     away = {*drop.split(), *_ENVELOPE} - ({"time"} if time else set())
-    kept = {name: c for name, c in known.columns.items() if name not in away}
-    fields = {known.wire.get(name, name): _field(name, c, known.key) for name, c in kept.items()} | more
-    required = [known.wire.get(name, name) for name in kept if name not in known.optional]
+    columns = {name: c for name, c in definition.columns.items() if name not in away}
+    fields = {
+        definition.wire.get(name, name): _field(name, c, definition.key) for name, c in columns.items()
+    } | more
+    required = [definition.wire.get(name, name) for name in columns if name not in definition.optional]
     return {"type": "object", "properties": fields, "required": [*required, *more]}
 
 

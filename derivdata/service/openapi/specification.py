@@ -120,13 +120,19 @@ def _parameter(p: api.Param, exchanges: list[str], path: str) -> dict[str, Any]:
     if p.choices:
         schema = {"type": "string", "enum": list(p.choices)}
     elif p.name in _VENUES and not path.startswith("/rwa"):
-        known = {"type": "string", "enum": exchanges}
-        schema = {**schema, "items": known} if p.kind is api.ParamKind.LIST else known
+        venues = {"type": "string", "enum": exchanges}
+        schema = {**schema, "items": venues} if p.kind is api.ParamKind.LIST else venues
     if p.default is not None:
         schema["default"] = p.default
     where = "path" if p.in_path else "query"
-    found = {"name": p.name, "in": where, "required": p.required, "description": p.doc, "schema": schema}
-    return found | ({"style": "form", "explode": False} if p.kind is api.ParamKind.LIST else {})
+    description = {
+        "name": p.name,
+        "in": where,
+        "required": p.required,
+        "description": p.doc,
+        "schema": schema,
+    }
+    return description | ({"style": "form", "explode": False} if p.kind is api.ParamKind.LIST else {})
 
 
 def _refusal(path: str, status: str, text: str) -> dict[str, Any]:
