@@ -1,8 +1,11 @@
 """Change one operator or constant of a core module at a time and see which tests notice: `make mutants`.
 
-A first run of the suite records which tests execute each line. Then mutants are drawn by a seed; for
-each, the tests that execute the mutated line run against a copy of the package. A mutant that no test notices
-survives and is printed: it needs a test, or a line in CONTRIBUTING that says why nothing can notice it.
+A first run of the suite records which tests execute each line, and how long each takes; it is kept. Then
+mutants are drawn by a seed. For each, the tests that execute the changed line run against a copy of the
+package, those of the same subject first, up to a budget of time. If they pass, the whole files of these tests
+run too, as a value that an earlier test has left in a cache or a fixture is executed by one test and checked
+by another. A mutant that no test notices survives and is printed: it needs a test, or a line in CONTRIBUTING
+that says why nothing can notice it.
 """
 
 from __future__ import annotations
@@ -10,14 +13,20 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import os
+import queue
 import random
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import coverage
 
@@ -34,6 +43,11 @@ CORE = (
     "units.py",
 )
 DATA = ROOT / ".coverage.mutants"
+TIMES = ROOT / ".mutants.xml"
+BUDGET = 60.0
+"""Seconds that the tests of one mutant may take, by the recorded times; a hang ends after ten times that."""
+
+TREES = 2
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -99,31 +113,94 @@ def within_format(lines: list[str], node: ast.expr) -> bool:
     return 'f"' in lines[node.lineno - 1] or "f'" in lines[node.lineno - 1]
 
 
-def executed() -> coverage.CoverageData:
-    """Return which tests execute each line, from one run of the suite; kept for the next call."""
-    if not DATA.exists():
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "--no-cov-on-fail"]
-        environment = ["--cov", "--cov-context=test", "--cov-report="]
-        subprocess.run([*command, *environment, "--ignore=tests/reliability"], cwd=ROOT, check=True)
-        shutil.move(ROOT / ".coverage", DATA)
-    data = coverage.CoverageData(str(DATA))
-    data.read()
-    return data
+def record() -> None:
+    """Run the suite once and record which tests execute each line, and how long each takes."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--junitxml={TIMES}"]
+    command += ["--cov", "--cov-context=test", "--cov-report=", "--ignore=tests/reliability"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    shutil.move(ROOT / ".coverage", DATA)
 
 
-def survives(mutant: Mutant, tests: list[str], tree: Path) -> bool:
+def seconds() -> dict[str, float]:
+    """Return how long each test function took, all its cases together."""
+    total: dict[str, float] = defaultdict(float)
+    for case in ElementTree.parse(TIMES).iter("testcase"):
+        path = case.attrib["classname"].replace(".", "/") + ".py"
+        total[f"{path}::{case.attrib['name'].split('[')[0]}"] += float(case.attrib["time"])
+    return total
+
+
+def tests_of(contexts: Iterable[str]) -> set[str]:
+    """Return the test functions of coverage's contexts; for what a fixture executed, the whole file."""
+    tests = set()
+    for context in contexts:
+        name, _, phase = context.partition("|")
+        tests.add(name.split("[")[0] if phase == "run" else name.split("::")[0])
+    return tests
+
+
+def nearest(tests: Iterable[str], mutant: Mutant, times: Mapping[str, float]) -> list[str]:
+    """Return the tests in the order to run them, those that share words with the module first, in budget."""
+    words = set(re.findall("[a-z0-9]+", str(mutant.file.relative_to(ROOT / "derivdata").with_suffix(""))))
+
+    def key(test: str) -> tuple[int, float, str]:
+        return -len(words & set(re.findall("[a-z0-9]+", test.lower()))), length(test), test
+
+    def length(test: str) -> float:
+        if "::" in test:
+            return times.get(test, 0.0)
+        return sum(taken for name, taken in times.items() if name.startswith(f"{test}::"))
+
+    chosen, left = [], BUDGET
+    for test in sorted(tests, key=key):
+        if not chosen or length(test) <= left:
+            chosen.append(test)
+            left -= length(test)
+    return chosen
+
+
+def notices(tests: list[str], tree: Path) -> bool:
+    """Return whether one of the tests fails, or hangs."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
+    environment = os.environ | {"PYTHONPATH": str(tree)}  # for processes that tests start elsewhere
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=10 * BUDGET,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    if done.returncode not in (0, 1, 2) and "while loading conftest" not in done.stderr:
+        raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.returncode != 0
+
+
+def survives(mutant: Mutant, tests: set[str], times: Mapping[str, float], tree: Path) -> bool:
     """Run the tests that execute the line against the mutant; true if all of them pass."""
     target = tree / mutant.file.relative_to(ROOT)
     original = target.read_text(encoding="utf-8")
     target.write_text(mutant.source, encoding="utf-8")
     try:
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "-p", "no:cacheprovider", *tests]
-        done = subprocess.run(command, cwd=tree, capture_output=True, timeout=900, check=False)
-    except subprocess.TimeoutExpired:
-        return False
+        if notices(nearest(tests, mutant, times), tree):
+            return False
+        return not notices(nearest({test.split("::")[0] for test in tests}, mutant, times), tree)
     finally:
         target.write_text(original, encoding="utf-8")
-    return done.returncode == 0
+
+
+def copied(folder: Path, number: int) -> Path:
+    """Copy the package and its tests, with the recorded data beside it where this checkout has it."""
+    tree = folder / str(number) / "derivdata"
+    ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", "__pycache__", ".coverage*", ".mutants*")
+    shutil.copytree(ROOT, tree, ignore=ignored)
+    if (ROOT.parent / "shared").exists():
+        (tree.parent / "shared").symlink_to((ROOT.parent / "shared").resolve())
+    return tree
 
 
 def main() -> int:
@@ -132,30 +209,40 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
     options = parser.parse_args()
-    data = executed()
+    if not (DATA.exists() and TIMES.exists()):
+        record()
+    data = coverage.CoverageData(str(DATA))
+    data.read()
     contexts = {path: data_of(data, path) for path in data.measured_files()}
+    times = seconds()
     files = sorted(f for core in CORE for f in python_files(ROOT / "derivdata" / core))
-    pool = [m for file in files for m in mutants(file) if contexts.get(str(file), {}).get(m.line)]
-    survivors = []
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "derivdata"
-        ignored = shutil.ignore_patterns(".git", ".venv", "*cache*", "__pycache__", ".coverage*")
-        shutil.copytree(ROOT, tree, ignore=ignored)
-        if (ROOT.parent / "shared").exists():
-            (Path(folder) / "shared").symlink_to((ROOT.parent / "shared").resolve())
-        for number, mutant in enumerate(random.Random(options.seed).sample(pool, options.count), 1):
-            tests = sorted(
-                {name.split("|")[0].split("[")[0] for name in contexts[str(mutant.file)][mutant.line]}
-            )
-            alive = survives(mutant, tests, tree)
-            survivors += [mutant] if alive else []
+    pool = list(
+        dict.fromkeys(m for file in files for m in mutants(file) if contexts.get(str(file), {}).get(m.line))
+    )
+    drawn = random.Random(options.seed).sample(pool, options.count)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(TREES) as workers:
+        trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for number in range(TREES):
+            trees.put(copied(Path(folder), number))
+
+        def run(mutant: Mutant) -> bool:
+            tree = trees.get()
+            try:
+                return survives(mutant, tests_of(contexts[str(mutant.file)][mutant.line]), times, tree)
+            finally:
+                trees.put(tree)
+
+        survivors = 0
+        for number, (mutant, alive) in enumerate(zip(drawn, workers.map(run, drawn), strict=True), 1):
+            survivors += alive
             result, place = "SURVIVED" if alive else "killed", mutant.file.relative_to(ROOT)
             print(
                 f"{number:3} {result} {place}:{mutant.line}  {mutant.before}  ->  {mutant.after}", flush=True
             )
-    killed = options.count - len(survivors)
-    print(f"{killed} of {options.count} killed (seed {options.seed}, {len(pool)} possible)")
-    return len(survivors) > options.count // 10
+    print(
+        f"{options.count - survivors} of {options.count} killed (seed {options.seed}, {len(pool)} possible)"
+    )
+    return survivors > options.count // 10
 
 
 def data_of(data: coverage.CoverageData, path: str) -> dict[int, list[str]]:

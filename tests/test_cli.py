@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,36 @@ def test_a_damaged_bundle_is_one_clear_line(tmp_path: Path, capsys: pytest.Captu
         said = capsys.readouterr().err.strip()
         assert "x.ddz" in said
         assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("dev my-secret", [], "line 1 is not 'TIER: KEY'"),
+        ("dev: a\n\nteam:", [], "line 3 is not 'TIER: KEY'"),
+        ("dev: a\ndev: my-secret", [], "line 2 gives a second key to dev"),
+        ("dev: my-secret", ["--key", "dev=a"], "line 1 gives a second key to dev"),
+        ("\n", [], "holds no key"),
+        ("gold: my-secret", [], "gold"),
+    ],
+)
+def test_a_wrong_file_of_keys_is_one_line_without_the_keys(
+    text: str, arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "keys").write_text(text)
+    assert main(["serve", "sample", "--port", "0", "--key-file", str(tmp_path / "keys"), *arguments]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "my-secret" not in error
+
+
+def test_keys_of_a_file_are_the_services_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "keys").write_text("dev: one\n\n team : two: three \n")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("derivdata.service.serve", lambda source, **options: given.update(options))
+    keys = ["--key-file", str(tmp_path / "keys"), "--key", "pro=four"]
+    assert main(["serve", "sample", *keys]) == 0
+    assert given["keys"] == {"pro": "four", "dev": "one", "team": "two: three"}
 
 
 def test_serve_says_where_and_answers_over_http() -> None:

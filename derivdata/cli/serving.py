@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from derivdata.cli.options import Pairs, pair
 
@@ -25,6 +26,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="TIER=KEY",
         help="free, dev, pro or team; one key for each",
     )
+    key_file = "a file with a line 'TIER: KEY' for each key: arguments are seen in lists of processes"
+    parser.add_argument("--key-file", metavar="FILE", help=key_file)
     parser.add_argument("--keyless", action="store_true", help="answer requests without a key as Team")
     parser.add_argument(
         "--allow-host",
@@ -45,7 +48,23 @@ def _serve(arguments: argparse.Namespace) -> None:
         port=arguments.port,
         now=None if arguments.now is None else times.instant(arguments.now, "--now"),
         live=arguments.live,
-        keys=arguments.key,
+        keys=arguments.key if arguments.key_file is None else _keys_in(arguments.key_file, arguments.key),
         keyless=arguments.keyless,
         allow_hosts=arguments.allow_host,
     )
+
+
+def _keys_in(path: str, keys: dict[str, str]) -> dict[str, str]:
+    """Return the given keys and those of a file; messages show no line of it."""
+    keys = dict(keys)
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
+        tier, colon, key = (part.strip() for part in line.partition(":"))
+        if line.strip() and not (tier and colon and key):
+            raise ValueError(f"--key-file {path}: line {number} is not 'TIER: KEY'")
+        if tier in keys:
+            raise ValueError(f"--key-file {path}: line {number} gives a second key to {tier}")
+        if tier:
+            keys[tier] = key
+    if not keys:
+        raise ValueError(f"--key-file {path} holds no key")
+    return keys

@@ -222,7 +222,7 @@ class _Service:
             return job.result.result() if job.result.done() else None
         finally:
             gone.cancel()
-            self._queue.leave(job)
+            self._queue.leave(job, caller.name)
 
     def _encoded(
         self, endpoint: api.Endpoint, tier: str, texts: Mapping[str, str], packed: bool

@@ -7,12 +7,13 @@ import ipaddress
 import os
 import pathlib
 import secrets
+import signal
 import socket
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -233,10 +234,31 @@ def serve(
     listener = _listen(host, port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(listener)
+        stack.enter_context(_terminable())
         shown = _shown_keys(made_up, stack)
         _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless])
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         uvicorn.Server(connections.config(served)).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the process by an exception, as Ctrl-C does, so that the file of keys is removed.
+
+    uvicorn closes its connections at the signal, and raises it again when it is done.
+    """
+
+    def end(_: int, __: object) -> None:
+        raise SystemExit(0)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Server:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -35,18 +35,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def said(folder: Path) -> Iterator[str]:
-    """What `serve` printed before it was ready."""
+@contextmanager
+def serving(folder: Path, end: signal.Signals) -> Iterator[str]:
+    """What `serve` printed before it was ready; then it is ended by a signal, and leaves no keys behind."""
     command = [*COMMAND, str(folder), "--port", "0", "--now", "2026-06-29T15:00:00Z"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = "".join(process.stdout.readline() for _ in range(3))
-        yield lines
-        process.send_signal(signal.SIGINT)
+        try:
+            yield lines
+        finally:
+            process.send_signal(end)
         _, errors = process.communicate(timeout=PATIENCE)
     assert (process.returncode, errors) == (0, "")
     assert not key_file(lines).exists()
+
+
+@pytest.fixture(scope="module")
+def said(folder: Path) -> Iterator[str]:
+    with serving(folder, signal.SIGINT) as lines:
+        yield lines
+
+
+def test_a_service_that_is_terminated_leaves_no_keys_behind(folder: Path) -> None:
+    with serving(folder, signal.SIGTERM) as lines:
+        url = lines.splitlines()[0].split(": ")[1]
+        assert requests.get(url, timeout=PATIENCE).status_code == 200
+        assert key_file(lines).exists()
 
 
 def key_file(said: str) -> Path:
