@@ -42,7 +42,7 @@ CORE = (
     "times.py",
     "units.py",
 )
-DATA = ROOT / ".coverage.mutants"
+DATA = ROOT / ".mutants.coverage"  # not .coverage.*: a run with --cov collects and removes those
 TIMES = ROOT / ".mutants.xml"
 BUDGET = 60.0
 """Seconds that the tests of one mutant may take, by the recorded times; a hang ends after ten times that."""
@@ -117,8 +117,7 @@ def record() -> None:
     """Run the suite once and record which tests execute each line, and how long each takes."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", f"--junitxml={TIMES}"]
     command += ["--cov", "--cov-context=test", "--cov-report=", "--ignore=tests/reliability"]
-    subprocess.run(command, cwd=ROOT, check=True)
-    shutil.move(ROOT / ".coverage", DATA)
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"COVERAGE_FILE": str(DATA)}, check=True)
 
 
 def seconds() -> dict[str, float]:
