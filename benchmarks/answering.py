@@ -29,7 +29,7 @@ def answer_with(body: bytes) -> None:
             as_of=NOW,
             source="benchmark",
             synthetic=True,
-            digest="0" * 64,
+            sha256="0" * 64,
         )
 
     SESSION.responder = answer

@@ -34,6 +34,7 @@ def answering(body: Any) -> Iterator[None]:
             as_of=END,
             source="test",
             synthetic=False,
+            sha256="0" * 64,
         )
 
     restore = SESSION.install(responder=answer)

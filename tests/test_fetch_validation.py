@@ -17,7 +17,7 @@ import derivdata as dd
 from derivdata import api, times
 from derivdata.api import Request
 from derivdata.errors import DataNotice, SchemaError, TierError
-from derivdata.fetch.windows import pieces
+from derivdata.fetch.retrieval import pieces
 from derivdata.transport import SESSION, Response
 
 DAY = ("2026-06-01", "2026-06-02")
@@ -42,6 +42,7 @@ def answering(reply: Reply, now: pd.Timestamp = NOW) -> Iterator[list[Request]]:
             as_of=now,
             source="test",
             synthetic=False,
+            sha256="0" * 64,
         )
 
     restore = SESSION.install(responder=answer, clock=lambda: now.floor("min"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from derivdata import tables
 from derivdata.errors import SchemaError
 from derivdata.schema import floats
-from derivdata.schema.arrange import arrangement
+from derivdata.schema.table import arrangement
 
 TWO = {
     "symbol": ["ETH", "BTC"],

@@ -165,6 +165,7 @@ def response_of(entry: Entry, body: bytes) -> Response:
         source=entry.source,
         synthetic=entry.synthetic,
         attribution=entry.attribution,
+        sha256=entry.sha256,
     )
 
 

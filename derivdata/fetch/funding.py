@@ -21,11 +21,10 @@ import pyarrow as pa
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.errors import SchemaError
-from derivdata.fetch.naming import require_listed, symbol_names, venue_names
-from derivdata.fetch.series import Point, Settlement, series
-from derivdata.fetch.validation import Envelope, answer_time, tabulate
-from derivdata.fetch.windows import get_windows, pieces
+from derivdata.fetch.reading import Envelope, Point, Settlement, answer_time, series
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import coded, floats, ranks, repeated
+from derivdata.tables.naming import symbol_names, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]
@@ -175,9 +174,7 @@ def history(
     spans = pieces(api.FUNDING_HISTORICAL, times.window(start, end), resolution, venues)
     each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in listed]
     answers = get_windows(api.FUNDING_HISTORICAL, each, spans, _History)
-    frame = tabulate(tables.FUNDING_HISTORY, answers, _history_columns)
-    require_listed(api.FUNDING_HISTORICAL.path, listed, frame)
-    return frame
+    return tabulate(tables.FUNDING_HISTORY, answers, _history_columns, listed=listed)
 
 
 @typed
@@ -214,9 +211,7 @@ def settlements(
     spans = pieces(api.FUNDING_SETTLEMENT, times.window(start, end), "1h", venues)
     each = [{"symbol": s, "exchanges": venues} for s in listed]
     answers = get_windows(api.FUNDING_SETTLEMENT, each, spans, _Settlements)
-    frame = tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns)
-    require_listed(api.FUNDING_SETTLEMENT.path, listed, frame)
-    return frame
+    return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns, listed=listed)
 
 
 def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:

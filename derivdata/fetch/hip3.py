@@ -15,8 +15,8 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
+from derivdata.fetch.retrieval import cut
 from derivdata.fetch.schemaless import fetch_rows, fetch_windows
-from derivdata.fetch.windows import cut
 
 __all__ = [
     "by_dex",

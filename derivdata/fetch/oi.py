@@ -16,7 +16,8 @@ from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.fetch import quantities
 from derivdata.fetch.quantities import Quantity
-from derivdata.fetch.validation import Envelope, tabulate
+from derivdata.fetch.reading import Envelope
+from derivdata.fetch.retrieval import tabulate
 from derivdata.transport import Answer
 
 __all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]

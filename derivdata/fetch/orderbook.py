@@ -14,9 +14,9 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import names, symbol_of, venue_of
-from derivdata.fetch.validation import Envelope, answer_time, instants, tabulate
-from derivdata.fetch.windows import get_windows, pieces
+from derivdata.fetch.reading import Envelope, answer_time, instants
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
+from derivdata.tables.naming import names, symbol_of, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]

@@ -8,8 +8,8 @@ import pandas as pd
 
 from derivdata import api, times
 from derivdata.arguments import typed
-from derivdata.fetch.naming import symbol_names, venue_names
-from derivdata.fetch.windows import pieces
+from derivdata.fetch.retrieval import pieces
+from derivdata.tables.naming import symbol_names, venue_names
 from derivdata.transport.pace import spacing_seconds
 
 __all__ = ["plan"]

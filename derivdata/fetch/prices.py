@@ -14,11 +14,10 @@ import pandas as pd
 
 from derivdata import api, tables, times
 from derivdata.arguments import typed
-from derivdata.fetch.naming import require_listed, symbol_names, venue_names
-from derivdata.fetch.series import Point, series
-from derivdata.fetch.validation import Envelope, tabulate
-from derivdata.fetch.windows import get_windows, pieces
+from derivdata.fetch.reading import Envelope, Point, series
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import repeated
+from derivdata.tables.naming import symbol_names, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["history"]
@@ -94,9 +93,7 @@ def history(
     spans = pieces(api.PRICES_HISTORY, times.window(start, end), resolution, venues)
     each = [{"symbol": s, "exchanges": venues, "kind": kind, "resolution": resolution} for s in listed]
     answers = get_windows(api.PRICES_HISTORY, each, spans, _History)
-    frame = tabulate(tables.PRICES_HISTORY, answers, _columns)
-    require_listed(api.PRICES_HISTORY.path, listed, frame)
-    return frame
+    return tabulate(tables.PRICES_HISTORY, answers, _columns, listed=listed)
 
 
 def _columns(answer: Answer[_History]) -> dict[str, Any]:

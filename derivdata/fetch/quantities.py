@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint
-from derivdata.fetch.naming import symbol_names, venue_names, venue_of
-from derivdata.fetch.validation import Envelope, instants, tabulate
-from derivdata.fetch.windows import get_windows, pieces, wide_rows
+from derivdata.fetch.reading import Envelope, instants
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import Table
+from derivdata.tables.naming import symbol_names, venue_names, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["Quantity", "exchange_totals", "history", "top_symbols"]
@@ -78,7 +78,9 @@ def top_symbols(
     venue = venue_of(exchange)
     each = [{"exchange": venue, "limit": limit}]
     answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
-    return tabulate(quantity.table, answers, lambda a: wide_rows(a, a.body.timeseries, venue, quantity.value))
+    return tabulate(
+        quantity.table, answers, lambda a: _wide_rows(a, a.body.timeseries, venue, quantity.value)
+    )
 
 
 def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
@@ -87,3 +89,29 @@ def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:
     constants = {name: getattr(answer.body, name) for name in ("symbol", "resolution")}
     columns = quantity.table.rows(rows, **constants)
     return columns | {"timestamp": instants(answer, [row.timestamp or row.t for row in rows])}
+
+
+def _wide_rows(
+    answer: Answer[Any], rows: Sequence[Mapping[str, Any]], exchange: str, value: str
+) -> dict[str, Any]:
+    """Return the columns of rows with one field per symbol beside ``timestamp``; null is no row.
+
+    Raises
+    ------
+    SchemaError
+        A row has no ``timestamp``, or a symbol's value is no number.
+    """
+    stamps = instants(answer, [row.get("timestamp") or row.get("t") for row in rows])
+    cells = [
+        (stamp, symbol, row[symbol])
+        for stamp, row in zip(stamps, rows, strict=True)
+        for symbol in answer.body.symbols
+        if row.get(symbol) is not None
+    ]
+    return {
+        "symbol": [symbol for _, symbol, _ in cells],
+        "exchange": [exchange] * len(cells),
+        "timestamp": pd.DatetimeIndex([stamp for stamp, _, _ in cells], dtype=stamps.dtype),
+        value: [number for _, _, number in cells],
+        "resolution": [answer.body.resolution] * len(cells),
+    }

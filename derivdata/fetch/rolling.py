@@ -7,6 +7,10 @@ import pandas as pd
 from derivdata import times, transport
 from derivdata.api import Endpoint
 
+_MINUTE = pd.Timedelta(1, "min")
+_DAY = pd.Timedelta(1, "D")
+_CAP_DAYS = 90
+
 
 def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
     """Return the endpoint's ``range`` for a window that ends now: the shortest known one that contains it.
@@ -38,6 +42,24 @@ def rolling(endpoint: Endpoint, window: times.Instant | None) -> str | None:
             endpoint.path, f"window={window!s} is answered by range={chosen}: known are {', '.join(choices)}"
         )
     return chosen
+
+
+def days_back(window: times.Window, *, spare: pd.Timedelta = _MINUTE) -> str:
+    """Return the rolling range in whole days, ending now, that contains a window.
+
+    `asof` is floored to the minute and the service counts from its own second: `spare` makes up for it, but
+    not beyond the 90 days that are the most below Pro.
+
+    Raises
+    ------
+    ValueError
+        The window starts at the current instant or after it.
+    """
+    now = times.asof()
+    if window.start >= now:
+        raise ValueError(f"start {times.iso(window.start)} is not before dd.asof(), {times.iso(now)}")
+    exact, ample = (-((window.start - now - more) // _DAY) for more in (pd.Timedelta(0), spare))
+    return f"{exact if exact == _CAP_DAYS else ample}d"
 
 
 def _length(window: times.Instant) -> pd.Timedelta | None:

@@ -14,7 +14,8 @@ import pandas as pd
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch.validation import Envelope, answer_time, tabulate
+from derivdata.fetch.reading import Envelope, answer_time
+from derivdata.fetch.retrieval import tabulate
 from derivdata.transport import Answer
 
 __all__ = ["market_hours"]

@@ -12,10 +12,9 @@ import pandas as pd
 from derivdata import tables, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import SchemaError
+from derivdata.fetch.reading import Evidence
+from derivdata.fetch.retrieval import check, get_windows, removed_if_wrong
 from derivdata.fetch.rolling import rolling
-from derivdata.fetch.rules import Evidence
-from derivdata.fetch.validation import check, removed_if_wrong
-from derivdata.fetch.windows import get_windows
 from derivdata.schema import OpenTable
 from derivdata.transport import Answer
 

@@ -15,10 +15,10 @@ import pandas as pd
 from derivdata import api, tables, times
 from derivdata.arguments import typed
 from derivdata.fetch import quantities
-from derivdata.fetch.naming import venue_names
 from derivdata.fetch.quantities import Quantity
-from derivdata.fetch.validation import Envelope, instants, tabulate
-from derivdata.fetch.windows import get_windows, pieces
+from derivdata.fetch.reading import Envelope, instants
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
+from derivdata.tables.naming import venue_names
 from derivdata.transport import Answer
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.schema.casts import floats, ranks
-from derivdata.schema.kinds import Column, Kind
+from derivdata.schema.column import Column, Kind, coded, floats, ranks, repeated
 from derivdata.schema.open_table import OpenTable
-from derivdata.schema.table import Table, coded, repeated
+from derivdata.schema.table import Table
 
 __all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "floats", "ranks", "repeated"]

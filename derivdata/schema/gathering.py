@@ -9,8 +9,7 @@ import pyarrow as pa
 from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
-from derivdata.schema.casts import packed
-from derivdata.schema.kinds import Kind
+from derivdata.schema.column import Kind, packed
 
 _ARROW = {
     Kind.TEXT: pa.string(),

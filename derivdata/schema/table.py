@@ -1,4 +1,4 @@
-"""What a table is: one row per key, declared columns, declared dtypes."""
+"""What a table is: one row per key, declared columns, declared dtypes, rows in order and none twice."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pandas as pd
 from msgspec import Struct
 
 from derivdata.errors import SchemaError
-from derivdata.schema.arrange import arrangement, bare
-from derivdata.schema.casts import cast, text, words_dtype
+from derivdata.schema.column import Column, Kind, cast_columns, repeated, text
 from derivdata.schema.gathering import gather, in_batches
-from derivdata.schema.kinds import Column, Kind
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Table:
         SchemaError
             A column is missing or of another kind.
         """
-        return {name: self._column(part, name, self.wire.get(name, name)) for name in self.columns}
+        return cast_columns(self.name, self.columns, part, wire=self.wire, optional=self.optional)
 
     def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return typed columns of several parts as one, sorted and checked; no parts give no rows.
@@ -93,7 +93,7 @@ class Table:
             A key is missing or stands twice.
         """
         if not parts:
-            parts = [{name: cast(self.name, name, c, []) for name, c in self.columns.items()}]
+            parts = [cast_columns(self.name, self.columns, {name: [] for name in self.columns})]
         if len(parts) == 1:
             return self._checked(parts[0])
         return self._checked({name: _joined([part[name] for part in parts]) for name in self.columns})
@@ -113,7 +113,9 @@ class Table:
             A column is missing or of another kind; a key is missing or doubled.
         """
         rows = frame.reset_index(drop=True)
-        result = self.frame(self._checked({n: self._column(rows, n, n) for n in self.columns}))
+        result = self.frame(
+            self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))
+        )
         result.attrs = dict(frame.attrs)
         return result
 
@@ -121,17 +123,6 @@ class Table:
     def _labels(self) -> pd.Index:
         """Names of the columns, which take longer to make than a short frame without them."""
         return pd.Index([*self.columns], dtype="str")
-
-    def _column(self, part: Any, name: str, source: str) -> Any:
-        if source in part:
-            return cast(self.name, name, self.columns[name], part[source])
-        if name in self.optional:
-            size = len(next(iter(part.values()))) if isinstance(part, Mapping) else len(part)
-            if self.columns[name].kind is Kind.NUMBER:
-                return np.full(size, np.nan)
-            return cast(self.name, name, self.columns[name], [None] * size)
-        wire = f" (wire {source!r})" if source != name else ""
-        raise SchemaError(f"{self.name}.{name}{wire} is missing; see the answer with dd.raw(path, ...)")
 
     def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return columns in the table's order of rows; no two share a key and none lacks a part of it."""
@@ -169,22 +160,63 @@ class Table:
             raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
 
 
-def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
-    """Build a text column from the place of each row's word among `words`."""
-    return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
-
-
-def repeated(value: Any, size: int) -> Any:
-    """Repeat `value` in every one of `size` rows, as cheaply as its kind allows."""
-    if isinstance(value, str):
-        return coded([value], np.zeros(size, dtype=np.int8))
-    if isinstance(value, pd.Timestamp):
-        instants = np.full(size, value.as_unit("us").tz_convert(None).to_datetime64())
-        return pd.DatetimeIndex(instants, tz="UTC")
-    return [value] * size
-
-
 def _joined(parts: list[Any]) -> Any:
     if isinstance(parts[0].dtype, pd.CategoricalDtype):
         return text(pd.api.types.union_categoricals([bare(part) for part in parts]))
     return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True)
+
+
+def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
+    """Return the order in which rows ascend by some columns, and which rows then equal the one before.
+
+    None instead of places where they ascend already. A column counts only where all before it are equal, so
+    it is not even ranked once no two neighbours are.
+    """
+    tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        if not tied.any():
+            return None, tied
+        codes = _codes(column)
+        if (tied & (codes[1:] < codes[:-1])).any():
+            return _sorted(columns)
+        tied &= codes[1:] == codes[:-1]
+    return None, tied
+
+
+def bare(column: Any) -> Any:
+    """Return the array of a column."""
+    return column.array if isinstance(column, pd.Series) else column
+
+
+def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
+    """Sort rows that are out of order: each column sorts those that the ones before it left equal."""
+    rank = np.arange(len(columns[0]))
+    tied = np.ones(max(rank.size - 1, 0), dtype=bool)
+    for column in columns:
+        unsettled = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        codes = _codes(column.take(rank[unsettled]))
+        group = _narrow(np.cumsum(np.append(True, ~tied))[unsettled])
+        if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
+            order = np.lexsort((codes, group))
+            rank[unsettled] = rank[unsettled[order]]
+            codes, group = codes[order], group[order]
+        tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
+    return rank, tied
+
+
+def _narrow(ascending: Array) -> Array:
+    """Return few numbers as 16 bits, which sort in linear time."""
+    few = ascending.size and ascending[-1] < 2**16
+    return ascending.astype(np.uint16) if few else ascending
+
+
+def _codes(column: Any) -> Array:
+    """Return numbers that rank as the values do; categories are sorted."""
+    values = bare(column)
+    if isinstance(values, pd.Categorical):
+        return np.asarray(values.codes)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return np.asarray(values.asi8)
+    if values.dtype == "float64":
+        return np.asarray(values)
+    return np.asarray(pd.factorize(values, sort=True)[0])

@@ -9,13 +9,13 @@ from __future__ import annotations
 from derivdata.schema import OpenTable, Table
 from derivdata.tables.builders import *
 from derivdata.tables.columns import COLUMNS
-from derivdata.tables.contracts import QUOTES, Contract, contract
 from derivdata.tables.funding import *
 from derivdata.tables.hip3 import *
 from derivdata.tables.hip4 import *
 from derivdata.tables.joining import concat
 from derivdata.tables.liquidations import *
 from derivdata.tables.markets import *
+from derivdata.tables.naming import QUOTES, VENUES, VENUES_AS_OF, Contract, Venue, contract, venue_slug
 from derivdata.tables.oi import *
 from derivdata.tables.options import *
 from derivdata.tables.orderbook import *
@@ -23,7 +23,6 @@ from derivdata.tables.panels import depth, panel, provenance
 from derivdata.tables.prices import *
 from derivdata.tables.rwa import *
 from derivdata.tables.surfaces import surface, surface_history
-from derivdata.tables.venues import VENUES, VENUES_AS_OF, Venue, venue_slug
 from derivdata.tables.volume import *
 
 _NAMED = {name: value for name, value in globals().items() if isinstance(value, Table | OpenTable)}

@@ -7,20 +7,23 @@ key, the turn at the endpoint, the deadlines and the checks; above it the error 
 from __future__ import annotations
 
 from derivdata.times import asof
-from derivdata.transport.answers import (
+from derivdata.transport.cache_admin import CacheInfo, cache_clear, cache_info
+from derivdata.transport.connecting import connect, disconnect
+from derivdata.transport.connection import Connection, Local
+from derivdata.transport.display import notify, progress
+from derivdata.transport.response import Response
+from derivdata.transport.session import (
+    SESSION,
     Answer,
+    Observer,
+    Responder,
+    Session,
     decode_items,
     decode_raw,
     get,
     get_each,
-    notify,
-    progress,
     provenance,
 )
-from derivdata.transport.cache_admin import CacheInfo, cache_clear, cache_info
-from derivdata.transport.connection import Connection, Local
-from derivdata.transport.response import Response
-from derivdata.transport.session import SESSION, Observer, Responder, Session, connect, disconnect
 from derivdata.transport.untyped import raw
 
 __all__ = [

@@ -378,10 +378,10 @@ class Connection:
             headers=headers,
             body=body,
             as_of=pd.NaT if date is None else date,
-            source=plain_text(unquote(headers.get("X-Derivdata-Source", "")), _LABEL) or self.source,
+            source=_source_name(headers.get("X-Derivdata-Source", "")) or self.source,
             synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
             attribution=f"Funding rate data provided by {url}" if url else "",
-            digest=digest,
+            sha256=digest or hashlib.sha256(body).hexdigest(),
         )
 
     def _facts(self) -> dict[str, str]:
@@ -408,6 +408,12 @@ class Connection:
 def _path_and_query(request: Request) -> str:
     query = urlencode(request.query, safe=",:")
     return f"{request.path}{'?' if query else ''}{query}"
+
+
+@lru_cache(maxsize=64)
+def _source_name(header: str) -> str:
+    """Return the name that a source gives itself in each of its answers, as text for people."""
+    return plain_text(unquote(header), _LABEL)
 
 
 def _marks_in(headers: Mapping[str, str]) -> _Marks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -35,8 +34,8 @@ class Response:
         The source, and whether its data is synthetic.
     attribution
         The text that the API's terms ask for where the data is shown, or empty.
-    digest
-        The body's hash where it is known already.
+    sha256
+        Hash of the body, in hexadecimal.
     """
 
     request: Request
@@ -47,12 +46,7 @@ class Response:
     source: str
     synthetic: bool
     attribution: str = ""
-    digest: str = field(default="", compare=False, repr=False)
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the body, in hexadecimal."""
-        return self.digest or hashlib.sha256(self.body).hexdigest()
+    sha256: str = field(kw_only=True, compare=False, repr=False)
 
 
 @lru_cache(maxsize=256)

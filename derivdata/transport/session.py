@@ -1,33 +1,87 @@
-"""The session of this process: who is connected, who answers instead, who watches, and what time it is."""
+"""The session of this process: who answers its requests, and the typed answers that fetchers get."""
 
 from __future__ import annotations
 
-import importlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Generic, TypeAlias, TypeVar
 
+import msgspec
 import pandas as pd
 
 from derivdata import times
 from derivdata.api import Endpoint, Request
-from derivdata.errors import NotConnected
-from derivdata.transport.cache_admin import cache_folder
-from derivdata.transport.connection import Connection, Local
+from derivdata.errors import SchemaError
+from derivdata.transport.connection import Connection
+from derivdata.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
 from derivdata.transport.error_mapping import error_of
-from derivdata.transport.keys import Secret, find
-from derivdata.transport.origin import is_url, site
-from derivdata.transport.response import Response
-from derivdata.transport.settings import IN_PROCESS, Settings
+from derivdata.transport.response import Response, notices_in, plain_text
 
-__all__ = ["SESSION", "Observer", "Responder", "Session", "connect", "disconnect"]
+__all__ = [
+    "SESSION",
+    "Answer",
+    "Observer",
+    "Responder",
+    "Session",
+    "decode_body",
+    "decode_items",
+    "decode_raw",
+    "get",
+    "get_each",
+    "provenance",
+]
+
+T = TypeVar("T")
 
 Observer: TypeAlias = Callable[[Response], None]
 Responder: TypeAlias = Callable[[Request], Response]
 Clock: TypeAlias = Callable[[], pd.Timestamp]
 
-_CACHES = ("on", "refresh", "off")
+_BATCH = 512
+_NOTICES = 20
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """A decoded answer, and what is known of it.
+
+    Attributes
+    ----------
+    body
+        The wire struct.
+    as_of
+        The server's ``Date``.
+    sha256
+        Hash of the raw body.
+    notices
+        The service's notices: clamps, no data.
+    source, synthetic
+        The source, and whether its data is synthetic.
+    attribution
+        The text that the API's terms ask for, or empty.
+    """
+
+    body: T
+    as_of: pd.Timestamp
+    request: Request
+    sha256: str
+    notices: tuple[str, ...]
+    source: str
+    synthetic: bool
+    attribution: str = ""
+
+
+class _Provenance(dict[str, Any]):
+    """A dict that is its own deep copy, and must not be changed.
+
+    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
+    of a thousand requests would cost more than the step.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Provenance:
+        return self
 
 
 class _Unchanged(Enum):
@@ -69,7 +123,11 @@ class Session:
         NotConnected
             There is none, and nothing says where to connect.
         """
-        return self.connection if self.connection is not None else connect()
+        if self.connection is None:
+            from derivdata.transport.connecting import connect  # which is built on this module
+
+            return connect()
+        return self.connection
 
     def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
         """Return the response to a request, of status 200, after the observer has seen it.
@@ -142,137 +200,175 @@ SESSION = Session()
 times.set_clock(lambda: SESSION.clock())
 
 
-def connect(
-    source: str | None = None,
+def get(
+    endpoint: Endpoint,
+    params: Mapping[str, Any],
     *,
-    api_key: str | None = None,
-    cache: str = "on",
-    offline: bool = False,
-    now: times.Instant | None = None,
-    attribution_url: str | None = None,
-    archive: str | os.PathLike[str] | None = None,
-    venues: Sequence[str] | None = None,
-) -> Connection:
-    """Connect to a source of data; every fetch asks it until the next `connect`.
+    into: type[T],
+    until: pd.Timestamp | None = None,
+    quiet: bool = False,
+) -> Answer[T]:
+    """Request one answer and decode it.
 
     Parameters
     ----------
-    source
-        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``, or
-        ``"venues"``: the public APIs of the venues, without a key.
-    api_key
-        Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
-    cache
-        ``"on"``; ``"refresh"`` requests again and keeps the answer; ``"off"`` neither reads nor keeps.
-    offline
-        Answer from the cache only, with answers of any age.
-    now
-        Clock of an archive or the sample, instead of its own.
-    attribution_url
-        Address that the attribution text names, instead of the service's own.
-    archive, venues
-        Of ``"venues"``: the folder that keeps what they answered (one in the user's data folder unless
-        given), and the venues to ask (all but derive, whose terms forbid most uses).
+    endpoint, params
+        What is requested; a parameter that is None is not sent.
+    into
+        The wire struct.
+    until
+        End of the window: an hour after it the answer is kept for good, before that as long as the
+        endpoint says.
+    quiet
+        Whether the answer's notices are left for the caller to `notify`.
 
     Raises
     ------
-    NotConnected, ValueError, TypeError
-        No source is named; an argument or the key makes no sense, the key would travel in clear, or a
-        replay is under way.
-
-    Notes
-    -----
-    The key goes to the origin of `source` only, by https or on this machine.
-
-    Examples
-    --------
-    >>> connection = dd.connect("sample", now="2026-03-02T08:00")
-    >>> dd.asof()
-    Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
+    ValueError, TypeError
+        The parameters make no request.
+    NotConnected, FetchError
+        Nothing is connected; no usable answer came.
+    SchemaError
+        The answer is not what `into` says; the message names path and field.
     """
-    if SESSION.responder is not None:
-        raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
-    given, api_key = (None if api_key is None else Secret(api_key)), None
-    _check(source, attribution_url, cache=cache, offline=offline)
-    source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
-    if source is None:
-        raise NotConnected
-    if is_url(source):
-        if now is not None:
-            raise ValueError("now= is for archives and the sample: a hosted service has its own clock")
-        connection = _hosted(source, given, attribution_url, cache=cache, offline=offline)
-    else:
-        if given is not None:
-            raise ValueError(
-                f"{source!r} is a local source and takes no api_key: an address starts with https://"
-            )
-        instant = None if now is None else times.instant(now, "now")
-        options: dict[str, Any] = {}
-        if source == "venues":
-            options = {"archive": archive and os.fspath(archive), "venues": venues}
-        elif archive is not None or venues is not None:
-            raise ValueError("archive= and venues= are for dd.connect('venues')")
-        connection = _local(source, instant, attribution_url, cache=cache, offline=offline, options=options)
-    SESSION.replace_connection(connection)
-    return connection
+    request = endpoint.request(params)
+    return _answer(SESSION.serve(request, endpoint, until), into, quiet)
 
 
-def disconnect() -> None:
-    """End a recording or a replay that is under way, and close the connection, if there is one."""
-    try:
-        while SESSION.closers:
-            SESSION.closers.pop()()
-    finally:
-        SESSION.replace_connection(None)
-
-
-def _check(source: str | None, attribution_url: str | None, *, cache: str, offline: bool) -> None:
-    """Refuse arguments of another kind by name; by hand, since `typed` would keep the key in a frame."""
-    for name, text in (("source", source), ("attribution_url", attribution_url)):
-        if text is not None and not isinstance(text, str):
-            raise TypeError(f"{name} must be text, not {type(text).__name__}")
-        if text is not None and not text.isprintable():
-            raise ValueError(f"{name} holds characters that no address or path has: {text!r}")
-    if not isinstance(cache, str) or cache not in _CACHES:
-        raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
-    if not isinstance(offline, bool):
-        raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
-
-
-def _hosted(
-    source: str, given: Secret | None, attribution_url: str | None, *, cache: str, offline: bool
-) -> Connection:
-    place = site(source)
-    secret = find(given)
-    if secret is not None and not place.private:
-        raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
-    settings = Settings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
-    return Connection(place, secret, settings, attribution_url=attribution_url)
-
-
-class _Service(Protocol):
-    def start(self, source: str, *, now: pd.Timestamp | None, **options: Any) -> Local: ...
-
-
-def _local(
-    source: str,
-    now: pd.Timestamp | None,
-    attribution_url: str | None,
-    *,
-    cache: str,
-    offline: bool,
-    options: Mapping[str, Any],
-) -> Connection:
-    # By name: the service is built on this package, so that an import would be a circle.
-    service = cast(_Service, importlib.import_module("derivdata.service"))
-    local = service.start(source, now=now, **options)
-    settings = Settings(
-        scope=f"local {local.identity}",
-        folder=cache_folder(),
-        cache=cache,
-        offline=offline,
-        paced=False,
-        limits=IN_PROCESS,
+def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
+    request = response.request
+    body = decode_body(response, into)
+    # The service may send notices that the wire struct leaves out, as text or as objects.
+    sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
+    items = sent if isinstance(sent, list | tuple) else [sent] if sent else []
+    texts = [
+        n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items[:_NOTICES]
+    ]
+    notices = tuple(plain_text(text, NOTICE_LENGTH) for text in texts)
+    if len(items) > _NOTICES:
+        notices = (*notices[:-1], f"and {len(items) - _NOTICES + 1:,} more notices")
+    if not quiet:
+        for notice in notices:
+            notify(request, notice)
+    if "Deprecation" in response.headers or "Sunset" in response.headers:
+        warn_deprecated(response)
+    return Answer(
+        body=body,
+        as_of=response.as_of,
+        request=request,
+        sha256=response.sha256,
+        notices=notices,
+        source=response.source,
+        synthetic=response.synthetic,
+        attribution=response.attribution,
     )
-    secret = Secret(local.api_key) if local.api_key else None
-    return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)
+
+
+def get_each(
+    endpoint: Endpoint,
+    params: Sequence[Mapping[str, Any]],
+    *,
+    into: type[T],
+    until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
+    quiet: bool = False,
+) -> Iterator[Answer[T]]:
+    """Yield one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+
+    Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
+    first error ends it; what came before is in the cache, so that running it again goes on from there.
+
+    Raises
+    ------
+    ValueError
+        `until` is a sequence of another length; and whatever `get` raises.
+    """
+    single = until is None or isinstance(until, pd.Timestamp)
+    ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
+    requests = [(endpoint.request(one), end) for one, end in zip(params, ends, strict=True)]
+    responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
+    if len(requests) > 1:
+        responses = progress(responses, total=len(requests), label=endpoint.path)
+    for response in responses:
+        yield _answer(response, into, quiet)
+
+
+def decode_body(response: Response, into: Any) -> Any:
+    """Return the body decoded as `into`; one that is something else is removed from the cache.
+
+    Raises
+    ------
+    SchemaError
+        The message names path and field.
+    """
+    try:
+        return msgspec.json.decode(response.body, type=into)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(response.request, str(error)) from None
+
+
+def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
+
+    Parameters
+    ----------
+    place
+        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
+
+    Raises
+    ------
+    SchemaError
+        The part is not what `decoder` says; the message names path and field.
+    """
+    try:
+        return decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        raise _unreadable(answer.request, message.replace("`$", f"`{place}")) from None
+
+
+def decode_items(
+    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+) -> Iterator[list[T]]:
+    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+
+    So many stay in the processor's cache until they are read, where a whole long list does not.
+
+    Raises
+    ------
+    SchemaError
+        An item is not what `decoder` says; the message names path and field, and the item within a slice.
+    """
+    for start in range(0, len(items), _BATCH):
+        some = items[start : start + _BATCH]
+        listed = msgspec.Raw(b"[%b]" % b",".join(some))
+        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+
+
+def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
+    """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
+    last = max((a.as_of for a in answers), default=None)
+    return _Provenance(
+        {
+            "source": ", ".join(dict.fromkeys(a.source for a in answers)),
+            "synthetic": any(a.synthetic for a in answers),
+            "as_of": None if last is None else times.iso(last),
+            "requests": [
+                {
+                    "path": a.request.path,
+                    "query": dict(a.request.query),
+                    "sha256": a.sha256,
+                    "as_of": times.iso(a.as_of),
+                }
+                for a in answers
+            ],
+            "notices": list(dict.fromkeys(n for a in answers for n in a.notices)),
+            "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
+        }
+    )
+
+
+def _unreadable(request: Request, message: str) -> SchemaError:
+    """Return the error of an answer that cannot be read, which is not kept."""
+    SESSION.forget(request)
+    message = plain_text(message, 2 * NOTICE_LENGTH)
+    return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")

@@ -8,8 +8,8 @@ from typing import Any
 from derivdata import times
 from derivdata.api import Endpoint, Request, endpoint_of
 from derivdata.arguments import typed
-from derivdata.transport.answers import decode_body, warn_deprecated
-from derivdata.transport.session import SESSION
+from derivdata.transport.display import warn_deprecated
+from derivdata.transport.session import SESSION, decode_body
 
 __all__ = ["raw"]
 

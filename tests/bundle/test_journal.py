@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -95,13 +96,16 @@ def test_one_more_answer_costs_that_answer_alone(path: Path, monkeypatch: pytest
         written.append(len(data))
         return write(file, data)
 
+    def made_up(request: Request) -> Response:
+        content = body + str(request).encode()
+        sha256 = hashlib.sha256(content).hexdigest()
+        return Response(request, 200, {}, content, NOON, "made up", True, sha256=sha256)
+
     body = b'"' + b"x" * 500 + b'"'
     restore = SESSION.install(clock=lambda: NOON)
     try:
         with bundle.record(path):
-            SESSION.install(
-                responder=lambda r: Response(r, 200, {}, body + str(r).encode(), NOON, "made up", True)
-            )
+            SESSION.install(responder=made_up)
             monkeypatch.setattr("derivdata.bundle.writing.os.write", counted)
             for n in range(2_000):
                 SESSION.serve(Request(f"/x/{n:04}", ()), None, None)

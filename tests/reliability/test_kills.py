@@ -65,6 +65,7 @@ CACHE = """
 """
 
 BUNDLE = """
+    import hashlib
     import pandas as pd
     from derivdata import bundle, transport
     from derivdata.transport import Response
@@ -73,7 +74,8 @@ BUNDLE = """
 
     def answer(request):
         body = b'"' + random.Random(str(request)).randbytes(3_000).hex().encode() + b'"'
-        return Response(request, 200, {}, body, noon, "made up", True)
+        sha256 = hashlib.sha256(body).hexdigest()
+        return Response(request, 200, {}, body, noon, "made up", True, sha256=sha256)
 
     def work(kill, told):
         recording = bundle.record(Path(sys.argv[1]) / f"{kill}.ddz")

@@ -143,13 +143,16 @@ STOPPED = """
         Pace._next = stop
         Pace(folder, "scope", Timing()).wait(FUNDING_HISTORICAL)
     elif what == "bundle":
+        import hashlib
         import pandas as pd
         from derivdata import bundle, transport
         from derivdata.transport import Response
 
         noon = pd.Timestamp("2026-06-30T12:00:00Z")
         recording = bundle.record(folder / "x.ddz")
-        transport.SESSION.responder = lambda r: Response(r, 200, {}, b"1", noon, "s", True)
+        transport.SESSION.responder = lambda r: Response(
+            r, 200, {}, b"1", noon, "s", True, sha256=hashlib.sha256(b"1").hexdigest()
+        )
         recording._asof = noon
         transport.raw("/first")
         Path.replace = os.replace = stop

@@ -9,7 +9,7 @@ import pytest
 
 from derivdata import errors, times, transport
 from derivdata.api import FUNDING_HISTORICAL, OI_TIMESERIES
-from derivdata.fetch.windows import get_windows
+from derivdata.fetch.retrieval import get_windows
 from derivdata.transport import SESSION
 from tests.transport.conftest import Open
 from tests.transport.server import Asked, Reply, serving

@@ -10,9 +10,10 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import symbol_filter, venue_names
-from derivdata.fetch.validation import Envelope, tabulate
+from derivdata.fetch.reading import Envelope
+from derivdata.fetch.retrieval import tabulate
 from derivdata.notices import warn_caller
+from derivdata.tables.naming import symbol_filter, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["LIMIT", "ask", "coverage", "events"]

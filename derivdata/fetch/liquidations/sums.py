@@ -10,10 +10,10 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import symbol_filter
+from derivdata.fetch.reading import Envelope, instants
+from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.fetch.rolling import rolling
-from derivdata.fetch.validation import Envelope, instants, tabulate
-from derivdata.fetch.windows import get_windows, pieces
+from derivdata.tables.naming import symbol_filter
 from derivdata.transport import Answer
 
 __all__ = ["aggregates", "history"]

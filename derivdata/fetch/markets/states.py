@@ -10,9 +10,9 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import symbol_of, venue_of
-from derivdata.fetch.validation import Envelope, Figure, answer_time, instants, tabulate
-from derivdata.fetch.windows import get_windows
+from derivdata.fetch.reading import Envelope, Figure, answer_time, instants
+from derivdata.fetch.retrieval import get_windows, tabulate
+from derivdata.tables.naming import symbol_of, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]

@@ -12,9 +12,10 @@ from msgspec import UNSET
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import names, symbol_of, venue_of
-from derivdata.fetch.validation import Envelope, Figure, columns_of, tabulate
+from derivdata.fetch.reading import Envelope, Figure
+from derivdata.fetch.retrieval import columns_of, tabulate
 from derivdata.notices import warn_caller
+from derivdata.tables.naming import names, symbol_of, venue_of
 from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
 

@@ -10,10 +10,11 @@ from msgspec import UNSET
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
-from derivdata.fetch.naming import symbol_of, venue_of
 from derivdata.fetch.options.chains import warn_off_matrix
-from derivdata.fetch.validation import Envelope, Figure, instants, tabulate
-from derivdata.fetch.windows import days_back
+from derivdata.fetch.reading import Envelope, Figure, instants
+from derivdata.fetch.retrieval import tabulate
+from derivdata.fetch.rolling import days_back
+from derivdata.tables.naming import symbol_of, venue_of
 from derivdata.tables.surfaces import one_per_place
 from derivdata.transport import Answer
 

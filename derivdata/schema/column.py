@@ -1,9 +1,11 @@
-"""Values of any kind that arrives, as the one dtype of a column, or a `SchemaError` that says why not."""
+"""What a column is, and how values of any kind become its dtype, or a `SchemaError` that says why not."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import lru_cache
 from types import NoneType
 from typing import Any
@@ -14,53 +16,147 @@ import pyarrow as pa
 
 from derivdata import times
 from derivdata.errors import SchemaError
-from derivdata.schema.arrange import bare
-from derivdata.schema.kinds import Column, Kind
 
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
 _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
 
+class Kind(StrEnum):
+    """How a column is stored."""
+
+    TEXT = "category"
+    LABEL = "str"
+    NUMBER = "float64"
+    COUNT = "Int64"
+    RANK = "rank"
+    FLAG = "boolean"
+    TIME = "datetime64[us, UTC]"
+
+    @property
+    def dtype(self) -> str:
+        """The pandas dtype; a rank is a count that reads ``"500+"`` as missing."""
+        return "Int64" if self is Kind.RANK else str(self.value)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the library's one vocabulary: its kind, unit and meaning.
+
+    Attributes
+    ----------
+    allowed
+        The words that it may hold beside missing; empty where any may stand.
+    least
+        The smallest number that is possible; None where any number is.
+    positive
+        Whether zero is impossible, too.
+    """
+
+    kind: Kind
+    unit: str
+    doc: str
+    allowed: tuple[str, ...] = ()
+    least: float | None = None
+    positive: bool = False
+
+
+def cast_columns(
+    table: str,
+    columns: Mapping[str, Column],
+    given: Any,
+    *,
+    wire: Mapping[str, str] | None = None,
+    optional: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return a table's columns, each in its dtype, rows as they come.
+
+    Parameters
+    ----------
+    table
+        Its name, for messages.
+    given
+        Mapping or frame of the values, each under its wire name where `wire` has one.
+    optional
+        Columns that may lack: every row then misses them.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or of another kind.
+    """
+    cast_ones: dict[str, Any] = {}
+    for name, column in columns.items():
+        source = name if wire is None else wire.get(name, name)
+        if source in given:
+            cast_ones[name] = cast(table, name, column, given[source])
+        elif name in optional:
+            size = len(next(iter(given.values()))) if isinstance(given, Mapping) else len(given)
+            missing = [None] * size if column.kind is not Kind.NUMBER else np.full(size, np.nan)
+            cast_ones[name] = cast(table, name, column, missing)
+        else:
+            as_sent = f" (wire {source!r})" if source != name else ""
+            raise SchemaError(f"{table}.{name}{as_sent} is missing; see the answer with dd.raw(path, ...)")
+    return cast_ones
+
+
 def cast(table: str, name: str, column: Column, values: Any) -> Any:
-    """Convert values to the column's dtype; a Series that has it already comes back as it is."""
-    kept = isinstance(values, pd.Series) and column.kind is not Kind.TEXT
+    """Convert values to the column's dtype; a Series that has it already comes back as it is.
+
+    Raises
+    ------
+    SchemaError
+        A value is of another kind, infinite, or not one of the words that are allowed.
+    """
+    is_cast = isinstance(values, pd.Series) and values.dtype == column.kind.dtype
     try:
-        return _held(
-            column, values if kept and values.dtype == column.kind.dtype else _CASTS[column.kind](values)
-        )
+        # Categories that are cast may still be unsorted or unused, so that text is always looked at.
+        result = values if is_cast and column.kind is not Kind.TEXT else _CASTS[column.kind](values)
+        if column.kind is Kind.NUMBER and np.isinf(result).any():
+            raise ValueError("a value is infinite")
+        if column.allowed:
+            words = result.cat.categories if isinstance(result, pd.Series) else result.categories
+            others = sorted(set(words) - set(column.allowed))
+            if others:
+                raise ValueError(f"{others[0]!r} is not one of {', '.join(column.allowed)}")
     except (ValueError, TypeError, OverflowError) as problem:
         raise SchemaError(
             f"{table}.{name} is not {column.kind.name.lower()}: {str(problem)[:200]}; "
             "see the answer with dd.raw(path, ...)"
         ) from None
-
-
-def _held(column: Column, values: Any) -> Any:
-    """Return the values, if all numbers are finite and all words are allowed."""
-    if column.kind is Kind.NUMBER and np.isinf(values).any():
-        raise ValueError("a value is infinite")
-    others = sorted(set(bare(values).categories) - set(column.allowed)) if column.allowed else []
-    if others:
-        raise ValueError(f"{others[0]!r} is not one of {', '.join(column.allowed)}")
-    return values
+    return result
 
 
 def text(values: Any) -> Any:
     """Return categories, sorted and only those in use, so that equal tables have equal dtypes."""
-    found = values.array if isinstance(values, pd.Series) else values
-    if not isinstance(found, pd.Categorical):
-        values = found = _categorical(found)
-    words = found.categories
-    used = _used(found.codes, len(words))
+    array = values.array if isinstance(values, pd.Series) else values
+    if not isinstance(array, pd.Categorical):
+        values = array = _categorical(array)
+    words = array.categories
+    used = _used(array.codes, len(words))
     if used.all() and words.dtype == "str" and words.is_monotonic_increasing:
         return values
-    return found.set_categories(pd.Index(sorted(words[used]), dtype="str"))
+    return array.set_categories(pd.Index(sorted(words[used]), dtype="str"))
 
 
 @lru_cache(maxsize=256)
 def words_dtype(*words: str) -> pd.CategoricalDtype:
     """Return the dtype of a text column that holds these words, in their order."""
     return pd.CategoricalDtype(pd.Index(words, dtype="str"))
+
+
+def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
+    """Build a text column from the place of each row's word among `words`."""
+    return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
+
+
+def repeated(value: Any, size: int) -> Any:
+    """Repeat `value` in every one of `size` rows, as cheaply as its kind allows."""
+    if isinstance(value, str):
+        return coded([value], np.zeros(size, dtype=np.int8))
+    if isinstance(value, pd.Timestamp):
+        instants = np.full(size, value.as_unit("us").tz_convert(None).to_datetime64())
+        return pd.DatetimeIndex(instants, tz="UTC")
+    return [value] * size
 
 
 def _categorical(values: Any) -> pd.Categorical:
@@ -113,8 +209,8 @@ def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
     ValueError, TypeError, OverflowError
         A value is no number, or none that fits.
     """
-    found = packed(values)
-    return np.array(values, dtype=np.float64) if found is None else found
+    numbers = packed(values)
+    return np.array(values, dtype=np.float64) if numbers is None else numbers
 
 
 def packed(values: Sequence[Any]) -> np.ndarray[Any, Any] | None:

@@ -1,0 +1,297 @@
+"""Names of symbols and venues: what other spellings stand for; misspelt venues are refused.
+
+A contract's name is read in three steps: split at separators, drop the words that say "perpetual" or name a
+venue's book, then read the base and the quote. A name without separators is cut only where the cut is
+certain: a wrong cut would file a coin's rows under another coin, while a name that stays whole is at worst
+not found.
+
+The facts about venues are dated. The API states no kind; this is ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from derivdata.arguments import typed
+
+__all__ = [
+    "OPTIONS_ONLY",
+    "QUOTES",
+    "VENUES",
+    "VENUES_AS_OF",
+    "Contract",
+    "Venue",
+    "contract",
+    "names",
+    "symbol_filter",
+    "symbol_names",
+    "symbol_of",
+    "venue_names",
+    "venue_of",
+    "venue_slug",
+]
+
+QUOTES = ("USDT", "USD", "USDC", "BUSD", "UST")
+"""Quote currencies by priority: where a symbol has several, the first of these is the one to take."""
+
+_SEPARATORS = re.compile(r"[-_/:\s]+")
+_TRADINGVIEW = re.compile(r"\.(P|PERP)$")
+_PERPETUAL = frozenset({"PERP", "PERPETUAL", "PERPETUALS", "SWAP"})
+# Prefixes of Kraken's linear and inverse books, Orderly and WEEX; suffixes of Coinbase International, Bitget.
+_PREFIXES = frozenset({"PF", "PI", "PERP", "CMT"})
+_SUFFIXES = frozenset({*_PERPETUAL, "INTX", "UMCBL", "DMCBL", "CMCBL"})
+_COIN_ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
+
+# Joined names. USDT and USDC end no other coin's name. "PERP" after two letters is more often a coin (SUPERP)
+# than a perpetual, so those that are known are listed. "UST" ends English words (STARDUST, ROBUST), and
+# "BUSD" is USD after a coin in B as well (CKBUSD): quotes only after coins that were traded against them.
+_JOINED = re.compile(
+    r"(?P<base>\w+?)(?:(?P<quote>USDT|USDC|BUSD)M?(?:PERP)?|(?P<usd>(?<=\w{2})USD)M?(?:PERP)?"
+    r"|(?P<ust>UST)|(?P<perpetual>PERP))"
+)
+_PERP_AFTER_TWO = frozenset("AI AR BB ID IO IP OM OP ZK ZU".split())
+_AGAINST_UST = frozenset(
+    "ADA ATOM AVAX BCH BNB BTC DOGE DOT EOS ETC ETH LINK LTC LUNA MATIC SOL TRX UNI XBT XRP".split()
+)
+_AGAINST_BUSD = frozenset(
+    "1000LUNC 1000SHIB AAVE ADA AGIX ANC APE APT ATOM AUCTION AVAX BCH BNB BTC CVX DODO DOGE DOT EOS ETC ETH"
+    " FIL FTM FTT GAL GALA GMT ICP LDO LEVER LINK LTC LUNA2 MATIC NEAR PHB SAND SHIB SOL TLM TRB TRX UNI"
+    " WAVES XBT XRP".split()
+)
+_ENDS_IN_B = frozenset("1000SHIB ALAB ARB BB BNB CKB OKB PHB PTB RKLB SHIB TRB".split())
+"""Coins before USD that would lose their last letter to BUSD: BNBUSD is BNB against USD."""
+
+_OTHER_STABLECOINS = ("FDUSD", "PYUSD", "RLUSD", "CRVUSD", "FRXUSD", "LISUSD")
+"""Quotes that the API does not know and that end in USD: BTCFDUSD stays whole, it is not BTCFD."""
+
+_ASSETS = frozenset(
+    "AUSD BUSD CUSD CRVUSD DEUSD DUSD FDUSD FEUSD GUSD HYUSD LUSD MKUSD MSUSD MUSD PYUSD REUSD RLUSD SATUSD"
+    " SDEUSD SUSD TUSD USDC USDT FRXUSD LISUSD SFRXUSD".split()
+)
+
+_THOUSANDS = re.compile(r"(?<![A-Z0-9])K(?=(?:BONK|DOGS|FLOKI|LUNC|NEIRO|PEPE|SHIB)(?:$|[^A-Z0-9]|USD|PERP))")
+"""Bundles of 1,000 coins that are spelt with a small k, as ``kPEPE``; other names in K are coins (KAVA)."""
+
+
+class Contract(NamedTuple):
+    """What a contract's name says: base symbol, and the quote currency or none."""
+
+    symbol: str
+    quote: str
+
+    @property
+    def rank(self) -> int:
+        """Priority of the quote from 0, a plain symbol before all."""
+        return QUOTES.index(self.quote) + 1 if self.quote else 0
+
+
+@typed
+def contract(name: str) -> Contract:
+    """Return the base symbol and the quote of a venue's name for a perpetual.
+
+    ``BTC-USDT``, ``BTCUSDT``, ``BTC/USDT:USDT``, ``BTC-USDT-SWAP``, ``BTC-PERP``, ``BTC-PERP-INTX``,
+    ``PERP_BTC_USDC``, ``BTC_USDT_Perp``, ``BTCUSDT Perpetual``, ``XBTUSDTM`` and ``btc`` are all ``BTC``;
+    ``XDG`` is ``DOGE`` and ``kpepe`` is ``kPEPE``, 1,000 PEPE. A name that is none of these patterns, a dated
+    future say, stays whole, and one with a dex before a colon (``xyz:TSLA``) stays as it is.
+
+    Notes
+    -----
+    Rule 5 of the API's section 1. Names joined without a separator are split only where the rest cannot
+    be a coin's own name such as ``FDUSD``, ``STARDUST`` or ``SUPERP``.
+    """
+    return _contract(name)
+
+
+def _contract(name: str) -> Contract:
+    """Read a name that is text: what `contract` does, without its check of the argument."""
+    stripped = name.strip()
+    if ":" in stripped and "/" not in stripped:
+        return Contract(stripped, "")
+    upper = _THOUSANDS.sub("k", stripped.upper()) if stripped.islower() else stripped
+    text = _TRADINGVIEW.sub("", upper)
+    tokens = [token for token in _SEPARATORS.split(text) if token]
+    if len(tokens) > 1 and tokens[0].upper() in _PREFIXES and tokens[1] not in QUOTES:
+        tokens = tokens[1:]  # but PERP-USD is the coin PERP, and PI-USDT the coin PI
+    while len(tokens) > 1 and tokens[-1].upper() in _SUFFIXES:
+        tokens = tokens[:-1]
+    if len(tokens) == 1:
+        return _joined(tokens[0])
+    if len(tokens) == 2 and tokens[1] in QUOTES:
+        return _plain(tokens[0], tokens[1])
+    if len(tokens) == 3 and tokens[1] in QUOTES and tokens[2] in (*QUOTES, tokens[0]):
+        return _plain(tokens[0], tokens[1])
+    return Contract(text, "")
+
+
+def _joined(text: str) -> Contract:
+    """Cut a name without separators, where that is certain."""
+    other = any(text.endswith(coin) and len(text) > len(coin) + 1 for coin in _OTHER_STABLECOINS)
+    match = None if text in _ASSETS or other else _JOINED.fullmatch(text)
+    if match is None:
+        return _plain(text, "")
+    base = match["base"]
+    if match["quote"] == "BUSD" and base not in _AGAINST_BUSD:
+        return _plain(f"{base}B", "USD") if f"{base}B" in _ENDS_IN_B else _plain(text, "")
+    if match["ust"] and base not in _AGAINST_UST:
+        return _plain(text, "")
+    if match["perpetual"] and (len(base) < 2 or (len(base) == 2 and base not in _PERP_AFTER_TWO)):
+        return _plain(text, "")
+    return _plain(base, match["quote"] or match["usd"] or match["ust"] or "")
+
+
+def _plain(base: str, quote: str) -> Contract:
+    return Contract(_COIN_ALIASES.get(base, base), quote)
+
+
+VENUES_AS_OF = "2026-08-15"
+
+
+class Venue(NamedTuple):
+    """One venue: name shown to people, 'cex', 'dex' or 'other', and interval of BTC in hours.
+
+    The interval is that of BTC on the table's date, None where it was not seen; it differs between
+    symbols and over time, so it is a label for people and never an input to a computation.
+    """
+
+    display_name: str
+    kind: str
+    interval_hours: float | None
+
+
+_CEX = "binance bybit okx bitget bingx gateio kucoin mexc huobi cryptocom phemex".split()
+_OTHER = "coinbase coinbaseus kalshi qfex".split()
+_DISPLAY = {
+    "coinbase": "COINBASE INTL",
+    "coinbaseus": "COINBASE US",
+    "huobi": "HTX",
+    "woofipro": "WOOFI",
+    "zo": "01",
+}
+_INTERVALS: dict[float | None, list[str]] = {
+    8.0: "aster binance bingx bitget bybit gateio grvt hibachi huobi kalshi kucoin mexc okx paradex phemex "
+    "variational woofipro".split(),
+    4.0: ["edgex"],
+    1.0: "bluefin bullet coinbase coinbaseus cryptocom decibel ethereal extended hotstuff hyena hyperliquid "
+    "lighter nado ondo pacifica phoenix reya risex txflow vest zo".split(),
+    None: "kinetiq paragon qfex tradexyz".split(),
+}
+
+
+_KINDS = dict.fromkeys(_CEX, "cex") | dict.fromkeys(_OTHER, "other")
+
+VENUES: dict[str, Venue] = {
+    slug: Venue(_DISPLAY.get(slug, slug.upper()), _KINDS.get(slug, "dex"), hours)
+    for slug, hours in sorted((s, h) for h, slugs in _INTERVALS.items() for s in slugs)
+}
+
+OPTIONS_ONLY = ("deribit", "derive")
+"""Venues of options that have no place among those of funding."""
+
+_KNOWN_VENUES = sorted({*VENUES, *OPTIONS_ONLY})
+_SHORTEST_MISSPELT = 5
+"""Shorter names of venues are all alike: ``okx2`` may be a venue of one's own archive."""
+
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
+_VENUE_ALIASES = {
+    "htx": "huobi",
+    "huobiglobal": "huobi",
+    "gate": "gateio",
+    "okex": "okx",
+    "binancefutures": "binance",
+    "binanceusdm": "binance",
+    "binancecoinm": "binance",
+    "kucoinfutures": "kucoin",
+    "krakenfutures": "kraken",
+    "coinbaseinternational": "coinbase",
+    "cryptocomexchange": "cryptocom",
+    **{_NOT_IN_NAMES.sub("", venue.display_name.lower()): slug for slug, venue in VENUES.items()},
+}
+
+
+@typed
+def venue_slug(name: str) -> str:
+    """Return the API's name of a venue for one of its other names.
+
+    ``Binance`` is ``binance``, ``htx`` is ``huobi``, ``gate`` and ``Gate.io`` are ``gateio``. A venue that
+    is not known comes back in lower case, without blanks around.
+    """
+    return _venue_slug(name)
+
+
+def _venue_slug(name: str) -> str:
+    lower = name.strip().lower()
+    squeezed = _NOT_IN_NAMES.sub("", lower)
+    if squeezed in VENUES:
+        return squeezed
+    return _VENUE_ALIASES.get(squeezed, lower)
+
+
+def names(value: str | Sequence[str], argument: str) -> list[str]:
+    """Return a list of names from one name or several.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Something is not text, the list is empty, a name stands twice, or several stand in one text.
+    """
+    listed = [value] if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
+    if not all(isinstance(name, str) and name for name in listed):
+        raise TypeError(f"{argument} must be a name or a list of names, not {value!r}")
+    if any("," in name for name in listed):
+        raise ValueError(f"{argument}={value!r}: give several names as a list, one text each")
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError(f"{argument} must name at least one, and each once: {listed!r}")
+    return listed
+
+
+def symbol_of(name: str) -> str:
+    """Return the base symbol of an asset or a contract: ``BTC`` of ``btc``, ``BTCUSDT``, ``BTC-PERP``."""
+    return _contract(name).symbol if isinstance(name, str) and name.strip() else name
+
+
+def symbol_names(value: str | Sequence[str], argument: str = "symbols") -> list[str]:
+    """Return the base symbols of one name or several.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `names`; two names are of one symbol.
+    """
+    return names([symbol_of(name) for name in names(value, argument)], argument)
+
+
+def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") -> list[str] | None:
+    """Return the base symbols of a filter; None is no filter."""
+    return None if value is None else symbol_names(value, argument)
+
+
+def venue_of(name: str, argument: str = "exchange") -> str:
+    """Return the API's slug of a venue: ``huobi`` of ``htx``, ``binance`` of ``Binance``.
+
+    Raises
+    ------
+    ValueError
+        The name is no venue's, and nearly that of one.
+    """
+    if not isinstance(name, str) or not name.strip() or name == "all":
+        return name
+    slug = _venue_slug(name)
+    if slug in _KNOWN_VENUES:
+        return slug
+    near = difflib.get_close_matches(slug, _KNOWN_VENUES, n=1, cutoff=0.8)
+    if near and len(slug) >= _SHORTEST_MISSPELT:
+        raise ValueError(f"{argument}={name!r} is no venue; did you mean {near[0]!r}?")
+    return name
+
+
+def venue_names(value: Any, argument: str = "exchanges") -> Any:
+    """Return the slugs of one venue or several; None, and what is no text, is the endpoint's to check."""
+    if value is None:
+        return None
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, Iterable):
+        return value
+    return [venue_of(name, argument) for name in listed]
