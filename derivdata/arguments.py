@@ -18,6 +18,11 @@ import numpy as np
 
 __all__ = ["Numbers", "typed"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

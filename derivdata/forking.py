@@ -15,6 +15,11 @@ from typing import Protocol
 
 __all__ = ["Forkable", "renew_in_child"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _PATIENCE_SECONDS = 5.0
 _objects: list[weakref.ref[Forkable]] = []
 _acquired: list[threading.Lock] = []

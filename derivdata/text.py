@@ -7,6 +7,11 @@ import unicodedata
 
 __all__ = ["escape_controls"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
 _PRINTABLE_ASCII = r"\x20-\x7e"

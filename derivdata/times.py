@@ -38,6 +38,11 @@ __all__ = [
     "year_fraction",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
 
 RESOLUTIONS = {

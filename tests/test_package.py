@@ -84,3 +84,26 @@ def test_no_function_hides_the_module_of_its_name() -> None:
         module = importlib.import_module(name)
         parent, _, last = name.rpartition(".")
         assert isinstance(getattr(importlib.import_module(parent), last, module), types.ModuleType), name
+
+
+def test_completion_shows_public_names_only() -> None:
+    """`module.<TAB>` in packages, and in modules right under `derivdata`, `analysis` and `venues`."""
+    checked = set()
+    for walked in pkgutil.walk_packages(dd.__path__, "derivdata."):
+        parent = walked.name.rpartition(".")[0]
+        single = parent in ("derivdata", "derivdata.analysis", "derivdata.venues")
+        if walked.name.endswith("__main__") or "._" in walked.name or not (walked.ispkg or single):
+            continue
+        module = importlib.import_module(walked.name)
+        names = getattr(module, "__all__", None)
+        if names is not None:
+            assert dir(module) == sorted(names), walked.name
+            checked.add(walked.name)
+    assert {
+        "derivdata.analysis.panels",
+        "derivdata.analysis.settlements",
+        "derivdata.venues.reading",
+    } <= checked
+    for family in dd._FAMILIES:
+        functions = getattr(dd, family)
+        assert all(callable(getattr(functions, name)) for name in dir(functions)), family

@@ -27,6 +27,11 @@ __all__ = [
     "together",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _MOST_DRAWS = 100_000
 
 

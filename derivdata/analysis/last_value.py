@@ -9,6 +9,10 @@ from derivdata.analysis._typing import Bools, Indices
 __all__ = ["last_valid"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def last_valid(valid: Bools) -> Indices:
     """Return the index of the last valid row at or before each row of the last axis, −1 where there is none.
 

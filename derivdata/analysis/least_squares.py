@@ -29,6 +29,11 @@ Index = NDArray[np.int64] | NDArray[np.bool_]
 
 __all__ = ["Floats", "Index", "Linearised", "Minimum", "Problem", "diagonal", "gain", "minimise", "times"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _TOLERANCE = 1e-9  # predicted decrease, relative to the loss, that is not worth an evaluation
 _UNCHANGED = 1e-10  # change of the loss, of either sign, that counts as none
 _STILL = 1e-7  # step that counts as none where the damping is heavy

@@ -44,6 +44,11 @@ __all__ = [
     "whole",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 KINDS = ("sampled", "settled")
 QUANTITY_UNITS = (USD_UNIT, "coin", "coins")
 """Units of open interest and volume; amounts in different ones are never added."""

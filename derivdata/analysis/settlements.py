@@ -20,6 +20,11 @@ from derivdata.analysis.panels import hours, whole
 
 __all__ = ["GRACE", "at_common_stamps", "merge_late_stamps", "refuse_overlap", "scheduled"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 GRACE = np.timedelta64(60, "s")
 """How late a settlement may be stamped and still count as that of its hour."""
 _ROUNDING = 1e-6  # hours

@@ -13,3 +13,7 @@ from derivdata.archive.importing import Imported, import_files
 from derivdata.archive.ledger import Request
 
 __all__ = ["Archive", "Imported", "Request", "import_files", "open_archive"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,3 +10,7 @@ from derivdata.collect.collector import Collector
 from derivdata.collect.histories import Backfilled, backfill
 
 __all__ = ["Backfilled", "Collector", "MachineClock", "backfill"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,6 +16,11 @@ from derivdata.reports.sections import BY_NAME, provenance_section, summary_sect
 
 __all__ = ["report"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
 

@@ -8,6 +8,10 @@ from derivdata.sample.store import Sample
 __all__ = ["Sample", "open", "truth"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def open() -> Sample:  # noqa: A001
     """Return the synthetic market as a store, from 1 September 2025 to its clock, 30 June 2026 12:00 UTC."""
     return Sample()

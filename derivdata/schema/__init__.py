@@ -7,3 +7,7 @@ from derivdata.schema.open_table import OpenTable
 from derivdata.schema.table import Table
 
 __all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "floats", "ranks", "repeated"]
+
+
+def __dir__() -> list[str]:
+    return __all__

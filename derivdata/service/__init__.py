@@ -7,3 +7,7 @@ from derivdata.service.server import Local, open_store, serve, start
 from derivdata.service.store import Store
 
 __all__ = ["Local", "Store", "app", "open_store", "serve", "start"]
+
+
+def __dir__() -> list[str]:
+    return __all__

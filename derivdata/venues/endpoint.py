@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Endpoint", "Paging", "Stream", "Venue", "pattern"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @dataclass(frozen=True)
 class Paging:
     """How a history is walked.

@@ -19,6 +19,11 @@ from derivdata.venues.record_types import Book, Instrument
 
 __all__ = ["Context", "Reading", "Request"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 T = TypeVar("T")
 _UNFILLED = re.compile(r"\{\w+\}")
 _SAME_US = 60_000_000

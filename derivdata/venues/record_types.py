@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Instrument(NamedTuple):
     """One contract of a venue.
 

@@ -24,6 +24,11 @@ from derivdata.venues.endpoint import Venue
 
 __all__ = ["VENUES"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 VENUES: dict[str, Venue] = {
     venue.exchange: venue
     for venue in (

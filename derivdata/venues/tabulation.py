@@ -27,6 +27,11 @@ from derivdata.venues.record_types import (
 
 __all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])

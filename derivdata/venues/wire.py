@@ -28,6 +28,11 @@ __all__ = [
     "us_of",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 T = TypeVar("T")
 
 NUMBER = str | float | None

@@ -22,6 +22,11 @@ from derivdata.errors import ArchiveError
 
 __all__ = ["Imported", "import_files"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _Path: TypeAlias = str | os.PathLike[str]
 
 

@@ -17,6 +17,11 @@ from derivdata.reports.sections.summary import summary_section
 
 __all__ = ["BY_NAME", "provenance_section", "summary_section"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 BY_NAME: dict[str, Callable[[Data], Section]] = {
     "funding": funding_section,
     "carry": carry_section,

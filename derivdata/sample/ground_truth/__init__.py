@@ -13,6 +13,11 @@ from derivdata.sample.universe import Pairs, select
 
 __all__ = ["TOPICS", "truth"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "funding": parameters.funding,
     "funding_base": parameters.funding_base,

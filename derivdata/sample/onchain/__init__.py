@@ -15,3 +15,7 @@ __all__ = [
     "hip4_oi",
     "hip4_traders",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

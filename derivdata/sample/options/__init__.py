@@ -21,3 +21,7 @@ __all__ = [
     "session",
     "slices",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,6 +8,11 @@ from derivdata.service.answers.context import Answers, RequestContext
 
 __all__ = ["ANSWERS", "FAMILIES", "RequestContext"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 FAMILIES = (
     "builders", "funding", "hip3", "hip4", "liquidations", "markets",
     "oi", "options", "orderbook", "prices", "rwa", "volume",

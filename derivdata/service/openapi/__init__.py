@@ -7,3 +7,7 @@ from derivdata.service.openapi.payloads import PAYLOADS
 from derivdata.service.openapi.specification import PLAIN, document
 
 __all__ = ["PAYLOADS", "PLAIN", "document", "page"]
+
+
+def __dir__() -> list[str]:
+    return __all__
