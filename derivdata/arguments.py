@@ -34,7 +34,7 @@ _WHOLE = 2**53  # above, a float cannot hold every whole number
 
 
 class _Rule(NamedTuple):
-    """What an annotation allows.
+    """Values that an annotation allows.
 
     Attributes
     ----------

@@ -149,7 +149,7 @@ class VenueError(FetchError):
     code
         The venue's own code, as text.
     reason
-        ``"limit"`` (asked too often), ``"busy"`` (try later), ``"region"`` (not to be had from this address)
+        ``"limit"`` (asked too often), ``"busy"`` (try later), ``"region"`` (not available from this address)
         or ``"refused"``.
     """
 

@@ -28,7 +28,7 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Replace a file atomically: readers see the old content or the new, also after a crash.
 
     The bytes go unbuffered into a temporary file in the same folder, which then takes the file's place; a
-    process that is forked meanwhile inherits no buffer that it could write out a second time.
+    process forked in between inherits no buffer that it could write out a second time.
 
     Parameters
     ----------

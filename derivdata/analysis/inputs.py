@@ -1,4 +1,4 @@
-"""What a frame or a Dataset must hold before anything is taken from it; misuse is refused by name."""
+"""Checks of frames and Datasets; errors name the argument."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Problem(Protocol):
 
 
 class Minimum(NamedTuple):
-    """Where the search ended: variables, loss, whether its tolerance was met, evaluations spent."""
+    """End of a search: variables, loss, whether it converged, number of evaluations."""
 
     x: Floats
     loss: Floats

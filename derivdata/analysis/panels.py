@@ -1,4 +1,4 @@
-"""What a panel must be before a figure is taken from it: dims, times, unit and kind.
+"""Checks of panels: dims, times, unit and kind.
 
 A panel is an `xarray.DataArray` with some of the dims ``(symbol, exchange, time)`` in any order, times in
 naive UTC, and its unit in ``attrs["units"]`` or in its name (``rate_bps_8h``, ``oi_usd``). A funding panel

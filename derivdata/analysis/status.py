@@ -1,4 +1,4 @@
-"""Why an option figure is NaN, or what to know about one that is not: one bit per reason.
+"""Status bits of option figures: the reasons why one is NaN, and warnings about one that is not.
 
 Every fit and every inversion returns an ``int32`` variable ``status`` beside its numbers, a sum of these
 bits, 0 where there is nothing to say. `flag_attrs` makes it readable without this library, by the CF
@@ -53,7 +53,7 @@ class Status(IntFlag):
     EXTRAPOLATED = 1 << 14
     """Outside the strikes or expiries of the data."""
     SHORT_EXTRAPOLATION = 1 << 15
-    """Before the first expiry: its volatility is held."""
+    """Before the first expiry: the volatility of that expiry is used."""
     EXPIRY_TIME_ASSUMED = 1 << 16
     """The expiry came as a date; 08:00 UTC is assumed."""
     NEAR_EXPIRY = 1 << 17

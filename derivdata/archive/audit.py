@@ -1,9 +1,9 @@
-"""Rows on their way in: one spelling of names, and questions where values give a mistake away.
+"""Checks of rows before they are written: one spelling of names, and questions about suspicious values.
 
-A unit mistake in an archive is not seen later: a rate that is eight times too small is a rate. So what the
-rows themselves give away is looked at before they are written, and refused with the question to answer:
-the size of rates beside the smallest that venues pay, rates of one symbol at several venues, the stated
-interval beside the spacing of stamps, open interest in coins, and stamps of the future.
+A wrong unit cannot be seen later: a rate that is eight times too small still looks like a rate. So rows are
+checked before they are written, and suspicious ones are refused with a question to answer: rates smaller than
+any that venues pay, rates of one symbol that differ between venues by a typical factor, a stated interval
+that is not the spacing of rows, open interest in coins, and times in the future.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _TINY_OI_USD = 1e6
 _LARGE_COINS = ("BTC", "ETH")
 _AHEAD = pd.Timedelta(5, "min")
 
-# What mistakes multiply a rate by: an hourly rate taken for one of eight hours, an hourly one for a day's, a
-# percentage for basis points, a fraction for basis points.
+# Factors by which a mistake multiplies a rate, and the question to ask: hourly rates read as rates per eight
+# hours (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
 _FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
 _NEAR_FACTOR = 1.15
 _LEAST_SYMBOLS = 3
@@ -52,17 +52,17 @@ class StoredRows(NamedTuple):
 
 
 class Normalised(NamedTuple):
-    """Rows with the library's names, and how many of a quote of lower priority were left out."""
+    """Rows with the library's names, and the number left out as of a quote currency of lower priority."""
 
     frame: pd.DataFrame
     other_quotes: int
 
 
 def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
-    """Return rows with base symbols, the API's venues and its words in lower case.
+    """Return rows with base symbols, venue slugs and the API's words in lower case.
 
-    Of several contracts of a symbol on a venue, where the table has one row per symbol, venue and instant,
-    those of the first quote currency stay.
+    Where the table has one row per symbol, venue and instant, and a symbol has several contracts on a venue,
+    only those of the quote currency of highest priority stay.
     """
     words = {
         name: change
@@ -84,7 +84,7 @@ def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
 
 
 def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
-    """Return what becomes of the words of each column."""
+    """Return the function that normalises the words of each column."""
     changes: dict[str, Callable[[str], Any]] = {
         name: lambda word: word.strip().lower() for name, column in table.columns.items() if column.allowed
     }
@@ -104,7 +104,7 @@ def audit(
     accept: Collection[str] = (),
     synthetic: bool = False,
 ) -> None:
-    """Refuse conformed rows whose values give a mistake away.
+    """Refuse conformed rows whose values suggest a mistake.
 
     Parameters
     ----------
@@ -113,16 +113,16 @@ def audit(
     stored
         The archive's rows, to compare venues with.
     unit
-        The unit that the caller named; None if none was given.
+        The unit that the caller stated; None if none was.
     accept
         Questions that the caller answered: names of `AUDITS`.
     synthetic
-        Whether the rows are made up: their times are then no times of this world.
+        Whether the rows are synthetic: their times may then be in the future.
 
     Raises
     ------
     ArchiveError
-        The message holds the question, and how to answer it.
+        The message contains the question, and how to answer it.
     """
     if rows.empty:
         return
@@ -139,12 +139,12 @@ def audit(
 
 
 def future_limit() -> pd.Timestamp:
-    """Return the instant after which a stamp is of the future, by the machine's clock."""
+    """Return the latest time that a row may have, by the machine's clock."""
     return pd.Timestamp(times.machine_now()).tz_convert("UTC").as_unit("us") + _AHEAD
 
 
 def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
-    """Change the words; None where that changes none, or where one is no word, which the table refuses."""
+    """Change the words; None if that changes none, or if a value is no text, which the table refuses."""
     words = values.dropna().unique()
     if not all(isinstance(word, str) for word in words):
         return None
@@ -169,8 +169,8 @@ def _refuse_future(rows: pd.DataFrame) -> None:
     last = rows["time"].max()
     if last > future_limit():
         raise ArchiveError(
-            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock: mend its "
-            "unit or zone, or say accept=['future'] (--accept future)"
+            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock: correct "
+            "its unit or zone, or say accept=['future'] (--accept future)"
         )
 
 
@@ -202,7 +202,7 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
-    """Refuse rates that are too small where nobody named their unit, and rates that are too large."""
+    """Refuse rates that are too small if no unit was stated, and rates that are too large."""
     rate = some["rate_bps_8h"].abs()
     rate = rate[rate > 0].to_numpy()
     if not rate.size:
@@ -249,10 +249,10 @@ def _refuse_intervals(some: pd.DataFrame) -> None:
 
 
 def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
-    """Refuse a venue whose rates are those of the others times a mistake's factor.
+    """Refuse a venue whose rates are those of the others times the factor of a typical mistake.
 
-    Markets differ, so one symbol alone tells nothing: the factor must be that of three symbols, or all the
-    symbols there are for the two large factors.
+    Markets differ, so one symbol proves nothing: most of at least three symbols must show the factor; for
+    the two large factors one symbol is enough.
     """
     counts = some.groupby(["symbol", "exchange"], observed=True)["time"].transform("size")
     some = some[counts >= _LEAST_ROWS]
@@ -278,8 +278,8 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
                 size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
                 raise ArchiveError(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
-                    f"{', '.join(map(str, ratios.index[near][:5]))}: is their {what} right? mend it, or say "
-                    "--accept venues (accept=['venues']) if it is"
+                    f"{', '.join(map(str, ratios.index[near][:5]))}: is their {what} right? correct it, or "
+                    "say --accept venues (accept=['venues']) if it is"
                 )
 
 

@@ -1,4 +1,4 @@
-"""One change of an archive at a time: new files first, then the manifest in one step, then old files go."""
+"""Transactions: write new files, replace the manifest atomically, then remove old files."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class Change(NamedTuple, Generic[T]):
-    """What a change comes to: the new manifest (the same object where there is nothing to do), a result.
+    """Outcome of a change: the new manifest (the same object where nothing changes), and a result.
 
-    `written` are paths of files that it wrote; those that the manifest does not name in the end, as they were
+    `written` are paths of files that it wrote; those that the manifest does not name, because they were
     merged at once, are removed.
     """
 
@@ -35,10 +35,11 @@ class Change(NamedTuple, Generic[T]):
 
 
 def commit(folder: Path, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
-    """Apply a change under the writer's lock: all of it is on disk when this returns, or nothing is.
+    """Apply a change under the writer's lock, completely or not at all.
 
     `change` gets the manifest and writes new files. A writer that dies before the manifest is replaced leaves
-    the state before, and files that nobody names: the next writer removes them.
+    the old state, and files that no manifest names: the next writer removes them. On return the data is on
+    disk (fsync).
 
     Raises
     ------
@@ -72,10 +73,10 @@ def commit(folder: Path, timeout: float, change: Callable[[Manifest], Change[T]]
 
 
 def epoch_after(manifest: Manifest, first: int) -> int:
-    """Return the epoch after rows from `first` [µs] on have come: one more if answers about the past change.
+    """Return the epoch after rows from `first` [µs] on are appended: one more if answers about the past change.
 
-    A client takes a window for closed an hour after its end, and keeps what it was answered for good while
-    the epoch is the same.
+    A client regards a window as closed an hour after its end, and caches its answer for as long as the epoch
+    stays the same.
     """
     last = max((file.last for entry in manifest.tables.values() for file in entry.files), default=first)
     return manifest.epoch + (first < last - _CLOSED_MICROS)
@@ -104,9 +105,9 @@ def _refused(folder: Path, before: Manifest, problem: OSError) -> ArchiveError:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what a writer left that was cut off: files that the manifest does not name.
+    """Remove the files of an interrupted writer, which the manifest does not name.
 
-    Where a folder is a link, what lies there may be another archive's: it stays.
+    Files behind a linked folder may belong to another archive: they stay.
     """
     manifest = manifests.load(folder) or Manifest()
     named = {folder / path for path in _paths(manifest)}
@@ -120,6 +121,6 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file that no longer counts; where that cannot be done it does no harm."""
+    """Remove a file that no manifest names; one that cannot be removed does no harm."""
     with suppress(OSError):
         path.unlink()

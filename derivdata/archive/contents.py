@@ -67,7 +67,7 @@ class ArchiveContents:
 
     @property
     def synthetic(self) -> bool:
-        """Whether the provenance of any appended table called its rows synthetic."""
+        """True if the provenance of any appended table calls its rows synthetic."""
         return self._manifest().synthetic
 
     @property
@@ -161,7 +161,7 @@ class ArchiveContents:
         return files
 
     def _with_ledger(self, read: Callable[[str], T]) -> T:
-        """Read the ledger's file; again if a writer replaced it meanwhile."""
+        """Read the ledger's file; again if a writer has replaced it."""
         for _ in range(_TRIES):
             name = self._manifest().ledger
             try:
@@ -172,7 +172,7 @@ class ArchiveContents:
         return read(self._manifest().ledger)
 
     def _with_files(self, table: Table, read: Callable[[list[DataFile]], T]) -> T:
-        """Read the files of one state of a table; again if a writer merged them away meanwhile."""
+        """Read the files of one state of a table; again if a writer has merged them into others."""
         for _ in range(_TRIES):
             files = self._entry(table).files
             try:

@@ -1,4 +1,4 @@
-"""The log of corrections: which stand, which were undone, and what to tell readers of corrected rows."""
+"""The log of corrections: those in force, those undone, and notices for readers of corrected rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["correction_notices", "corrections_frame", "find_undoable", "selectio
 
 
 def undone_numbers(corrections: Sequence[Correction]) -> set[int]:
-    """Return the numbers of corrections that were undone by a later one that still stands."""
+    """Return the numbers of corrections that were undone by a later one still in force."""
     numbers: set[int] = set()
     for correction in reversed(corrections):
         if correction.undoes is not None and correction.number not in numbers:
@@ -48,7 +48,7 @@ def corrections_frame(manifest: Manifest) -> pd.DataFrame:
 
 
 def correction_notices(manifest: Manifest, table: str, read: Selection) -> list[str]:
-    """Return one notice for each correction that stands and overlaps the rows that were read."""
+    """Return one notice for each correction in force that overlaps the rows that were read."""
     undone = undone_numbers(manifest.corrections)
     notices = []
     for c in manifest.corrections:

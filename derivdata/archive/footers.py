@@ -1,4 +1,4 @@
-"""What the end of a Parquet file says: its row groups and the range of their values, checked once."""
+"""Footers of Parquet files: row groups and the ranges of their values, checked once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from derivdata.errors import ArchiveError
 __all__ = ["PRUNED", "Footer", "digest", "footer", "reading", "tail_of"]
 
 PRUNED = ("symbol", "exchange", "order_id")
-"""Text columns whose range in each row group tells whether it can hold a match."""
+"""Text columns whose range in a row group may rule out a match."""
 
 
 class Footer(NamedTuple):

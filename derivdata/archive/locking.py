@@ -44,7 +44,7 @@ def writing(folder: Path, timeout: float) -> Iterator[bool]:
             if os.getpid() == holder:
                 os.ftruncate(handle, 0)
         finally:
-            # A process that is forked meanwhile shares the lock: it must neither keep it nor release it.
+            # A child forked while the lock is taken shares it: it must neither keep it nor release it.
             if os.getpid() == holder:
                 systems.unlock(handle)
     finally:

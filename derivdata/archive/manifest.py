@@ -103,7 +103,7 @@ class Correction(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct):
-    """What an archive holds.
+    """State of an archive: its tables and their files, corrections, versions.
 
     `id` is made once and stays. `commits` counts replacements of the manifest. `epoch` rises with those that
     changed the past: rows were corrected, or came for a time more than an hour before the archive's newest.
@@ -188,7 +188,7 @@ def _decoded(folder: Path, text: bytes) -> Manifest:
             )
         if head.format == _FORMAT:
             manifest = _inside(folder, msgspec.json.decode(text, type=Manifest))
-            if not manifest.id:  # format 1: an id that stays the same until the next write keeps it for good
+            if not manifest.id:  # format 1: derive an id that the next write stores
                 manifest.id = chained(manifest.identity, ["id"]) if manifest.identity else new().id
             manifest.version = _VERSION
             return manifest
@@ -209,7 +209,7 @@ def _inside(folder: Path, manifest: Manifest) -> Manifest:
 
 
 def _has_appeared(folder: Path) -> bool:
-    """Return whether another writer has put a manifest there meanwhile; refuse a folder of other things."""
+    """Return whether another writer has just made a manifest here; refuse a folder of other things."""
     try:  # one look: two would differ where another thread makes the folder between them
         names = sorted(path.name for path in folder.iterdir())
     except FileNotFoundError:

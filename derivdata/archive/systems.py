@@ -1,4 +1,4 @@
-"""What differs between operating systems: exclusive locks, files behind links, folders on disk.
+"""Differences between operating systems: exclusive locks, links, syncing of folders.
 
 POSIX has ``flock``, ``O_NOFOLLOW``, ``pread`` and folders that can be synced; Windows has ``msvcrt.locking``
 and none of the others. Everything else in the package is the same on both.
@@ -29,7 +29,7 @@ _fcntl, _msvcrt = _module("fcntl"), _module("msvcrt")
 
 
 def open_lock_file(path: Path) -> int:
-    """Open a file for locking; a link is refused where the system can tell."""
+    """Open a file for locking; refuse a link where the system supports it."""
     flags = os.O_RDWR | os.O_CREAT
     for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NOINHERIT", "O_BINARY"):
         flags |= getattr(os, name, 0)
@@ -64,7 +64,7 @@ def try_lock(handle: int) -> bool:
 def unlock(handle: int) -> None:
     """Release the lock of an open file.
 
-    Closing the file is not enough on POSIX: a process that was forked meanwhile has it open, too.
+    Closing the file is not enough on POSIX: a process forked in between has it open, too.
     """
     if _fcntl is not None:
         _fcntl.flock(handle, _fcntl.LOCK_UN)

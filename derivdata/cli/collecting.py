@@ -37,7 +37,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         say(terms)
     if arguments.once:
         say("\n".join(f"{table}: {rows} rows" for table, rows in collector.once().items()))
-        say("\n".join(f"{venue}: not to be had: {why}" for venue, why in collector.gone.items()))
+        say("\n".join(f"{venue}: unavailable: {why}" for venue, why in collector.gone.items()))
     else:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: clock.stop())

@@ -16,7 +16,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--now", metavar="ISO", help="freeze the service's clock")
-    live = "follow the machine's clock: for an archive that a collector fills meanwhile"
+    live = "follow the machine's clock: for an archive that a collector is filling"
     parser.add_argument("--live", action="store_true", help=live)
     parser.add_argument(
         "--key",

@@ -13,7 +13,7 @@ __all__ = ["Clock", "MachineClock"]
 
 
 class Clock(Protocol):
-    """What collecting asks for the time."""
+    """Interface of the clock that collecting uses."""
 
     def utc(self) -> pd.Timestamp:
         """Return the instant now, UTC."""

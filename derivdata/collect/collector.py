@@ -31,14 +31,14 @@ _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little 
 
 @dataclass
 class _Tally:
-    """What a minute brought."""
+    """Results of one minute."""
 
     rows: dict[str, int] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
 
 class Collector:
-    """Polls venues and appends what they tell to an archive.
+    """Polls venues and appends their answers to an archive.
 
     Parameters
     ----------

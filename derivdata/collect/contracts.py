@@ -1,4 +1,4 @@
-"""Which contracts a venue lists, and which of them stands for a symbol."""
+"""Contracts that a venue lists, and the one that represents each symbol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Contracts:
 
 
 class Listing(NamedTuple):
-    """What a venue listed at an instant: its contracts, and these and the intervals as frames."""
+    """Contracts of a venue at an instant, also as frames, and their intervals."""
 
     at: pd.Timestamp
     contracts: Contracts

@@ -36,7 +36,7 @@ _MOST_PAGES = 20_000
 
 @dataclass
 class Backfilled:
-    """What a backfill did: rows that were written, and why some windows were not answered."""
+    """Result of a backfill: rows written, and the reasons why some windows were not answered."""
 
     written: dict[tuple[str, str], int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)

@@ -78,7 +78,7 @@ class ReadThrough:
 
     @property
     def id(self) -> str:
-        """Return the archive's name for good."""
+        """Return the archive's permanent id."""
         return self.archive.id
 
     @property
@@ -121,7 +121,7 @@ class ReadThrough:
         if not self.is_stale():
             return
         with self._poll_lock:
-            if self.is_stale():  # nobody else asked meanwhile
+            if self.is_stale():  # no other thread has asked in between
                 self._collector.once()
                 self._polled = self.clock.utc()
                 self._tell_failures()
@@ -133,13 +133,13 @@ class ReadThrough:
         return notices
 
     def after_fork(self) -> None:
-        """Stop asking in a forked child, whose parent goes on with the same sockets and the same archive."""
+        """Stop asking in a forked child, whose parent continues with the same sockets and the same archive."""
         self._poll_lock, self._fill_lock, self.fork_lock = (
             threading.Lock(),
             threading.Lock(),
             threading.Lock(),
         )
-        self._notices = []  # the parent tells them
+        self._notices = []  # the parent reports them
         self._inherited = True
 
     def tables(self) -> frozenset[str]:
@@ -229,7 +229,7 @@ class ReadThrough:
             self._tell([f"{text}: left out" for text in done.failed] + done.notices)
 
     def _tell_failures(self) -> None:
-        """Tell of each venue once which of its tables are missing, and why."""
+        """Add a notice, once, for each table that a venue does not give, and why."""
         gone = self._collector.gone
         parts: dict[tuple[str, str], list[str]] = {}
         for part, why in self._collector.failed.items():

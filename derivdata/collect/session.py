@@ -35,7 +35,7 @@ class Stopped(DerivdataError):
 
 
 class Shared:
-    """What all sessions with one venue have in common: its budget, and what it listed last.
+    """State shared by all sessions with one venue: its budget, and its last list of contracts.
 
     Polls and histories may ask a venue at the same time, and a history is asked in a session of its own: the
     venue counts them together.

@@ -23,7 +23,7 @@ CHAINS = ("options_snapshot",)
 
 @dataclass
 class Poll:
-    """What one poll of a venue gave: frames by table, and which tables were not answered and why."""
+    """Result of one poll of a venue: frames by table, and the reasons for tables without an answer."""
 
     exchange: str
     at: pd.Timestamp

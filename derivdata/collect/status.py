@@ -1,4 +1,4 @@
-"""What an archive has of each venue, and how each venue's requests answer now."""
+"""Status of collected data by venue, and checks of each venue's endpoints."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def check(session: VenueSession, symbol: str = "BTC") -> pd.DataFrame:
 
 
 def _answered(problem: DerivdataError) -> bool:
-    """Whether an error is what the venue has to say of the request, and not of the moment or the address."""
+    """Return whether an error is about the request itself, and not about the moment or the address."""
     if isinstance(problem, VenueError):
         return problem.reason == "refused"
     return isinstance(problem, SchemaError)

@@ -1,4 +1,4 @@
-"""What every figure shares: palette, axes, UTC time axes, and the line that names the source."""
+"""Shared style of figures: palette, axes, UTC time axes, and the footer that names the source."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _PRICE_TOLERANCE = pd.Timedelta(2, "h")
 
 
 class FetchedTable(NamedTuple):
-    """What an answered request is about, and the provenance of its table."""
+    """Subject of an answered request, and the provenance of its table."""
 
     what: str
     provenance: dict[str, Any]

@@ -32,7 +32,7 @@ class Matrix(NamedTuple):
 
 
 class History(NamedTuple):
-    """How a table is made.
+    """Recipe of a table.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ FREE_SYMBOLS = ("BTC", "ETH")
 
 
 class Caller(NamedTuple):
-    """Who sends a request: a tier, and a name under which requests are counted, never the key itself."""
+    """Sender of a request: a tier, and a name under which requests are counted, never the key itself."""
 
     tier: str
     name: bytes
@@ -42,7 +42,7 @@ class Keys:
         if unknown:
             raise ValueError(f"tier {unknown[0]!r} is not one of {', '.join(api.TIERS)}")
         if not all(tiers):
-            raise ValueError("a key is empty: give each tier a key of its own")
+            raise ValueError("a key is empty: give each tier its own key")
         self._tiers = [(_digest(key), tier) for key, tier in tiers.items()]
         self._keyless = keyless
 

@@ -28,7 +28,7 @@ _ROW = 160
 """Bytes of a row of a history, at most: two instants and a few numbers."""
 
 _MARGIN = 0.95
-"""Of the window that is named: other days than those that were looked at may have more rows."""
+"""Of the window named in the error: days that were not examined may have more rows."""
 
 _SHORT_DAYS = 4.0
 """Windows up to this long are made at once where nothing is known of their resolution."""

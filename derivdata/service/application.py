@@ -101,7 +101,7 @@ def app(
 
 
 class _Service:
-    """What all routes share: the view, the keys, the answers that are kept, the headers."""
+    """State shared by all routes: the view, the keys, the response cache, the headers."""
 
     def __init__(
         self,
@@ -195,7 +195,9 @@ class _Service:
     ) -> Response:
         """Answer one request: from the cache, or made in its turn while the client stays."""
         view = self._view
-        version = self._version()  # before the identity: rows that come meanwhile are then newer than it says
+        version = (
+            self._version()
+        )  # before the identity: rows that arrive in between are then newer than it says
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
         packed = _accepts_gzip(request)
         answer = self._cache.get(key)

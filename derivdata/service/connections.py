@@ -1,4 +1,4 @@
-"""How the service speaks HTTP: by httptools and uvloop where they are installed, else in plain Python.
+"""HTTP protocol of the service: httptools and uvloop where they are installed, else plain Python.
 
 A connection whose request has begun and does not come to its end is closed after a while; uvicorn waits for
 it for ever.

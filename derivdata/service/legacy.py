@@ -34,7 +34,7 @@ def modern(
     Raises
     ------
     Refusal
-        Old names are no longer taken, or one stands beside its new name (400).
+        Old names are no longer taken, or one is given together with its new name (400).
     """
     present = {p.name for p in endpoint.params}
     given = list(pairs)

@@ -41,7 +41,7 @@ class EncodedBody:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the compressed form is there."""
+        """Return whether the compressed form exists."""
         return bool(self._packed)
 
     def compressed(self) -> bytes:

@@ -76,7 +76,7 @@ class Local:
         return self._clock()
 
     def take_notices(self) -> list[str]:
-        """Return what the source has to tell since the last time."""
+        """Return the source's notices since the last call."""
         return self._store.take_notices() if isinstance(self._store, LiveStore) else []
 
     def __repr__(self) -> str:
@@ -212,7 +212,7 @@ def serve(
     Parameters
     ----------
     live
-        Whether the clock is the machine's: for an archive that a collector fills meanwhile.
+        Whether the clock is the machine's: for an archive that a collector is filling.
     keys
         Tier to key.
     allow_hosts
@@ -228,7 +228,7 @@ def serve(
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
-        raise ValueError("two tiers have the same key: give each one of its own")
+        raise ValueError("two tiers have the same key: give each its own")
     hosts = [host, *allow_hosts]
     served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts)
     listener = _listen(host, port)

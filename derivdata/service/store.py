@@ -93,7 +93,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class LiveStore(Protocol):
-    """What a store has besides that asks others for their state; its `now` moves on with each `refresh`.
+    """Additional methods of a store that polls others; its `now` advances with each `refresh`.
 
     Everything of `Store` but `read` and `latest` waits for no `refresh` that is under way.
     """
@@ -107,5 +107,5 @@ class LiveStore(Protocol):
         ...
 
     def take_notices(self) -> list[str]:
-        """Return what there is to tell the user since the last time."""
+        """Return the notices since the last call."""
         ...

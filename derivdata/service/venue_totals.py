@@ -28,7 +28,7 @@ _MOST_CELLS = 8_000_000
 
 
 class _Question(NamedTuple):
-    """What is added up; `asked` is the step that is requested, or was chosen by the length of the window."""
+    """Sums to make; `step` is the requested one, or that chosen by the length of the window."""
 
     table: str
     value: str
@@ -40,7 +40,7 @@ class _Question(NamedTuple):
 class _Day(NamedTuple):
     """Sums of one day, sorted by time and venue, and the resolutions that had no place in them.
 
-    `finest` is the finest step that its rows state, or the one asked where that is coarser.
+    `finest` is the finest step that its rows state, or the requested one where that is coarser.
     """
 
     time: np.ndarray[Any, Any]

@@ -45,7 +45,7 @@ class Series(NamedTuple):
 
 
 class _SharedResult:
-    """One thing that is made once, and the lock of those who wait for it."""
+    """A result that is computed once, and the lock of the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -53,14 +53,14 @@ class _SharedResult:
 
 
 class View:
-    """What a store knows at an instant; nothing later is seen.
+    """A store as of an instant: no later row is visible.
 
     Parameters
     ----------
     store
         Source of the base tables.
     now
-        The clock: what it stamps belongs to the past.
+        The instant; rows stamped with it are visible.
     """
 
     def __init__(self, store: Store, now: pd.Timestamp) -> None:

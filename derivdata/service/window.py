@@ -1,4 +1,4 @@
-"""Which window an answer covers: defaults, the clock, and what a tier may see of the past."""
+"""Window of an answer: defaults, the clock, and the history that a tier may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the venues' keyless public APIs are asked, and how their bodies become tables.
+"""Requests to the venues' keyless public APIs, and conversion of their bodies to tables.
 
 Everything here is pure: no connection is opened and no clock is read. `derivdata.collect` asks the venues;
 this package says what to ask (`endpoints`) and reads what they answer (`read`), also a body that was recorded

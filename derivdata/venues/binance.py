@@ -59,7 +59,7 @@ def refuse(reading: Reading) -> None:
 
 
 def coin_margined(name: str) -> bool:
-    """Whether a contract's name is one of the coin-margined market: BTCUSD_PERP, BTCUSD_240329."""
+    """Return whether a contract is of the coin-margined market by its name: BTCUSD_PERP, BTCUSD_240329."""
     return "USD_" in name
 
 

@@ -1,4 +1,4 @@
-"""What a venue can be asked: endpoints, their paging, and the venue itself, as data."""
+"""Descriptions of venues as data: endpoints, their paging, the venue itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class Paging:
-    """How a history is walked.
+    """Paging of a history.
 
     Attributes
     ----------

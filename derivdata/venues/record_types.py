@@ -77,7 +77,7 @@ class Instrument(NamedTuple):
 
 
 class State(NamedTuple):
-    """What one answer says of one contract now.
+    """Present state of one contract in one answer.
 
     `rate` is quoted for `period_h` hours and paid every `settle_h` hours.
     """
@@ -162,7 +162,7 @@ class Quotes(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What one answer says of one option."""
+    """One option in one answer."""
 
     name: str
     symbol: str

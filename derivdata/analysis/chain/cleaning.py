@@ -1,4 +1,4 @@
-"""Which options of a chain can be used, and why the others cannot."""
+"""Cleaning of a chain: mark the options that can be used, and the reason why each other cannot."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _TEXTS = ("symbol", "exchange")
 
 
 class Evidence(NamedTuple):
-    """What the ways have to go by.
+    """Inputs of the estimates of a forward.
 
     ``options`` are rows, ``place`` their slice, a row number of ``table``, which holds the slices with
     their median ``underlying_price``; the rest is the caller's.

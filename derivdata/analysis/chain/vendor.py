@@ -1,4 +1,4 @@
-"""What a venue means by its greeks: their ratio to our own."""
+"""Units of a venue's greeks, from their ratio to our own."""
 
 from __future__ import annotations
 

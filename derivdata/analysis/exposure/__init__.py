@@ -1,4 +1,4 @@
-"""What the open options add up to: gamma, pain and the balance of puts and calls.
+"""Sums over open options: gamma exposure, max pain, put-call ratios.
 
 All functions take the table ``options_snapshot``, a surface, or what `chain.clean` gave, of one chain or of
 many: symbols, venues and instants that differ become dims of the result. Open interest counts contracts of

@@ -1,4 +1,4 @@
-"""What the writers of options pay at settlement, and where that is least."""
+"""Payout of option writers by settlement price, and the price of least payout (max pain)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much the venues' funding moves together."""
+"""Comovement of funding between venues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pair of positions costs to put on and take off, and how long it takes to earn that back."""
+"""Trading costs of a pair of positions, and the time to earn them back."""
 
 from __future__ import annotations
 

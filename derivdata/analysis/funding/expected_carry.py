@@ -1,4 +1,4 @@
-"""What a pair can be expected to earn, after cost."""
+"""Expected carry of a pair after costs."""
 
 from __future__ import annotations
 

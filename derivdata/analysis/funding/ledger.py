@@ -1,4 +1,4 @@
-"""What each row of a funding panel adds to a position, and what the rows leave out, in plain numpy.
+"""Payments of a funding panel to a position, and the time that no row covers, in plain numpy.
 
 A sampled rate holds from its row to the next, and past rows without a value up to a limit. A settlement
 pays for the interval that ends at its row. Both become the same three figures per row: the amount [bps of
@@ -136,7 +136,7 @@ def _share(covered: Floats, into: Floats) -> Floats:
 
 
 class _Place(NamedTuple):
-    """Where an instant falls among the settlements of every series."""
+    """Position of an instant among the settlements of every series."""
 
     before: Indices
     """The last settlement at or before it, −1 for none."""

@@ -1,4 +1,4 @@
-"""What a held pair was paid, and how often the pair that looked best was worth it."""
+"""Realised payments of a pair, and how often the pair that looked best was profitable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a rate or a spread stays away from its level."""
+"""Persistence of a rate or a spread: half-life of its return to the mean."""
 
 from __future__ import annotations
 

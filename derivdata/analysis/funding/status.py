@@ -1,4 +1,4 @@
-"""Why a funding figure is NaN or infinite, one bit per reason."""
+"""Status bits of funding figures: the reasons why one is NaN or infinite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How unusual a rate is against its own past."""
+"""Z-scores of a rate against its own past."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def zscore(
 
 
 class _Windows(NamedTuple):
-    """What is scored against which windows."""
+    """Values to score, and the windows to score them against."""
 
     window: int
     lag: int

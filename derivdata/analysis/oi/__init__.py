@@ -1,4 +1,4 @@
-"""Who holds the open interest: shares, concentration, trends, and what moved between two instants.
+"""Distribution of open interest over venues: shares, concentration, trends, and moves between two instants.
 
 Open interest must be in USD or in coins throughout; it is never added across units. Shares are taken over
 a balanced set of venues, so that a venue that appears or fails does not look like migration.

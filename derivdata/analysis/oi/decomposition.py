@@ -1,4 +1,4 @@
-"""What moved each venue's open interest between two instants."""
+"""Decomposition of a change of open interest: price, and contracts of each venue."""
 
 from __future__ import annotations
 

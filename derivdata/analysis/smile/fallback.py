@@ -39,7 +39,7 @@ _STEEPEST = 1.0 - 1e-9
 
 
 class Options(NamedTuple):
-    """What was asked for."""
+    """Options of a fit."""
 
     method: Method
     arbitrage: str

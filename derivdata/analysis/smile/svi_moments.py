@@ -1,4 +1,4 @@
-"""What the search for an SVI slice needs to know of its quotes, for all slices at once.
+"""Moments of quotes that the search for an SVI slice needs, for all slices at once.
 
 At a given vertex m and width σ total variance is linear in the other parameters, ``w = a + r P + l Q`` with
 ``P, Q = (R ± x)/2``, ``x = k − m``, ``R = √(x² + σ²)`` and wing slopes r and l. The functions ``1, x, R,

@@ -1,4 +1,4 @@
-"""How much each quote counts in a fit."""
+"""Weights of quotes in a fit."""
 
 from __future__ import annotations
 

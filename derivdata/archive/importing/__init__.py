@@ -32,7 +32,7 @@ _Path: TypeAlias = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of every row that was read.
+    """Counts of the rows of an import, by outcome.
 
     Attributes
     ----------

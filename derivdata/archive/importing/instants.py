@@ -162,7 +162,7 @@ def _localized(
 def _directions(
     stamps: pd.Series, group: pd.Series, twice: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """How often the rows of each row's group go forward and backward, but for steps within doubled hours."""
+    """Count for each row how often its group goes forward and backward, except within repeated hours."""
     step = stamps.groupby(group).diff().dt.total_seconds().fillna(0.0)
     before = pd.Series(twice, stamps.index).groupby(group).shift(fill_value=False).to_numpy()
     step[twice & before] = 0.0

@@ -38,7 +38,7 @@ _MAY_LACK = {
 
 
 class ImportPlan(NamedTuple):
-    """How rows of a file become rows of a table."""
+    """Plan of an import: the source or constant of each column, zone, unit and replaced words."""
 
     table: Table
     sources: Mapping[str, str]
@@ -60,12 +60,12 @@ class ImportPlan(NamedTuple):
         return frozenset({*self.sources.values(), *self.table.columns, "interval_hours"})
 
     def required(self, name: str) -> bool:
-        """Whether a row without this value does not fit."""
+        """Return whether a row without this value is rejected."""
         may_lack = {*self.table.optional, *_MAY_LACK.get(self.table.name, "").split()}
         return name not in may_lack
 
     def allowed(self, name: str) -> tuple[str, ...]:
-        """Return the words that a column may hold; none said means any."""
+        """Return the words that a column may have; an empty tuple allows any."""
         return self.table.columns[name].allowed
 
     def raw(self, name: str, chunk: Chunk) -> Any:

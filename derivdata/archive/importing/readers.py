@@ -1,4 +1,4 @@
-"""Files as they are: rows with the line each stands on, values untouched, in bites that fit into memory."""
+"""Read files in chunks that fit into memory: rows with their line numbers, values unchanged."""
 
 from __future__ import annotations
 

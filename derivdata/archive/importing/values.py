@@ -14,7 +14,7 @@ _BLANK = frozenset({"", "nan", "null", "none", "na", "n/a", "<na>", "nat", "-"})
 
 
 class Rejections:
-    """Which rows of a chunk do not fit, and why the first of them does not."""
+    """Rejected rows of a chunk, and the reason of the first."""
 
     def __init__(self, size: int) -> None:
         self.bad = np.zeros(size, dtype=bool)

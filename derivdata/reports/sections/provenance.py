@@ -1,4 +1,4 @@
-"""Where the data comes from: every request with its time and hash."""
+"""Section on provenance: every request with its time and hash."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _options(section: Section, data: Data) -> None:
         section.heading("Options")
         section.text(
             "Options out of the money are used, one per strike. Static arbitrage between quotes is counted "
-            "and not mended: a call above one of a lower strike, a butterfly below zero."
+            "and not repaired: a call above one of a lower strike, a butterfly below zero."
         )
         section.table(pd.DataFrame(rows), formats={"options": ",d", "used": ",d", "arbitrages": ",d"})
 

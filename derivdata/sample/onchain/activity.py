@@ -1,4 +1,4 @@
-"""Who trades what, when and how much: draws of (actor, market, day), each in one quarter of an hour."""
+"""Trades of actors on markets: one draw per (actor, market, day), placed in one quarter of an hour."""
 
 from __future__ import annotations
 

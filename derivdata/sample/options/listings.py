@@ -1,4 +1,4 @@
-"""Which options are listed: expiries at 08:00 UTC, and strikes about the prices since an expiry was listed.
+"""Listed options: expiries at 08:00 UTC, and strikes around the prices since an expiry was listed.
 
 A trading day runs from 08:00 to 08:00. A strike, once listed, stays until its expiry.
 """

@@ -1,4 +1,4 @@
-"""What an answer is made from, and the type of the functions that make one."""
+"""Inputs of an answer, and the type of the functions that make one."""
 
 from __future__ import annotations
 

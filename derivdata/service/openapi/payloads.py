@@ -1,4 +1,4 @@
-"""What each endpoint answers, as JSON schemas."""
+"""Answers of each endpoint as JSON schemas."""
 
 from __future__ import annotations
 
