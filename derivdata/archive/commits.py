@@ -73,7 +73,7 @@ def commit(folder: Path, timeout: float, change: Callable[[Manifest], Change[T]]
 
 
 def epoch_after(manifest: Manifest, first: int) -> int:
-    """Return the epoch after rows from `first` [µs] on are appended: one more if answers about the past change.
+    """Return the epoch after an append of rows from `first` [µs] on: one more if past answers change.
 
     A client regards a window as closed an hour after its end, and caches its answer for as long as the epoch
     stays the same.

@@ -31,7 +31,7 @@ def checked_on() -> dict[str, str]:
 
 
 def is_collected(endpoint: Endpoint, *, unconfirmed: bool) -> bool:
-    """Return whether to ask an endpoint: confirmed by the specification or on this machine, or requested anyway."""
+    """Return whether to ask an endpoint: one confirmed by the specification or here, or any if requested."""
     return endpoint.confirmed or unconfirmed or f"{endpoint.exchange} {endpoint.path}" in checked_on()
 
 

@@ -133,7 +133,7 @@ class ReadThrough:
         return notices
 
     def after_fork(self) -> None:
-        """Stop asking in a forked child, whose parent continues with the same sockets and the same archive."""
+        """Stop asking in a forked child: its parent continues with the same sockets and archive."""
         self._poll_lock, self._fill_lock, self.fork_lock = (
             threading.Lock(),
             threading.Lock(),

@@ -195,9 +195,7 @@ class _Service:
     ) -> Response:
         """Answer one request: from the cache, or made in its turn while the client stays."""
         view = self._view
-        version = (
-            self._version()
-        )  # before the identity: rows that arrive in between are then newer than it says
+        version = self._version()  # before the identity: rows that arrive in between are newer than it
         key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
         packed = _accepts_gzip(request)
         answer = self._cache.get(key)
