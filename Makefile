@@ -16,7 +16,7 @@ OUT ?= report.html
 NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test test-newest test-machines test-more mutants soak bench docs lock audit clean
+.PHONY: report test test-newest test-machines test-more mutants soak bench docs lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -68,12 +68,19 @@ lock: $(VENV)/.tools
 	$(LOCK) pyproject.toml requirements/build.in --extra bench --constraint requirements/dev.txt \
 		--output-file requirements/bench.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
+	$(LOCK) requirements/pip.in --output-file requirements/pip.txt
 
 # Needs a network: known weaknesses are looked up at the Python Package Index.
 audit: $(VENV)/.dev $(VENV)/.tools
 	$(BIN)/python -m pip check
 	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/dev.txt \
-		--requirement requirements/docs.txt --requirement requirements/bench.txt --requirement requirements/tools.txt
+		--requirement requirements/docs.txt --requirement requirements/bench.txt --requirement requirements/tools.txt \
+		--requirement requirements/pip.txt
+
+# What an installed derivdata consists of, by name, version and hash, in CycloneDX's format; from the lock alone.
+sbom: $(VENV)/.tools
+	$(TOOLS)/bin/cyclonedx-py requirements requirements/base.txt --pyproject pyproject.toml --output-reproducible \
+		--output-file sbom.json
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
@@ -81,27 +88,33 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: pyproject.toml requirements/base.txt | $(BIN)/python
+# The pip that venv brings installs the locked one, which installs all else.
+$(VENV)/.pip: requirements/pip.txt | $(BIN)/python
+	$(BIN)/python $(LOCKED) requirements/pip.txt
+	touch $@
+
+$(VENV)/.base: pyproject.toml requirements/base.txt $(VENV)/.pip
 	$(BIN)/python $(LOCKED) requirements/base.txt
 	$(BIN)/python $(PACKAGE)
 	touch $@
 
-$(VENV)/.dev: pyproject.toml requirements/dev.txt | $(BIN)/python
+$(VENV)/.dev: pyproject.toml requirements/dev.txt $(VENV)/.pip
 	$(BIN)/python $(LOCKED) requirements/dev.txt
 	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
 
-$(VENV)/.docs: pyproject.toml requirements/docs.txt | $(BIN)/python
+$(VENV)/.docs: pyproject.toml requirements/docs.txt $(VENV)/.pip
 	$(BIN)/python $(LOCKED) requirements/docs.txt
 	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
 
-$(VENV)/.bench: pyproject.toml requirements/bench.txt | $(BIN)/python
+$(VENV)/.bench: pyproject.toml requirements/bench.txt $(VENV)/.pip
 	$(BIN)/python $(LOCKED) requirements/bench.txt
 	$(BIN)/python $(PACKAGE)
 	touch $@ $(VENV)/.base
 
-$(VENV)/.tools: requirements/tools.txt
+$(VENV)/.tools: requirements/tools.txt requirements/pip.txt
 	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python $(LOCKED) requirements/pip.txt
 	$(TOOLS)/bin/python $(LOCKED) requirements/tools.txt
 	touch $@

@@ -25,6 +25,7 @@ def lines(name: str) -> list[str]:
 
 BUILD = [*PROJECT["build-system"]["requires"], *lines("build.in")]
 TOOLS = [Requirement(text) for text in lines("tools.in")]
+PIP = [Requirement(text) for text in lines("pip.in")]
 
 
 class Pin(NamedTuple):
@@ -96,7 +97,7 @@ def machines() -> list[dict[str, str]]:
 
 BASE = [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *BUILD]]
 EXTRAS = ("dev", "docs", "bench")
-WANTED = {"base": BASE, "tools": TOOLS} | {extra: BASE + asked(extra) for extra in EXTRAS}
+WANTED = {"base": BASE, "tools": TOOLS, "pip": PIP} | {extra: BASE + asked(extra) for extra in EXTRAS}
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -132,6 +133,15 @@ def test_the_makefile_installs_from_locks_or_without_dependencies() -> None:
     installs = [line for line in text.splitlines() if "pip install" in line]
     assert installs
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs), installs
+
+
+def test_every_environment_installs_with_the_locked_pip() -> None:
+    """Each rule that installs from a lock comes after one that has installed pip from its own lock."""
+    rules = (ROOT / "Makefile").read_text().split("\n\n")
+    for rule in rules:
+        uses = [line for line in rule.splitlines() if "$(LOCKED) requirements/" in line]
+        own_first = bool(uses) and "requirements/pip.txt" in uses[0]
+        assert not uses or own_first or "$(VENV)/.pip" in rule.splitlines()[0], rule
 
 
 PIN = "a==1 ; python_version < '4' \\\n    --hash=sha256:" + 64 * "0"
