@@ -457,3 +457,17 @@ def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
             [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
         )
         assert run.stdout.strip() in (f"OpenBLAS {kernel}", "unknown"), "unknown: numpy of another builder"
+
+
+def test_an_answer_that_was_refused_is_recorded_and_refused_again(service: Service, path: Path) -> None:
+    """A recording is what the source said: a replay fails where the run failed, and goes on where it did."""
+    service.extra["unit"] = "percent"
+    with bundle.record(path):
+        with pytest.raises(errors.SchemaError, match="the answer says 'percent'"):
+            fetched()
+        del service.extra["unit"]
+        live = fetched()
+    with bundle.replay(path):
+        with pytest.raises(errors.SchemaError, match="the answer says 'percent'"):
+            fetched()
+        pd.testing.assert_frame_equal(fetched(), live)

@@ -630,5 +630,25 @@ def test_a_lie_is_found_and_not_kept(
     measured("lying server", f"{told} lies")
 
 
+def test_a_lie_that_a_killed_process_left_in_the_cache_is_found_when_it_is_read(
+    liar: tuple[Liar, str], opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer is stored before it is checked: a process may end in between."""
+    server, url = liar
+    server.lie = LIES["another symbol"].change
+    monkeypatch.setattr(SESSION, "connection", opened(url, paced=False))
+    with monkeypatch.context() as killed:
+        killed.setattr(SESSION, "forget", lambda request: None)
+        assert outcome("funding.history")[1] is not None
+    server.lie, before = None, server.asked
+    monkeypatch.setattr(SESSION, "connection", opened(url, paced=False))
+    error = outcome("funding.history")[1]
+    assert error is not None
+    assert "asked for symbol 'BTC'" in str(error)
+    assert server.asked == before, "it was to come from the cache"
+    assert set(honest("funding.history")["symbol"]) == {"BTC"}
+    assert server.asked > before
+
+
 def test_the_gate_and_the_soak_tell_every_lie() -> None:
     assert {lie for name in CALLS for lie in chosen(name)} == set(LIES)
