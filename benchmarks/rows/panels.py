@@ -12,7 +12,7 @@ import xarray as xr
 
 import derivdata as dd
 from benchmarks.memory import peak_bytes_of
-from benchmarks.row import OURS, Check, Made, Row, faster, stated
+from benchmarks.row import OURS, Check, Made, Row, faster, stated, within
 
 __all__ = ["ROWS", "best_by_xarray", "panel", "rows_of", "share_and_hhi"]
 
@@ -20,6 +20,7 @@ _SIZE = "43 venues × 200 symbols × 10,000 hours, 0.69 GB"
 _RESHAPED = "pandas: set_index(keys).to_xarray()"
 _PAIR = "xarray with bottleneck: max, min, idxmax, idxmin"
 _SHARES = "xarray with bottleneck: oi / oi.sum, (share²).sum"
+_CORR = 'pandas: DataFrame.corr("spearman"), of sums that are made'
 _ROLLING = "xarray with bottleneck: rolling(168) mean and std(ddof=1)"
 _READ = "limit: one read of the memory (numpy max)"
 _COPY = "limit: one copy of the memory"
@@ -138,6 +139,22 @@ def shares_by_xarray(oi: xr.DataArray) -> Any:
         return share, (share**2).sum("exchange")
 
 
+def _comovement(_: Path) -> Made:
+    rates = panel(20, 720, missing=0.0)
+    rates[:, :5, :240] = np.nan  # five venues listed later
+    days = rates.values.reshape(20, 43, 90, 8).mean(axis=-1)
+
+    def ours() -> xr.Dataset:
+        return dd.analysis.funding.comovement(rates, method="spearman", max_filled=1.0)
+
+    def theirs() -> list[pd.DataFrame]:
+        return [pd.DataFrame(block.T).corr("spearman", min_periods=30) for block in days]
+
+    correlation = ours()["correlation"].sel(lag=0).transpose("symbol", "first", "second")
+    np.testing.assert_allclose(correlation, np.stack([frame.to_numpy() for frame in theirs()]), atol=1e-12)
+    return Made({OURS: ours, _CORR: theirs}, facts=lambda: ["correlations equal to 1e-12, one by one"])
+
+
 def _zscore(_: Path) -> Made:
     rates = panel(200, 10_000, missing=0.0)
     return Made(
@@ -210,6 +227,14 @@ ROWS = [
         given=f"{_SIZE}, complete",
         make=_shares,
         goals={_SHARES: faster(5), _COPY: stated()},
+        rounds=3,
+    ),
+    Row(
+        "comovement",
+        what="rank correlation of venues, sums over 8 hours",
+        given="43 venues × 20 symbols × 30 days of hours",
+        make=_comovement,
+        goals={_CORR: within(2)},
         rounds=3,
     ),
     Row(

@@ -153,6 +153,23 @@ def test_ranks_are_those_of_the_shared_periods():
     assert int(found["periods"].sel(first="v00", second="v01")) == both.sum()
 
 
+def test_ranks_of_venues_with_the_same_and_other_gaps():
+    values = np.random.default_rng(5).standard_normal((6, 90)).round(1)
+    values[1:3, :20] = values[3, 50:55] = values[4, 80] = NAN
+    found = funding.comovement(market(values[None]), interval_hours=8.0, method="spearman").squeeze()
+    for i, j in np.ndindex(6, 6):
+        both = np.isfinite(values[i]) & np.isfinite(values[j])
+        assert int(found["periods"][i, j]) == both.sum()
+        expected = spearmanr(values[i][both], values[j][both]).statistic
+        assert float(found["correlation"][i, j]) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_market_of_many_venues_and_periods():
+    values = np.random.default_rng(6).standard_normal((43, 1_000)) + 3.0
+    found = funding.comovement(market(values[None]), interval_hours=8.0).squeeze()
+    np.testing.assert_allclose(found["correlation"], np.corrcoef(values), rtol=1e-9, atol=1e-12)
+
+
 def test_pairs_with_gaps_use_what_they_share():
     panel = _moving()
     panel = panel.where(np.random.default_rng(4).random(panel.shape) > 0.3)

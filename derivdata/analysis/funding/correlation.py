@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from derivdata.analysis._typing import Floats
@@ -20,6 +21,7 @@ from derivdata.units import HOUR_UNIT
 __all__ = ["comovement"]
 
 _MOST_LAGS = 10_000
+_ONE_THREAD = 200_000  # multiplications: OpenBLAS uses more than one thread above 262,144
 
 
 @typed
@@ -137,27 +139,51 @@ def _shifted(sums: Floats, lag: int) -> tuple[Floats, Floats]:
 def _pearson(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
     """Correlation of every row of `first` with every row of `second` over the columns known in both."""
     (a, seen_a), (b, seen_b) = _centred(first), _centred(second)
-    n = seen_a @ seen_b.T
+    n = _products(seen_a, seen_b)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sum_a, sum_b = a @ seen_b.T, seen_a @ b.T
-        joint = a @ b.T - sum_a * sum_b / n
-        var_a = (a * a) @ seen_b.T - sum_a**2 / n
-        var_b = seen_a @ (b * b).T - sum_b**2 / n
+        sum_a, sum_b = _products(a, seen_b), _products(seen_a, b)
+        square_a, square_b = _products(a * a, seen_b), _products(seen_a, b * b)
+        joint = _products(a, b) - sum_a * sum_b / n
+        var_a = square_a - sum_a**2 / n
+        var_b = square_b - sum_b**2 / n
         ratio = joint / np.sqrt(var_a * var_b)
-    moves = (var_a > 1e-20 * ((a * a) @ seen_b.T)) & (var_b > 1e-20 * (seen_a @ (b * b).T))
+    moves = (var_a > 1e-20 * square_a) & (var_b > 1e-20 * square_b)
     return np.where(moves & (n >= least), np.clip(ratio, -1.0, 1.0), np.nan), n.astype(np.int32)
 
 
+def _products(a: Floats, b: Floats) -> Floats:
+    """Return ``a @ b.T``, a few columns at a time, so that OpenBLAS makes each product in one thread.
+
+    It gives larger products to all cores, whose threads wait for each other in busy loops: for matrices of
+    this size that gains nothing on an idle machine and takes many times the processor's time on a busy one.
+    """
+    width = max(1, _ONE_THREAD // max(1, len(a) * len(b)))
+    total = np.zeros((len(a), len(b)))
+    for start in range(0, a.shape[1], width):
+        total += a[:, start : start + width] @ b[:, start : start + width].T
+    return total
+
+
 def _spearman(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
+    """As `_pearson`, of the ranks among the columns known in both.
+
+    Rows that lack the same columns are ranked together: one block where nothing is missing.
+    """
     correlation = np.full((len(first), len(second)), np.nan)
     periods = np.zeros(correlation.shape, dtype=np.int32)
-    for i, j in np.ndindex(correlation.shape):
-        both = np.isfinite(first[i]) & np.isfinite(second[j])
-        periods[i, j] = both.sum()
-        if periods[i, j] >= least:
-            pair = rankdata(np.stack([first[i][both], second[j][both]]), axis=1)
-            correlation[i, j] = _pearson(pair[:1], pair[1:], least)[0][0, 0]
+    for rows, known_first in _alike(first):
+        for columns, known_second in _alike(second):
+            both = known_first & known_second
+            a, b = (rankdata(block[:, both], axis=1) for block in (first[rows], second[columns]))
+            place = np.ix_(rows, columns)
+            correlation[place], periods[place] = _pearson(a, b, least)
     return correlation, periods
+
+
+def _alike(rows: Floats) -> list[tuple[NDArray[np.intp], NDArray[np.bool_]]]:
+    """Return the rows that know the same columns, with these columns, group by group."""
+    known, group = np.unique(np.isfinite(rows), axis=0, return_inverse=True)
+    return [(np.flatnonzero(group == number), columns) for number, columns in enumerate(known)]
 
 
 def _centred(rows: Floats) -> tuple[Floats, Floats]:
