@@ -1,8 +1,9 @@
 """Count the files that one cached call runs through: ``python -m benchmarks.trace_call [-v]``.
 
-Every call of a function of the package in the calling thread counts, those of generators, lambdas and
-comprehensions too. A change of file is a call that is made in another file than the call before it: the jumps
-of a reader who follows the calls in their order.
+Every call of a named function of the package in the calling thread counts, a generator's continuation too.
+Lambdas, comprehensions and generator expressions do not: a reader sees them where they stand, and newer
+Pythons run comprehensions in place. A change of file is a call that is made in another file than the call
+before it: the jumps of a reader who follows the calls in their order.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ PACKAGE = str(Path(dd.__file__).parent)
 
 
 class Trace(NamedTuple):
-    """What one call ran through.
+    """The files and functions that one call ran through.
 
     Attributes
     ----------
     calls
-        How many calls each file had.
+        Number of calls by file.
     functions
-        Different functions.
+        Number of different functions.
     changes
         Calls in another file than the call before.
     depth
@@ -54,20 +55,23 @@ class Trace(NamedTuple):
 
 
 def trace(call: Callable[[], object]) -> Trace:
-    """Run `call` and count what it runs through in the package."""
+    """Run `call` and count the calls within the package."""
     order: list[str] = []
     functions: set[object] = set()
     depth = deepest = 0
 
     def profile(frame: FrameType, event: str, _: object) -> None:
         nonlocal depth, deepest
-        if event not in ("call", "return") or not frame.f_code.co_filename.startswith(PACKAGE):
+        code = frame.f_code
+        if event not in ("call", "return") or not code.co_filename.startswith(PACKAGE):
+            return
+        if code.co_name.startswith("<"):  # a lambda, a comprehension or a module
             return
         depth += 1 if event == "call" else -1
         deepest = max(depth, deepest)
         if event == "call":
-            order.append(os.path.relpath(frame.f_code.co_filename, PACKAGE))
-            functions.add(frame.f_code)
+            order.append(Path(code.co_filename).relative_to(PACKAGE).as_posix())
+            functions.add(code)
 
     sys.setprofile(profile)
     try:
@@ -102,10 +106,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-v", "--verbose", action="store_true", help="also list the calls of each file")
     arguments = parser.parse_args()
-    found = cached_history()
-    sys.stdout.write(f"{found}\n")
+    result = cached_history()
+    sys.stdout.write(f"{result}\n")
     if arguments.verbose:
-        for file, count in found.calls.most_common():
+        for file, count in result.calls.most_common():
             sys.stdout.write(f"{count:6} {file}\n")
 
 

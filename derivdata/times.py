@@ -26,6 +26,7 @@ __all__ = [
     "asof",
     "instant",
     "iso",
+    "iso_of",
     "length",
     "lookback",
     "machine_now",
@@ -177,8 +178,8 @@ def window(start: Instant, end: Instant | None = None) -> Window:
     ValueError
         `start` is not before `end`.
     """
-    last = asof() if end is None else instant(end, "end")
     back = lookback(start, "start") if isinstance(start, str) else None
+    last = asof() if end is None else instant(end, "end")
     first = instant(start, "start") if back is None else last - back
     if first >= last:
         raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
@@ -206,6 +207,17 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
 def iso(stamp: pd.Timestamp) -> str:
     """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
     return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"
+
+
+def iso_of(name: str, value: Instant) -> str:
+    """Return an instant as ISO 8601 text; `name` is the argument that an error names.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `instant`.
+    """
+    return iso(instant(value, name))
 
 
 def parse(texts: Any) -> pd.DatetimeIndex:

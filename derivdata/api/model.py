@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -66,19 +67,6 @@ class Param:
     documented: bool = True
     in_path: bool = False
 
-    def wire(self, value: Any, *, held: bool = True) -> str:
-        """Write a value in its one spelling on the wire; unless `held`, the service judges choices.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The value is of another kind, or not among the choices that the document lists.
-        """
-        text = _WRITERS[self.kind](self.name, value)
-        if held and self.documented and self.choices and text not in self.choices:
-            raise ValueError(f"{self.name}={text!r} is not one of {', '.join(self.choices)}")
-        return text
-
 
 class Request(NamedTuple):
     """One request in canonical form: path, and query pairs sorted by name."""
@@ -131,33 +119,36 @@ class Endpoint:
         """Whether the local service alone answers it: the API document does not have it."""
         return self.path.startswith(LOCAL)
 
-    def request(self, params: Mapping[str, Any], *, held: bool = True) -> Request:
+    def request(self, params: Mapping[str, Any], *, strict: bool = True) -> Request:
         """Build the canonical request for `params`; None means not given.
 
-        Unless `held`, a value need not be among those that the document lists.
+        Unless `strict`, a value need not be among those that the document lists: the service judges it.
 
         Raises
         ------
         ValueError, TypeError
             A name is unknown, a value does not fit, a required one is missing, or two exclude each other.
         """
-        known = {p.name: p for p in self.params}
-        unknown = sorted(set(params) - set(known))
+        by_name = {p.name: p for p in self.params}
+        unknown = sorted(set(params) - set(by_name))
         if unknown:
             raise ValueError(
-                f"{self.path} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+                f"{self.path} has no parameter {unknown[0]!r}; it has {', '.join(by_name) or 'none'}"
             )
-        given = {
-            name: known[name].wire(value, held=held) for name, value in params.items() if value is not None
-        }
+        texts: dict[str, str] = {}
+        for name, value in ((n, v) for n, v in params.items() if v is not None):
+            p = by_name[name]
+            texts[name] = _WRITERS[p.kind](name, value)
+            if strict and p.documented and p.choices and texts[name] not in p.choices:
+                raise ValueError(f"{name}={texts[name]!r} is not one of {', '.join(p.choices)}")
         for p in self.params:
-            if p.required and p.name not in given:
+            if p.required and p.name not in texts:
                 raise ValueError(f"{self.path} needs {p.name}")
         for one, other in self.exclusive:
-            if one in given and other in given:
+            if one in texts and other in texts:
                 raise ValueError(f"{self.path}: {one} and {other} exclude each other; give one of them")
-        segments = {p.name: quote(given.pop(p.name), safe="") for p in self.params if p.in_path}
-        return Request(self.path.format(**segments), tuple(sorted(given.items())))
+        segments = {p.name: quote(texts.pop(p.name), safe="") for p in self.params if p.in_path}
+        return Request(self.path.format(**segments), tuple(sorted(texts.items())))
 
     def matches(self, path: str) -> bool:
         """Return whether a concrete path is one of this endpoint's."""
@@ -174,14 +165,14 @@ class Endpoint:
         return {field[1:-1]: unquote(value) for field, value in pairs if field.startswith("{")}
 
 
-def _is_half(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"  # half of a pair, which no encoding takes
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and halves of surrogate pairs, which no encoding takes."""
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be text, not {value!r}")
-    if not value or value != value.strip() or any(ord(c) < 32 or ord(c) == 127 or _is_half(c) for c in value):
+    if not value or value != value.strip() or _UNSENDABLE.search(value):
         raise ValueError(f"{name}={value!r} is empty or has spaces or control characters at its ends")
     return value
 
@@ -215,10 +206,6 @@ def _integer(name: str, value: Any) -> str:
     return str(int(value))
 
 
-def _instant(name: str, value: Any) -> str:
-    return times.iso(times.instant(value, name))
-
-
 def _millis(name: str, value: Any) -> str:
     return str((times.instant(value, name) - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "ms"))
 
@@ -235,7 +222,7 @@ _WRITERS = {
     ParamKind.LIST: _list,
     ParamKind.INTEGER: _integer,
     ParamKind.NUMBER: _number,
-    ParamKind.INSTANT: _instant,
+    ParamKind.INSTANT: times.iso_of,
     ParamKind.MILLIS: _millis,
     ParamKind.DAYS: _days,
 }

@@ -192,6 +192,8 @@ class Evidence:
         The distinct words of each text column of a typed table, and of those that name a subject in others.
     step_us
         Length of a bucket [µs], as the answer or else the request states it.
+    coarseness
+        1 where the resolution that was used is coarser than the request's, -1 where finer, else 0.
     window_us
         The requested window [µs since 1970]; None where the request has none. ``range`` counts back from the
         answer's own ``Date``, and from the start of the bucket; ``since`` is open at its end.
@@ -208,6 +210,7 @@ class Evidence:
     stated: Mapping[str, Any] = field(init=False)
     words: dict[str, list[str]] = field(init=False)
     step_us: int = field(init=False)
+    coarseness: int = field(init=False)
     window_us: tuple[int, int] | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -236,13 +239,17 @@ class Evidence:
             times.RESOLUTIONS[step] for step in steps if isinstance(step, str) and step in times.RESOLUTIONS
         ]
         self.step_us = int(named[0] // pd.Timedelta(1, "us")) if named else _UNSTATED_STEP_US
+        by_name = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
+        wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
+        self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
         self.window_us = self._window()
 
     def _window(self) -> tuple[int, int] | None:
         requested = self.requested
         if "start" in requested and "end" in requested:
-            start, end = times.micros([requested["start"], requested["end"]])
-            return int(start), int(end)
+            # As `times.iso` writes them: ISO text in UTC that ends in Z, which numpy alone does not take.
+            start, end = (np.datetime64(requested[n].removesuffix("Z"), "us") for n in ("start", "end"))
+            return int(start.view(np.int64)), int(end.view(np.int64))
         if self.answer.as_of is pd.NaT:
             return None
         now = int(self.answer.as_of.as_unit("us").asm8.view(np.int64))

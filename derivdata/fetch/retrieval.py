@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -28,7 +27,7 @@ from derivdata.schema import Table
 from derivdata.tables.naming import names
 from derivdata.transport import Answer, progress
 
-__all__ = ["check", "columns_of", "cut", "get_windows", "pieces", "removed_if_wrong", "tabulate"]
+__all__ = ["check", "columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]
 
 T = TypeVar("T")
 
@@ -46,6 +45,8 @@ _ROW_BYTES = {
 
 _POINT_BYTES = 75
 _VENUES = 50
+"""Most venues that an answer about all of them is taken to hold."""
+
 _RAW_STEP = pd.Timedelta(1, "min")
 _NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
 
@@ -67,8 +68,10 @@ def pieces(
     """
     if resolution is None:
         return [window]
+    listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
+    venues = _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))
     step = times.resolution(resolution) or _RAW_STEP
-    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * _venues(exchanges)
+    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * venues
     return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
 
 
@@ -134,12 +137,6 @@ def _covered(
         transport.notify(*empty[-1])
 
 
-def _venues(exchanges: str | Sequence[str] | None) -> int:
-    """Return how many venues an answer may hold."""
-    listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
-    return _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))
-
-
 def tabulate(
     table: Table,
     answers: Iterable[Answer[T]],
@@ -186,8 +183,11 @@ def tabulate(
         facts |= answer_facts
     _notify_empty(seen, parts)
     _require_listed(seen, listed, parts)
-    with removed_if_wrong(*(answer.request for answer in seen)):
+    try:
         frame = table.frame(table.joined(parts))
+    except SchemaError:
+        forget(*(answer.request for answer in seen))
+        raise
     provenance = transport.provenance(seen)
     provenance.update(facts)
     frame.attrs["provenance"] = provenance
@@ -208,10 +208,13 @@ def columns_of(
     SchemaError
         As `tabulate`; the answer is no longer in the cache.
     """
-    with removed_if_wrong(answer.request):
+    try:
         raw = columns(answer)
         evidence = Evidence(answer, table, table.typed(raw), raw)
         notices = check(evidence)
+    except SchemaError:
+        forget(answer.request)
+        raise
     if within is not None:
         start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in within)
         stamps = evidence.columns["time"].asi8
@@ -241,15 +244,10 @@ def check(evidence: Evidence) -> list[str]:
     return notices
 
 
-@contextmanager
-def removed_if_wrong(*requests: Request) -> Iterator[None]:
-    """Remove the answers to `requests` from the cache where they turn out to be no table."""
-    try:
-        yield
-    except SchemaError:
-        for request in requests:
-            transport.SESSION.forget(request)
-        raise
+def forget(*requests: Request) -> None:
+    """Remove the answers to requests from the cache: they are no table, and another one may be right."""
+    for request in requests:
+        transport.SESSION.forget(request)
 
 
 def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:

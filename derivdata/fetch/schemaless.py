@@ -13,7 +13,7 @@ from derivdata import tables, times, transport
 from derivdata.api import Endpoint
 from derivdata.errors import SchemaError
 from derivdata.fetch.reading import Evidence
-from derivdata.fetch.retrieval import check, get_windows, removed_if_wrong
+from derivdata.fetch.retrieval import check, forget, get_windows
 from derivdata.fetch.rolling import rolling
 from derivdata.schema import OpenTable
 from derivdata.transport import Answer
@@ -56,13 +56,16 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
     rows: list[dict[str, Any]] = []
     seen: list[Answer[Any]] = []
     for answer in answers:
-        with removed_if_wrong(answer.request):
+        try:
             if answer.body.get("success") is False:
                 reason = answer.body.get("error", "no reason given")
                 raise SchemaError(f"{endpoint.path}.success is false: {reason}")
             parts = answer.body.items()
             found = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
             kept, notices = _checked(answer, table, found)
+        except SchemaError:
+            forget(answer.request)
+            raise
         for notice in notices:
             transport.notify(answer.request, notice)
         top = _top(answer.body)

@@ -157,17 +157,23 @@ class Connection:
     def serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
     ) -> Iterator[Response]:
-        """Yield the answers to requests at one endpoint, each with the end of its window, in their order.
+        """Return the answers to requests at one endpoint, each with the end of its window, in their order.
 
         Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
         request that fails then ends the series with at most seven sent in vain, whose answers are cached.
         A service in this process gains nothing by it.
         """
-        single = self._local is not None or (endpoint.per_second is not None and self._settings.paced)
+        if self._local is not None or (endpoint.per_second is not None and self._settings.paced):
+            return (self._begin(request, endpoint, until)() for request, until in requests)
+        return self._serve_at_once(requests, endpoint)
+
+    def _serve_at_once(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
         waiting: deque[Callable[[], Response]] = deque()
         for number, (request, until) in enumerate(requests):
             waiting.append(self._begin(request, endpoint, until))
-            if single or number == 0 or len(waiting) == _AT_ONCE:
+            if number == 0 or len(waiting) == _AT_ONCE:
                 yield waiting.popleft()()
         while waiting:
             yield waiting.popleft()()

@@ -145,12 +145,11 @@ class Session:
     def serve_each(
         self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
     ) -> Iterator[Response]:
-        """Yield the responses to requests at one endpoint, in their order; see `serve`."""
+        """Return the responses to requests at one endpoint, in order and as they are wanted; see `serve`."""
         responder = self.responder
         if responder is not None:
-            yield from (self._checked(responder(request)) for request, _ in requests)
-        else:
-            yield from map(self._checked, self.current().serve_each(requests, endpoint))
+            return (self._checked(responder(request)) for request, _ in requests)
+        return map(self._checked, self.current().serve_each(requests, endpoint))
 
     def _checked(self, response: Response) -> Response:
         if self.observer is not None:
@@ -272,7 +271,7 @@ def get_each(
     until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
     quiet: bool = False,
 ) -> Iterator[Answer[T]]:
-    """Yield one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+    """Return one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
 
     Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
     first error ends it; what came before is in the cache, so that running it again goes on from there.
@@ -288,8 +287,7 @@ def get_each(
     responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
     if len(requests) > 1:
         responses = progress(responses, total=len(requests), label=endpoint.path)
-    for response in responses:
-        yield _answer(response, into, quiet)
+    return (_answer(response, into, quiet) for response in responses)
 
 
 def decode_body(response: Response, into: Any) -> Any:

@@ -49,7 +49,7 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     twice = sorted(set(in_path) & set(params))
     if twice:
         raise ValueError(f"{twice[0]} is already in the path {path}")
-    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}}, held=False)
+    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}}, strict=False)
     other = _plain(path, {n: v for n, v in params.items() if n not in names})
     return Request(known.path, tuple(sorted((*known.query, *other.query))))
 
@@ -66,4 +66,4 @@ def _text(name: str, value: Any) -> str:
         return str(value)
     if isinstance(value, list | tuple):
         return ",".join(_text(name, item) for item in value)
-    return times.iso(times.instant(value, name))
+    return times.iso_of(name, value)

@@ -16,7 +16,7 @@ from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
 from derivdata.fetch.rules.definition import rule
 from derivdata.tables.naming import contract
 
-__all__ = ["UNITS", "coarseness", "payment_spacings"]
+__all__ = ["UNITS", "payment_spacings"]
 
 _ECHOES = {
     "symbol": ("symbol",),
@@ -187,16 +187,8 @@ def no_resolution(e: Evidence) -> Iterator[str]:
 @rule("finer resolution", "the resolution that was used, with the request's", "error")
 def finer(e: Evidence) -> Iterator[str]:
     """Refuse a finer resolution: its rows are about other instants."""
-    if coarseness(e) < 0:
+    if e.coarseness < 0:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
-
-
-def coarseness(e: Evidence) -> int:
-    """Return 1 where the resolution that was used is coarser than the request's, -1 where finer, else 0."""
-    steps = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
-    requested = steps.get(e.requested.get("resolution", ""))
-    used = steps.get(str(e.stated.get("resolution")))
-    return 0 if requested is None or used is None else (used > requested) - (used < requested)
 
 
 class _Option(NamedTuple):

@@ -9,7 +9,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
-from derivdata.fetch.rules.contradictions import UNITS, coarseness, payment_spacings
+from derivdata.fetch.rules.contradictions import UNITS, payment_spacings
 from derivdata.fetch.rules.definition import rule
 from derivdata.fetch.rules.impossible import SHARES_TOLERANCE, book_prices
 
@@ -66,7 +66,7 @@ def edge(e: Evidence) -> Iterator[str]:
 @rule("coarser resolution", "the resolution that was used, with the request's", "notice")
 def coarser(e: Evidence) -> Iterator[str]:
     """Tell of a coarser resolution than requested."""
-    if coarseness(e) > 0:
+    if e.coarseness > 0:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
 
 

@@ -1,0 +1,15 @@
+"""One cached call stays in few files: the jumps of a reader who follows it."""
+
+from __future__ import annotations
+
+from benchmarks.trace_call import cached_history
+
+FILES, CHANGES = 15, 40
+
+
+def test_a_cached_history_runs_through_few_files() -> None:
+    result = cached_history()
+    assert {"fetch/funding.py", "transport/cache.py", "schema/table.py"} <= set(result.calls)
+    assert "transport/network.py" not in result.calls, "the answer was not in the cache"
+    assert len(result.calls) <= FILES, sorted(result.calls)
+    assert result.changes <= CHANGES
