@@ -155,7 +155,12 @@ def diagonal(gram: Floats) -> Floats:
 
 
 class _Damping:
-    """H. B. Nielsen's rule ("Damping parameter in Marquardt's method", IMM-REP-1999-05), per problem."""
+    """H. B. Nielsen's rule ("Damping parameter in Marquardt's method", IMM-REP-1999-05), per problem.
+
+    After a good step with the ratio ρ of actual to predicted decrease the damping is multiplied by
+    ``max(1/9, 1 − (2ρ − 1)³)`` (1/3 in the report): less where the model was right, up to twice where it was
+    not. After a bad step it is multiplied by 2, 4, 8, … until one is good.
+    """
 
     def __init__(self, problems: int, factor: float) -> None:
         self.factor = np.full(problems, factor)
@@ -175,6 +180,7 @@ class _Damping:
 
 
 def _move(problem: Problem, here: Linearised, factor: Floats) -> tuple[Floats, Floats]:
+    # Bounds of the step, not of the variables; 0 lies between them also where rounding put x outside.
     low, high = np.minimum(problem.low - here.x, 0.0), np.maximum(problem.high - here.x, 0.0)
     damped = here.gram.copy()
     diagonal = np.arange(len(here.x))
@@ -217,6 +223,8 @@ def _box_step(gram: Floats, grad: Floats, low: Floats, high: Floats) -> Floats:
 def _walk(
     gram: Floats, grad: Floats, low: Floats, high: Floats, free: NDArray[np.bool_], target: Floats
 ) -> Floats:
+    # One leg per variable at most: each leg that does not arrive fixes at least one at its bound. `legs` is
+    # the share of the way at which each variable meets its bound.
     at = np.zeros_like(grad)
     for _ in range(len(grad)):
         move = np.where(free, target - at, 0.0)
@@ -240,9 +248,13 @@ def _solve(gram: Floats, grad: Floats, free: NDArray[np.bool_], fixed_move: Floa
         right = np.where(free, grad - times(gram, np.where(free, 0.0, fixed_move)), fixed_move)
         matrix = gram * (free[:, None] & free[None])
         matrix[np.arange(len(grad)), np.arange(len(grad))] += ~free
+    # Rows and columns of fixed variables are those of the identity: every problem keeps its size in the
+    # batch.
     if len(grad) > _ELIMINATED:
         solved = np.linalg.solve(np.moveaxis(matrix, -1, 0), np.moveaxis(right, -1, 0)[..., None])
         return np.asarray(solved[..., 0].T)
+    # A pivot that is 0 but for rounding becomes infinite: its variable then does not move, nor does it act on
+    # the others.
     least = _SINGULAR * diagonal(gram)
     for j in range(len(grad)):
         matrix[j, j, matrix[j, j] <= least[j]] = np.inf

@@ -1,4 +1,4 @@
-"""Rows into an archive: what is there already stays, what is new becomes new files, in one step."""
+"""Append rows: those whose key is stored stay as they are, new ones become new files, in one step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Appended(NamedTuple):
-    """Rows that were written, that were there with the same values, and that were there with others."""
+    """Numbers of rows written, stored already with the same values, and stored with other values."""
 
     written: int
     present: int
@@ -51,7 +51,7 @@ def add_rows(
     timeout: float,
     requests: Sequence[Request] = (),
 ) -> Appended:
-    """Add the rows of a conformed frame whose keys are not there yet, and enter requests into the ledger.
+    """Add the rows of a conformed frame whose keys are not stored, and enter requests into the ledger.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def add_rows(
 def write_new_rows(
     folder: Path, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
-    """Write the rows of a frame whose keys no file holds, as new files by month or day."""
+    """Write the rows of a frame whose keys are in no file, as new files by month or day."""
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
@@ -92,7 +92,7 @@ def write_new_rows(
             fresh, unequal = _unseen(table, rows, _existing(folder, table, files, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, files):
-                if len(waiting) >= _WRITERS:  # what waits is a month in thousands of slices
+                if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
                 waiting.append(pool.submit(parquet_writer.write, folder, partition, table, [chunk]))
         added = [future.result() for future in waiting]
@@ -101,12 +101,14 @@ def write_new_rows(
 
 
 def _by_calendar(rows: pa.Table, unit: str) -> Iterator[tuple[str, pa.Table]]:
-    """Rows by calendar month or day, in order; text beyond 2 GB comes in several batches, one by one."""
+    """Iterate over rows by calendar month or day, in order; text beyond 2 GB comes in several batches."""
     for batch in rows.combine_chunks().to_batches():
         yield from _batch_by_calendar(batch, unit)
 
 
 def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, pa.Table]]:
+    # Rows are sorted by symbol first, so a month is many runs of rows. `calendar` are the months (or days)
+    # that occur; a row belongs to the one with as many of the following starts at or before its time.
     stamps = np.asarray(rows["time"].cast(pa.int64()))
     ends = np.array([stamps.min(), stamps.max()]).view("datetime64[us]").astype(f"datetime64[{unit}]")
     calendar = np.arange(ends[0], ends[1] + np.timedelta64(1, unit))  # type: ignore[call-overload]
@@ -117,9 +119,9 @@ def _batch_by_calendar(rows: pa.RecordBatch, unit: str) -> Iterator[tuple[str, p
 
 
 def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
-    """Bounds of the runs of rows between the same edges, and how many edges lie before each.
+    """Return the bounds of the runs of rows between the same edges, and how many edges lie before each.
 
-    Found a batch of rows at a time: a code for every row would be as large as the largest column.
+    Rows are taken in batches: a code for every row at once would need as much memory as the largest column.
     """
     bounds, codes = [], []
     for start in range(0, stamps.size, _BATCH_ROWS):
@@ -131,11 +133,13 @@ def _runs(stamps: Array, edges: Array) -> tuple[Array, Array]:
 
 
 def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
-    """Pick the rows of some runs: as they lie in memory where runs are long, else a copy."""
+    """Take the rows of some runs: without a copy where runs are long, else as one copy."""
     lengths = ends - starts
     if lengths.sum() > _LONG_RUN * lengths.size:
         runs = zip(starts.tolist(), lengths.tolist(), strict=True)
         return pa.Table.from_batches([rows.slice(start, length) for start, length in runs])
+    # Row numbers of all runs without a loop: the j-th row taken, of run i, is row j + end_i − (rows up to and
+    # with run i).
     places = np.repeat(ends - lengths.cumsum(), lengths) + np.arange(lengths.sum())
     return pa.Table.from_batches([rows.take(pa.array(places))])
 
@@ -143,7 +147,7 @@ def _picked(rows: pa.RecordBatch, starts: Array, ends: Array) -> pa.Table:
 def _partitions(
     table: Table, month: str, fresh: pa.Table, files: list[DataFile]
 ) -> Iterator[tuple[str, pa.Table]]:
-    """Rows of a month by folder: the month's while it is thin, the days' once it is not."""
+    """Divide the rows of a month by folder: one for the month while it is small, then one per day."""
     prefix = f"{table.name}/{month}"
     size = fresh.num_rows + sum(file.rows for file in files if file.partition.startswith(prefix))
     chunks = [(month, fresh)] if size <= _MONTH_ROWS else _by_calendar(fresh, "D")
@@ -165,7 +169,7 @@ def _existing(folder: Path, table: Table, files: list[DataFile], rows: pa.Table)
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
-    """Rows whose key is not among the existing, and how many others have other values there."""
+    """Return the rows whose key is not stored, and the number of the others whose stored values differ."""
     if not any(part.num_rows for part in existing):
         return rows, 0
     old, new = frame_of(table, existing), frame_of(table, [rows])
@@ -188,7 +192,11 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 def merge_files(
     folder: Path, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
 ) -> list[DataFile]:
-    """Return old and new files, those of the new ones' partitions merged: small at once, larger by eights.
+    """Return old and new files, with those of the new files' partitions merged.
+
+    Files of a partition together small enough for one row group are merged at once, others when there are
+    eight of a level; the result is of the next level. So a row is rewritten about once per level: as often as
+    the logarithm to base 8 of the number of appends.
 
     A file with columns that the table does not have (a newer version wrote it) stays as it is: merged, it
     would lose them. The paths of new files, also of those that are merged away again, go into `written`.
@@ -218,13 +226,13 @@ def merge_files(
 
 
 def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
-    """Rows of several files in order, a range of symbols at a time so that memory stays bounded."""
+    """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
     for chosen in parquet_reader.value_ranges(folder, table, group, _BATCH_ROWS):
         rows = frame_of(table, parquet_reader.scan(folder, table, group, EVER, chosen))
         yield to_arrow(table, rows)
 
 
 def _values(entry: TableEntry, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Values of each text column, those of the frame added."""
+    """Return the values of each text column, with those of the frame."""
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     return {name: sorted({*entry.values.get(name, []), *frame[name].cat.categories}) for name in text}

@@ -13,12 +13,13 @@ from typing import IO, NamedTuple
 
 __all__ = ["Member", "Packed", "Zip", "pack"]
 
-_VERSION = 20
-_UNIX = 3 << 8
-_UTF8 = 1 << 11
+# Fields of APPNOTE.TXT 4.4. There is no Zip64 here: struct.pack fails beyond 4 GiB or 65,535 members.
+_VERSION = 20  # 2.0, needed for deflate
+_UNIX = 3 << 8  # made by: the high byte is the system whose modes `_MODE` has
+_UTF8 = 1 << 11  # flag: names are UTF-8
 _DEFLATED = 8
-_TIME, _DATE = 0, 0x21
-_MODE = 0o100644 << 16
+_TIME, _DATE = 0, 0x21  # 1980-01-01: (year − 1980) << 9 | month << 5 | day
+_MODE = 0o100644 << 16  # the high half of the external attributes is a regular file's st_mode
 _CHUNK = 1 << 20
 
 

@@ -65,7 +65,13 @@ def deviation(x: Floats, value: Floats) -> Deviation:
 
 
 def _start(x: Floats, value: Floats) -> Floats:
-    """Normal-model deviation, then ``e^(-s²/8)`` put back into vega to third order in s²."""
+    """Return the normal model's deviation n, corrected for the factor ``e^(-s²/8)`` of vega.
+
+    ``b = ∫ φ(x/u) e^(-u²/8) du`` from 0 to s; without the exponential it is the normal model. To first order
+    in s² ``s/n = 1 + a`` with ``a = (n²/24)(1 - h² + h³ M(h))`` (the second factor by its fit `_CURVATURE`);
+    at the money ``s/n = 1 + a + 2.1 a² + 5.443 a³``, the inverse of erf, of which the last line is the Padé
+    form.
+    """
     x = np.maximum(x, 1e-9 * value)
     v = np.log1p(np.minimum(x / value, 1e300))
     h = v * polynomial(_NORMAL[0], v)
@@ -78,7 +84,11 @@ def _start(x: Floats, value: Floats) -> Floats:
 
 
 def _start_high(x: Floats, value: Floats, bound: Floats) -> Floats:
-    """Near the bound: exact at the money, and where b saturates; never below the inflection √(2x)."""
+    """Return a start near the bound: exact at the money, and where b saturates; never below the inflection.
+
+    The inflection of b is at ``s = √(2x)``, where ``b = bound (1 - erfcx(√x))/2``; beyond it the distance to
+    the bound falls about as ``e^(-s²/8)``, so ``s² = 2x + 8 ln(distance there / distance)``.
+    """
     inflection = 0.5 * bound * (1.0 - special.erfcx(np.sqrt(x)))
     rise = np.log((bound - inflection) / (bound - value))
     s = np.sqrt(2.0 * x + 8.0 * np.maximum(rise, 0.0))

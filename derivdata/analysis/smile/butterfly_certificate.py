@@ -19,7 +19,7 @@ __all__ = ["certified"]
 
 _DEGREE = 10
 _CUTS = 2.0 ** np.arange(-12, 13)
-_ROUNDING = 1e-9
+_ROUNDING = 1e-9  # least coefficient over the greatest; below it rounding may hide a negative one
 
 
 def certified(raw: Raw) -> NDArray[np.bool_]:
@@ -61,11 +61,12 @@ def _polynomial(a: Floats, right: Floats, left: Floats, m: Floats, sigma: Floats
     wings = square + 8.0 * np.pad(level, ((1, 1), (0, 0)))
     first = _product(circle, 4.0 * _product(tangent, tangent) - _product(_product(slope, slope), wings))
     bend = 32.0 * (right + left) / sigma * square
-    first[3:8] += bend
+    first[3:8] += bend  # w'' term: 64 t² (t² + 1)³ w² · w''/2 = 32 (r + l)/σ · t³ level²
     return first
 
 
 def _product(p: Floats, q: Floats) -> Floats:
+    """Multiply polynomials with coefficients in ascending powers along the first axis."""
     out = np.zeros((len(p) + len(q) - 1, *p.shape[1:]))
     for i, factor in enumerate(p):
         out[i : i + len(q)] += factor * q

@@ -107,6 +107,7 @@ def _ends(nodes: Floats, left: NDArray[np.intp]) -> tuple[Floats, Floats]:
 
 def _piece(x: Floats, y: Floats, slopes: Floats, left: NDArray[np.intp]) -> _Piece:
     (x0, x1), (y0, y1), (d0, d1) = (_ends(part, left) for part in (x, y, slopes))
+    # Hermite's cubic d0 s + c2 s² + c3 s³ above y0, with slope d1 at s = h.
     h = x1 - x0
     chord = (y1 - y0) / h
     return _Piece(x0, x1, y0, y1, d0, (3.0 * chord - 2.0 * d0 - d1) / h, (d0 + d1 - 2.0 * chord) / (h * h))
@@ -188,7 +189,12 @@ def _implicit(k: Floats, s: Floats, f1: Floats, f2: Floats) -> tuple[Floats, Flo
 
 
 def _falling(k: Floats, w: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Return the nodes whose call delta falls with k, going up the strikes."""
+    """Return the nodes whose call delta falls with k, going up the strikes.
+
+    A call's delta falls with the strike unless the smile rises too steeply. A node is kept if its delta is
+    below all kept ones before it, so that volatility is a function of delta; the sort moves dropped nodes to
+    the end.
+    """
     delta = _call_delta(k, np.sqrt(w))
     keep = ~np.isnan(delta)
     lowest = np.full(len(k), np.inf)
@@ -206,12 +212,20 @@ def _last(x: Floats) -> NDArray[np.intp]:
 
 
 def _slopes(x: Floats, y: Floats) -> Floats:
+    """Return slopes at the nodes that keep every piece monotone (Fritsch and Butland 1984).
+
+    With steps ``h₀, h₁`` and chords ``δ₀, δ₁`` before and after a node it is their weighted harmonic mean
+    ``(w₀ + w₁)/(w₀/δ₀ + w₁/δ₁)`` with ``w₀ = 2h₁ + h₀`` and ``w₁ = h₁ + 2h₀``, and 0 where the chords differ
+    in sign. Each weight is over a third of the sum, so the slope is under three times either chord, which is
+    what monotone pieces need.
+    """
     h = np.diff(x, axis=-1)
     chord = np.diff(y, axis=-1) / h
     slopes = np.full_like(y, np.nan)
     if chord.shape[-1] == 0:
         return slopes
     before, after = chord[..., :-1], chord[..., 1:]
+    # `far` weighs the chord before the node, `near` that after it: the longer step has the smaller weight.
     near, far = h[..., 1:] + 2.0 * h[..., :-1], 2.0 * h[..., 1:] + h[..., :-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         harmonic = (near + far) / (far / before + near / after)

@@ -164,19 +164,25 @@ def _improve(best: Minimum, slices: Scaled, place: Floats, rows: NDArray[np.bool
 
 
 def _warm_place(start: Raw, scaling: Scaling) -> Floats:
+    """Return m and ln σ of a known slice in scaled units; NaN in both where either is unknown."""
     with np.errstate(divide="ignore", invalid="ignore"):
         place = np.stack([(start.m - scaling.centre) / scaling.half, np.log(start.sigma / scaling.half)])
     return np.where(np.isfinite(place).all(axis=0), place, np.nan)
 
 
 def _raw_in_scale(x: Floats) -> tuple[Floats, ...]:
+    """Return raw ``(a, b, ρ, m, σ)`` of scaled variables: ``b = (r + l)/2`` and ``ρ = (r − l)/(r + l)``."""
     total = x[1] + x[2]
     rho = np.divide(x[1] - x[2], total, out=np.zeros_like(total), where=total > 0.0)
     return x[0].copy(), total / 2.0, rho, x[3].copy(), np.exp(x[4])
 
 
 def _lift(slices: Scaled, raw: Raw) -> Minimum:
-    """Return the best slices without negative variance, from those that dip below 0."""
+    """Return the best slices without negative variance, from those that dip below 0.
+
+    The parameters of `positive_svi` make the least variance a variable with the bound 0. Slopes enter as
+    square roots there, hence the bound ``√cap``.
+    """
     count = len(slices.k)
     bounds = np.zeros((2, 5, count))
     bounds[1, 0], bounds[1, 1:3] = np.inf, np.sqrt(slices.cap)

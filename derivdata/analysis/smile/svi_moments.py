@@ -116,6 +116,9 @@ def best_linear(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floa
 
 
 def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
+    """Return the step of the two slopes: Cramer's rule inside the box, else the best point on its edges."""
+    # A determinant near 0 means that the quotes do not tell the two wings apart, as on one side of the
+    # vertex.
     det = gram[0, 0] * gram[1, 1] - gram[0, 1] ** 2
     regular = det > 1e-15 * gram[0, 0] * gram[1, 1]
     flipped = np.stack([gram[1, 1], gram[0, 0]]) * residual - gram[0, 1] * residual[::-1]
@@ -129,6 +132,10 @@ def _best_slopes(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Flo
 
 
 def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Floats:
+    """Return the best step to an edge: one slope goes to 0 or `cap`, the other to its clipped 1-D optimum.
+
+    A convex quadratic with its free minimum outside a box has its least value in the box on an edge.
+    """
     best, most = np.zeros_like(at), np.full_like(cap, -np.inf)
     for fixed, other in ((0, 1), (1, 0)):
         for edge in (np.zeros_like(cap), cap):
@@ -146,12 +153,20 @@ def _best_edge(gram: Floats, residual: Floats, at: Floats, cap: Floats) -> Float
 def _wing_sums(
     x1: Floats, r1: Floats, xx: Floats, xr: Floats, rr: Floats
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats, Floats]]:
-    """Return sums of P and Q and of their products from those of x and R."""
+    """Return the sums of P and Q and of their products from those of x and R.
+
+    With ``P, Q = (R ± x)/2``: ``P², Q² = (R² + x²)/4 ± R x/2`` and ``P Q = (R² − x²)/4``.
+    """
     even, odd = (rr + xx) / 4.0, xr / 2.0
     return ((r1 + x1) / 2.0, (r1 - x1) / 2.0), (even + odd, (rr - xx) / 4.0, even - odd)
 
 
 def _sums(slices: Scaled, x: Floats) -> Floats:
+    """Return the twelve sums over strikes that `moments` lists, ``(12, slices)``.
+
+    The error is ``w − a − b̄ R − t x`` with ``b̄ = (r + l)/2`` and ``t = (r − l)/2``; here `bend` is ``−b̄``
+    and `tilt` is t. Memory is reused in place, and the products with `vecdot` need no temporary of their own.
+    """
     a, right, left, m, log_sigma = (part[:, None] for part in x)
     tilt, bend, square = (right - left) / 2.0, (right + left) / -2.0, np.exp(2.0 * log_sigma)
     out, one = np.empty((12, len(slices.k))), np.ones(slices.k.shape[1])

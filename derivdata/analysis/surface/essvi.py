@@ -34,7 +34,7 @@ LEAST = 1e-12
 _FLATTEST = 1e-10  # least wing of the first expiry; a ratio of wings of nothing would bound the ratio of θ
 
 _STEEPEST = 2.0 * (1.0 - 1e-9)
-_ROOM = 1e-2
+_ROOM = 1e-2  # least increment of a start, relative to the coordinate: a start on a bound could not leave it
 _ANCHOR = 1e3
 
 
@@ -125,6 +125,8 @@ def _coordinates(slices: Floats) -> Floats:
 
 def _increments(guess: Floats, base: Floats) -> Floats:
     """Return the parameters of a surface that keeps the conditions, near slices that may break them."""
+    # The mean of the running maximum and of the reversed running minimum does not fall, and is the guess
+    # itself where that does not fall. Increments of it are what the model takes; see `_theta` for the third.
     rough = _coordinates(guess)
     rising = np.maximum.accumulate(rough, axis=1)
     smooth = (rising + np.minimum.accumulate(rough[:, ::-1], axis=1)[:, ::-1]) / 2.0
@@ -148,6 +150,8 @@ def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
     count, expiries = len(x), x.shape[1] // 3
     steps = x.reshape(count, 3, expiries)
     wings = -_STEEPEST * np.expm1(-base[:, :2, None] - np.cumsum(steps[:, :2], axis=-1))
+    # A wing is c (1 − e^(−y)) with y the sum of its increments so far: ∂wing/∂increment = c e^(−y) = c − wing
+    # for this expiry's increment and all earlier ones (the lower triangle).
     d_wings = np.zeros((count, 2, expiries, 3, expiries))
     for side in (0, 1):
         d_wings[:, side, :, side] = (_STEEPEST - wings[:, side, :, None]) * np.tri(expiries)
@@ -158,7 +162,11 @@ def _model(x: Floats, base: Floats) -> tuple[Floats, Floats]:
 
 
 def _theta(steps: Floats, base: Floats, wings: Floats, d_wings: Floats) -> tuple[Floats, Floats]:
-    """θ of each expiry: ψ times the least τ that the conditions allow, and its step above that."""
+    """Return θ of each expiry, and its Jacobian: ψ times the least τ that the conditions allow, plus a step.
+
+    The least τ is the larger of the earlier expiry's τ (no calendar arbitrage) and ``max(R, L)/2`` (no
+    butterfly); the derivative is that of whichever binds.
+    """
     expiries = steps.shape[1]
     psi, d_psi = wings.sum(axis=1), d_wings.sum(axis=1)
     steeper = wings[:, 0] >= wings[:, 1]
