@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from derivdata.cli.terminal import say
@@ -102,29 +103,43 @@ def _status(arguments: argparse.Namespace) -> None:
 
 def add_venues(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata venues``."""
-    parser.add_argument("action", nargs="?", choices=("check",), help="ask each endpoint once")
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("check", "endpoints"),
+        help="ask each endpoint once; list every endpoint",
+    )
     parser.add_argument("--venues", nargs="+", metavar="VENUE", help="(default: all but derive)")
     parser.set_defaults(run=_venues)
 
 
 def _venues(arguments: argparse.Namespace) -> None:
+    from derivdata import venues
+    from derivdata.collect.checked import checked_on
+    from derivdata.collect.histories import chosen_venues
+    from derivdata.venues.coverage import coverage_of
+    from derivdata.venues.registry import VENUES
+
+    names = chosen_venues(arguments.venues)
+    if arguments.action == "check":
+        _check(names)
+    elif arguments.action == "endpoints":
+        rows = venues.endpoints()
+        say(rows[rows["exchange"].isin(names)].drop(columns="verified_on").to_string(index=False))
+    else:
+        say(coverage_of(names, checked_on(), unconfirmed=False).to_string(index=False))
+        say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
+
+
+def _check(names: Sequence[str]) -> None:
     import pandas as pd
 
-    from derivdata import collect, venues
-    from derivdata.collect.checked import checked_on, keep_checks
-    from derivdata.collect.histories import chosen_venues
+    from derivdata import collect
+    from derivdata.collect.checked import keep_checks
     from derivdata.collect.session import VenueSession
     from derivdata.collect.status import check
     from derivdata.venues.registry import VENUES
 
-    names = chosen_venues(arguments.venues)
-    if arguments.action is None:
-        rows, days = venues.endpoints(), checked_on()
-        endpoint_names = rows["exchange"] + " " + rows["path_or_channel"]
-        rows["verified_on"] = [days.get(name, "") for name in endpoint_names]
-        say(rows[rows["exchange"].isin(names)].to_string(index=False))
-        say("\n".join(f"{name}: {VENUES[name].terms}" for name in names))
-        return
     clock = collect.MachineClock()
     checks = pd.concat([check(VenueSession(VENUES[name], clock)) for name in names], ignore_index=True)
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]

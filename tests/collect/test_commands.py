@@ -13,17 +13,51 @@ from derivdata.collect import Collector
 from derivdata.collect.checked import checked_on, is_collected, keep_checks
 from derivdata.collect.session import VenueSession
 from derivdata.collect.status import check, status
+from derivdata.venues.coverage import coverage_of
 from derivdata.venues.registry import VENUES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
 
 
-def test_venues_lists_endpoints_and_terms(capsys: pytest.CaptureFixture[str]) -> None:
+def test_venues_lists_tables_and_terms(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["venues", "--venues", "derive", "okx"]) == 0
     text = capsys.readouterr().out
-    assert "/api/v5/public/funding-rate" in text
+    assert "a sample: one of each contract and second at most" in text
     assert "derive: Data usage policy of 2026-05-09" in text
+
+
+def test_venues_lists_endpoints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["venues", "endpoints", "--venues", "derive", "okx"]) == 0
+    text = capsys.readouterr().out
+    assert "/api/v5/public/funding-rate" in text
+    assert "binance" not in text
+
+
+def test_coverage_of_venues() -> None:
+    names = ["binance", "okx", "lighter", "kraken", "bitget", "derive"]
+    rows = coverage_of(names, {}, unconfirmed=False).set_index(["exchange", "table"])
+    assert (rows["verified_on"] == "").all()
+    assert rows.loc[("binance", "liquidations_fills"), "cadence"] == "as they come"
+    assert rows.loc[("binance", "liquidations_fills"), "completeness"].startswith("a sample")
+    assert rows.loc[("okx", "funding_settlements"), ["cadence", "history"]].tolist() == [
+        "every hour",
+        "90 days",
+    ]
+    assert rows.loc[("lighter", "funding_settlements"), "unit"] == "percent of an hour, the sign apart"
+    assert rows.loc[("kraken", "funding_history"), "unit"] == "USD of a contract and hour"
+    assert rows.loc[("bitget", "oi_history"), "history"] == "none"
+    assert ("kraken", "funding_settlements") not in rows.index, "the specification could not confirm it"
+    assert ("kraken", "funding_settlements") in coverage_of(names, {}, unconfirmed=True).set_index(
+        ["exchange", "table"]
+    ).index
+
+
+def test_coverage_is_verified_when_each_endpoint_is() -> None:
+    days = {"okx /api/v5/public/funding-rate": "2026-11-01"}
+    rows = coverage_of(["okx"], days, unconfirmed=False).set_index("table")
+    assert rows.loc["funding_history", "verified_on"] == "2026-11-01"
+    assert rows.loc["prices_history", "verified_on"] == ""
 
 
 def test_an_unknown_venue_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
