@@ -17,7 +17,7 @@ from derivdata.cli import main
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "derivdata", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_wrong_usage_is_2() -> None:
@@ -103,7 +103,7 @@ def test_a_result_is_told_though_the_terminal_has_not_its_letters(tmp_path: Path
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     printed = name.encode("ascii", "backslashreplace").decode()

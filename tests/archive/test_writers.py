@@ -20,6 +20,7 @@ from derivdata import tables
 from derivdata.archive import manifest, open_archive, parquet_writer
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
+from tests.transport.conftest import HANGS_SECONDS
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +50,7 @@ def test_several_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     groups = [" ".join(f"{letter}{i}" for i in range(6)) for letter in "ABC"]
     running = [process(_SYMBOLS, str(tmp_path / "x"), group) for group in groups]
     for one in running:
-        _, errors = one.communicate(timeout=60)
+        _, errors = one.communicate(timeout=HANGS_SECONDS)
         assert one.returncode == 0, errors
     names = sorted(" ".join(groups).split())
     archive = open_archive(tmp_path / "x")
@@ -131,7 +132,7 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
         except ArchiveError as problem:
             print(problem)
     """
-    out, errors = process(code, str(tmp_path)).communicate(timeout=60)
+    out, errors = process(code, str(tmp_path)).communicate(timeout=HANGS_SECONDS)
     assert "nothing was appended, all is as it was: " in out, errors
     assert len(open_archive(tmp_path).read("funding_history", *EVER)) == 384
     assert not list(tmp_path.rglob("*.new"))
@@ -200,14 +201,14 @@ _FORKED = """
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_process_that_is_forked_while_another_writes_does_not_keep_the_lock(tmp_path: Path) -> None:
-    out, errors = process(_FORKED, str(tmp_path), "stays").communicate(timeout=60)
+    out, errors = process(_FORKED, str(tmp_path), "stays").communicate(timeout=HANGS_SECONDS)
     assert out.split() == ["384", "True"], errors
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_process_that_is_forked_does_not_release_its_parent_s_lock(tmp_path: Path) -> None:
     """It leaves the block by an exception, while the parent still writes."""
-    out, errors = process(_FORKED, str(tmp_path), "leaves").communicate(timeout=60)
+    out, errors = process(_FORKED, str(tmp_path), "leaves").communicate(timeout=HANGS_SECONDS)
     refused, written = out.split("\n")[:2]
     assert "has held the writer's lock for over 0.1 s" in refused, errors
     assert written == "384"

@@ -11,9 +11,9 @@ from derivdata.transport.connection import Connection
 from derivdata.transport.settings import Limits, Timing
 from tests import faults
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
-from tests.transport.conftest import KEY, Open, fake, opened
+from tests.transport.conftest import KEY, Open, fake, joiners, opened
 
-__all__ = ["fake", "opened"]
+__all__ = ["fake", "joiners", "opened"]  # fixtures of the transport tests
 
 _figures = pytest.StashKey[dict[str, list[str]]]()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.conftest import Measured
+from tests.transport.conftest import HANGS_SECONDS
 from tests.transport.server import Asked, Reply, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,7 +103,7 @@ CLIENT = """
     before = memory("VmRSS")
     for name in json.loads(sys.argv[3]):
         connect(name)
-        started, said = time.monotonic(), []
+        said = []
         for ask in (lambda: transport.get(FUNDING, {}, into=Body), lambda: dd.raw("/funding")):
             try:
                 ask()
@@ -110,7 +111,7 @@ CLIENT = """
             except errors.DerivdataError as error:
                 said.append(type(error).__name__ + str(error)[:200])
         extra = memory("VmHWM") - before
-        print(json.dumps([name, said, extra, time.monotonic() - started]), flush=True)
+        print(json.dumps([name, said, extra]), flush=True)
 """
 
 
@@ -124,18 +125,21 @@ def test_each_hostile_body_is_a_typed_error_in_little_memory(tmp_path: Path, mea
     with serving(answered) as server:
         command = [sys.executable, "-c", textwrap.dedent(CLIENT), server.url, str(tmp_path)]
         done = subprocess.run(
-            [*command, json.dumps(list(BODIES))], cwd=ROOT, capture_output=True, text=True, timeout=120
+            [*command, json.dumps(list(BODIES))],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=HANGS_SECONDS,
         )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [name for name, *_ in found] == list(BODIES)
-    for name, said, extra, seconds in found:
+    for name, said, extra in found:
         for one in said:
             assert one.startswith(("SchemaError", "NetworkError")), (name, said)
             assert "/funding: " in one, (name, said)
         assert extra < 64, name
-        assert seconds < 30, name
-    most = max(extra for _, _, extra, _ in found)
+    most = max(extra for _, _, extra in found)
     measured(
         "hostile bodies", f"{len(found)} bodies: each a typed error, at most {most:.0f} MiB of extra memory"
     )

@@ -29,7 +29,7 @@ from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished, started
 from tests.reliability.promises import SOAK, count
-from tests.transport.conftest import Open
+from tests.transport.conftest import Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 from tests.transport.test_worker import in_threads
 
@@ -99,11 +99,14 @@ def bodies(connection: Connection, request: Request) -> list[bytes]:
     return found
 
 
-def test_one_url_asked_by_16_threads_is_one_request(opened: Open, measured: Measured) -> None:
+def test_one_url_asked_by_16_threads_is_one_request(
+    opened: Open, joiners: Joiners, measured: Measured
+) -> None:
+    """Each answer comes once the fifteen others wait for it."""
     rounds = count(3, 30)
 
     def slow(_: Asked) -> Reply:
-        time.sleep(0.2)
+        joiners.wait_for(15 * len(server.asked))
         return Reply.json({})
 
     with serving(slow) as server:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from derivdata.transport.origin import site
 from derivdata.transport.settings import Limits, Settings, Timing
 
 KEY = "k-5d0c5a2f-not-a-real-one"
+HANGS_SECONDS = 300
 
 
 @dataclass
@@ -53,6 +56,37 @@ def fake() -> FakeTime:
 @pytest.fixture(autouse=True)
 def _no_key_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+
+
+class Joiners:
+    """Counts the callers that wait for a request of another."""
+
+    def __init__(self) -> None:
+        self.change, self.number = threading.Condition(), 0
+
+    def joined(self) -> None:
+        with self.change:
+            self.number += 1
+            self.change.notify_all()
+
+    def wait_for(self, number: int) -> None:
+        """Return once so many in all have joined."""
+        with self.change:
+            assert self.change.wait_for(lambda: self.number >= number, HANGS_SECONDS)
+
+
+@pytest.fixture
+def joiners(monkeypatch: pytest.MonkeyPatch) -> Joiners:
+    """Who joins a request that is under way, from here on."""
+    seen = Joiners()
+
+    class Noted(Future):  # type: ignore[type-arg]
+        def result(self, timeout: float | None = None) -> Any:
+            seen.joined()
+            return super().result(timeout)
+
+    monkeypatch.setattr("derivdata.transport.worker.Future", Noted)
+    return seen
 
 
 @pytest.fixture

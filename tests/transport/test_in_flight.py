@@ -11,10 +11,8 @@ from derivdata import errors, times, transport
 from derivdata.api import FUNDING_HISTORICAL, OI_TIMESERIES
 from derivdata.fetch.retrieval import get_windows
 from derivdata.transport import SESSION
-from tests.transport.conftest import Open
+from tests.transport.conftest import HANGS_SECONDS, Open
 from tests.transport.server import Asked, Reply, serving
-
-HANGS_SECONDS = 60
 
 
 class Crowd:

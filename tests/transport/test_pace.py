@@ -12,7 +12,7 @@ import pytest
 from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
 from derivdata.transport.pace import Pace
 from derivdata.transport.settings import Timing
-from tests.transport.conftest import FakeTime, Open
+from tests.transport.conftest import HANGS_SECONDS, FakeTime, Open
 from tests.transport.server import Reply, serving
 
 SPACING = 1 / 1.8
@@ -134,7 +134,7 @@ def test_processes_share_their_turns(tmp_path: Path) -> None:
     workers = [context.Process(target=_turns, args=(str(tmp_path), 10, taken)) for _ in range(4)]
     for worker in workers:
         worker.start()
-    times = sorted(taken.get(timeout=60) for _ in range(40))
+    times = sorted(taken.get(timeout=HANGS_SECONDS) for _ in range(40))
     for worker in workers:
         worker.join()
     assert times[-1] - times[0] > 0.3

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from derivdata import errors
 from derivdata.api import FUNDING, Request
 from derivdata.transport.worker import begun
-from tests.transport.conftest import Open
+from tests.transport.conftest import HANGS_SECONDS, Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,11 +32,11 @@ def in_threads(count: int, work) -> None:  # type: ignore[no-untyped-def]
         thread.join()
 
 
-def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open) -> None:
+def test_an_error_reaches_all_who_wait_for_it_and_is_not_kept(opened: Open, joiners: Joiners) -> None:
     replies = iter([Reply(b"<html>")])
 
     def slow(_: Asked) -> Reply:
-        time.sleep(0.1)
+        joiners.wait_for(3)
         return next(replies, Reply.json({}))
 
     raised: list[str] = []
@@ -106,7 +105,7 @@ def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) ->
     with serving(echo) as server:
         running = [started(MANY, server.url, tmp_path / "cache", seed) for seed in range(3)]
         for process in running:
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=HANGS_SECONDS)
             assert process.returncode == 0, said.decode()
         assert len(Counter(server.paths)) == 40
         before = len(server.asked)
