@@ -121,12 +121,12 @@ def instant(value: Instant, name: str = "time") -> pd.Timestamp:
         raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
     stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
     try:
-        found = stamp.as_unit("us")
+        result = stamp.as_unit("us")
     except (ValueError, OverflowError):
-        found = pd.NaT
-    if not 1 <= found.year <= 9999:
+        result = pd.NaT
+    if not 1 <= result.year <= 9999:
         raise ValueError(f"{name}={value!r} is outside the years that can be handled")
-    return found
+    return result
 
 
 def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
@@ -155,12 +155,12 @@ def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
         `value` is no length of time or is negative; `name` is the argument that the message names.
     """
     try:
-        found = (lookback(value) or pd.Timedelta(value)) if isinstance(value, str) else value
+        result = (lookback(value) or pd.Timedelta(value)) if isinstance(value, str) else value
     except (ValueError, OverflowError):
-        found = pd.NaT
-    if not found >= pd.Timedelta(0):
+        result = pd.NaT
+    if not result >= pd.Timedelta(0):
         raise ValueError(f"{name}={value!r} is not a length of time: write it like '90s', '4h' or '30d'")
-    return found
+    return result
 
 
 def window(start: Instant, end: Instant | None = None) -> Window:
@@ -197,10 +197,10 @@ def since(start: Instant, name: str = "since") -> pd.Timestamp:
         It is before 1970 or after 2261.
     """
     back = lookback(start, name) if isinstance(start, str) else None
-    found = instant(start, name) if back is None else asof() - back
-    if not _EPOCH_YEAR <= found.year <= _LAST_YEAR:
+    result = instant(start, name) if back is None else asof() - back
+    if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
         raise ValueError(f"{name}={start!r} is before {_EPOCH_YEAR} or after {_LAST_YEAR}")
-    return found
+    return result
 
 
 @lru_cache(maxsize=1024)
@@ -283,7 +283,7 @@ def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
     zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
     try:
         arrow = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.string())
-        found = arrow.cast(_ZONED if zoned else _NAIVE)
+        stamps = arrow.cast(_ZONED if zoned else _NAIVE)
     except (pa.ArrowInvalid, TypeError):
         return None
-    return None if found.null_count else np.asarray(found).astype(np.int64)
+    return None if stamps.null_count else np.asarray(stamps).astype(np.int64)

@@ -123,9 +123,9 @@ def _matched(
     pairs: list[_Pair] = []
     left: list[Entry] = []
     for entry in a:
-        found = waiting.get(key(entry))
-        if found:
-            pairs.append(_Pair(entry, found.pop(0)))
+        counterparts = waiting.get(key(entry))
+        if counterparts:
+            pairs.append(_Pair(entry, counterparts.pop(0)))
         else:
             left.append(entry)
     return pairs, left, [entry for entries in waiting.values() for entry in entries]
@@ -167,8 +167,8 @@ def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | N
     if entry is None:
         return table.empty()
     frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
-    known = isinstance(frame, pd.DataFrame) and set(table.columns) <= set(frame.columns)
-    return frame if known else None
+    is_this_table = isinstance(frame, pd.DataFrame) and set(table.columns) <= set(frame.columns)
+    return frame if is_this_table else None
 
 
 def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:

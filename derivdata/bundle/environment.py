@@ -18,14 +18,14 @@ _NUMERIC = ("derivdata", "matplotlib", "msgspec", "numpy", "pandas", "pyarrow", 
 
 def versions() -> dict[str, str]:
     """Return versions of the library and of what its numbers depend on, with the kernel of linear algebra."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name in _NUMERIC:
         try:
-            found[name] = version(name)
+            by_name[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "absent"
-    found["BLAS kernel"] = blas()
-    return found
+            by_name[name] = "absent"
+    by_name["BLAS kernel"] = blas()
+    return by_name
 
 
 def python() -> str:

@@ -156,11 +156,11 @@ class Bundle:
                 raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
 
     def _verify(self) -> None:
-        told = {body_name(entry.sha256): entry for entry in self.entries}
+        by_body = {body_name(entry.sha256): entry for entry in self.entries}
         for name in self._members:
-            if BODY.fullmatch(name) and name not in told:
+            if BODY.fullmatch(name) and name not in by_body:
                 raise BundleError(f"{self.path}: {name} belongs to no answer")
-        for entry in told.values():
+        for entry in by_body.values():
             self.body(entry)
 
     def _read(self, name: str, limit: int, what: str = "") -> bytes:

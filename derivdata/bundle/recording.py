@@ -153,9 +153,9 @@ def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recor
         raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
     if SESSION.responder is not None:
         raise ValueError("a replay is under way: end it first, with dd.disconnect()")
-    target, said = Path(path), _plain(about or {})
+    target, description = Path(path), _plain(about or {})
     _refuse_other_files(target)
-    _current = Recording(target, said)
+    _current = Recording(target, description)
     try:
         _current._start()
     except BaseException:

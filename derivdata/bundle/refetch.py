@@ -56,9 +56,9 @@ def _answering(entry: Entry, body: bytes, asof: str | None) -> Iterator[None]:
     """One answer is all that there is, its time stands still, and nobody watches."""
     request = request_of(entry)
 
-    def respond(asked: Request) -> Response:
-        if asked != request:
-            raise NotRecorded(str(asked), "a fetcher asks for more than this answer")
+    def respond(requested: Request) -> Response:
+        if requested != request:
+            raise NotRecorded(str(requested), "a fetcher asks for more than this answer")
         return response_of(entry, body)
 
     def clock() -> pd.Timestamp:
@@ -94,8 +94,8 @@ def _sent(endpoint: Endpoint, request: Request, signature: inspect.Signature) ->
     kinds = {p.name: p.kind for p in endpoint.params}
     sent: dict[str, Any] = {}
     for wire, value in (*endpoint.values(request.path).items(), *request.query):
-        known = (wire, f"{wire}s", *_ARGUMENTS.get(wire, ()))
-        name = next((n for n in known if n in signature.parameters), None)
+        candidates = (wire, f"{wire}s", *_ARGUMENTS.get(wire, ()))
+        name = next((n for n in candidates if n in signature.parameters), None)
         if name is None or wire not in kinds:
             return None
         sent[name] = _value(kinds[wire], value)

@@ -219,8 +219,8 @@ def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
     body = answer.body
     venues, symbols = sorted(body.funding_rates), sorted(set().union(*body.funding_rates.values()))
 
-    def square(found: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
-        values = chain.from_iterable(map(found.get(venue, {}).get, symbols) for venue in venues)
+    def square(by_venue: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
+        values = chain.from_iterable(map(by_venue.get(venue, {}).get, symbols) for venue in venues)
         return read(list(values)).reshape(len(venues), len(symbols)).T
 
     rates = square(body.funding_rates, floats)

@@ -61,8 +61,8 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
                 reason = answer.body.get("error", "no reason given")
                 raise SchemaError(f"{endpoint.path}.success is false: {reason}")
             parts = answer.body.items()
-            found = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
-            kept, notices = _checked(answer, table, found)
+            answer_rows = [row for name, value in parts if _has_rows(value) for row in _part(name, value)]
+            checked_rows, notices = _checked(answer, table, answer_rows)
         except SchemaError:
             forget(answer.request)
             raise
@@ -70,7 +70,7 @@ def _table(endpoint: Endpoint, answers: Sequence[Answer[dict[str, Any]]]) -> pd.
             transport.notify(answer.request, notice)
         top = _top(answer.body)
         tops += [top] if top and top not in tops else []
-        rows += kept
+        rows += checked_rows
         seen.append(replace(answer, notices=(*answer.notices, *notices)))
     frame = table.build([*({"part": "answer", **top} for top in tops), *rows])
     frame.attrs["provenance"] = transport.provenance(seen)

@@ -31,14 +31,14 @@ def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> di
 
     A column is Arrow text or numbers where its kind is one of these and every value is, else a list.
     """
-    found: dict[str, list[Any]] = {name: [] for name in kinds}
+    arrays: dict[str, list[Any]] = {name: [] for name in kinds}
     for rows in batches:
         fields = rows[0].__struct_fields__
         for name, values in zip(fields, zip(*map(astuple, rows), strict=True), strict=True):
-            if name in found:
-                found[name].append(_arrow(values, kinds[name]))
-    none_yet = not any(found.values())
-    columns = {name: _column(parts) for name, parts in found.items() if parts or none_yet}
+            if name in arrays:
+                arrays[name].append(_arrow(values, kinds[name]))
+    none_yet = not any(arrays.values())
+    columns = {name: _column(parts) for name, parts in arrays.items() if parts or none_yet}
     return {name: values for name, values in columns.items() if values is not None}
 
 

@@ -126,22 +126,22 @@ class Table:
 
     def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Return columns in the table's order of rows; no two share a key and none lacks a part of it."""
-        found = dict(columns)
-        sizes = {name: len(values) for name, values in found.items()}
+        ordered = dict(columns)
+        sizes = {name: len(values) for name, values in ordered.items()}
         if len(set(sizes.values())) > 1:
             raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
         for name in self.key:
-            missing = pd.isna(bare(found[name]))
+            missing = pd.isna(bare(ordered[name]))
             if missing.any():
                 raise SchemaError(
                     f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows"
                 )
         by = [*self.order, *(k for k in self.key if k not in self.order)]
-        rank, tied = arrangement([found[name] for name in by])
+        rank, tied = arrangement([ordered[name] for name in by])
         if rank is not None:
-            found = {name: bare(values).take(rank) for name, values in found.items()}
-        self._refuse_doubles(found, tied)
-        return found
+            ordered = {name: bare(values).take(rank) for name, values in ordered.items()}
+        self._refuse_doubles(ordered, tied)
+        return ordered
 
     def _refuse_doubles(self, columns: Mapping[str, Any], tied: np.ndarray[Any, Any]) -> None:
         """Refuse duplicates, of a pager that repeats a page or a venue that sends a row twice.
@@ -151,7 +151,7 @@ class Table:
         labels = [bare(columns[name]) for name in self.key if self.columns[name].kind is Kind.LABEL]
         if set(self.order) <= set(self.key):
             where = np.flatnonzero(tied) + 1
-        elif any(len(found.unique()) == len(found) for found in labels):
+        elif any(len(label.unique()) == len(label) for label in labels):
             return
         else:
             where = np.flatnonzero(pd.DataFrame({k: bare(columns[k]) for k in self.key}).duplicated())

@@ -61,26 +61,26 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     table = _table_of(columns)
     if table is not None:
         joined = table.conform(joined)
-    said = [frame.attrs.get("provenance") for frame in frames]
-    if any(said):
-        joined.attrs["provenance"] = joined_provenance(said)
+    provenances = [frame.attrs.get("provenance") for frame in frames]
+    if any(provenances):
+        joined.attrs["provenance"] = joined_provenance(provenances)
     return joined
 
 
-def joined_provenance(said: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
+def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     """Return one provenance of several; one that is None is a source that is not stated."""
-    known = [one for one in said if one]
-    sources = [one.get("source", "not stated") if one else "not stated" for one in said]
-    instants = [one["as_of"] for one in known if one.get("as_of")]
-    facts = {name: value for one in known for name, value in one.items()}
+    given = [one for one in provenances if one]
+    sources = [one.get("source", "not stated") if one else "not stated" for one in provenances]
+    instants = [one["as_of"] for one in given if one.get("as_of")]
+    facts = {name: value for one in given for name, value in one.items()}
     return facts | {
         "source": ", ".join(dict.fromkeys(name for source in sources for name in source.split(", "))),
-        "synthetic": any(one.get("synthetic", False) for one in known),
+        "synthetic": any(one.get("synthetic", False) for one in given),
         "as_of": max(instants, default=None),
-        "requests": [request for one in known for request in one.get("requests", [])],
-        "notices": list(dict.fromkeys(notice for one in known for notice in one.get("notices", []))),
+        "requests": [request for one in given for request in one.get("requests", [])],
+        "notices": list(dict.fromkeys(notice for one in given for notice in one.get("notices", []))),
         "attribution": "; ".join(
-            dict.fromkeys(one["attribution"] for one in known if one.get("attribution"))
+            dict.fromkeys(one["attribution"] for one in given if one.get("attribution"))
         ),
     }
 

@@ -47,8 +47,8 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
 
     Examples
     --------
-    >>> held = dd.panel(dd.oi.history("BTC", "1d", exchanges=["binance", "okx"]), "oi_usd")
-    >>> held.dims, held.shape, held.attrs["units"]
+    >>> oi = dd.panel(dd.oi.history("BTC", "1d", exchanges=["binance", "okx"]), "oi_usd")
+    >>> oi.dims, oi.shape, oi.attrs["units"]
     (('symbol', 'exchange', 'time'), (1, 2, 24), 'USD')
     """
     import xarray as xr
@@ -136,14 +136,14 @@ def provenance(data: Any) -> dict[str, Any]:
 
     Examples
     --------
-    >>> said = dd.provenance(dd.funding.snapshot())
-    >>> said["source"], said["synthetic"], said["requests"][0]["path"]
+    >>> about = dd.provenance(dd.funding.snapshot())
+    >>> about["source"], about["synthetic"], about["requests"][0]["path"]
     ('sample', True, '/funding')
     """
-    found = getattr(data, "attrs", {}).get("provenance")
-    if found is None:
+    attached = getattr(data, "attrs", {}).get("provenance")
+    if attached is None:
         raise ValueError("data has no provenance: it was not fetched, or an operation let its attrs go")
-    return dict(json.loads(found) if isinstance(found, str) else found)
+    return dict(json.loads(attached) if isinstance(attached, str) else attached)
 
 
 def _check(table: pd.DataFrame, column: str) -> None:
@@ -197,16 +197,16 @@ def _labels(values: pd.Series) -> tuple[NDArray[Any], NDArray[Any]]:
 def _attrs(table: pd.DataFrame, column: str) -> dict[str, Any]:
     attrs: dict[str, Any] = {"units": COLUMNS[column].unit} if column in COLUMNS else {}
     if column.startswith("rate_"):
-        attrs |= _said(table, "kind")
-    attrs |= _said(table, "resolution")
+        attrs |= _single_word(table, "kind")
+    attrs |= _single_word(table, "resolution")
     if "provenance" in table.attrs:
         attrs["provenance"] = json.dumps(table.attrs["provenance"], sort_keys=True)
     return attrs
 
 
-def _said(table: pd.DataFrame, name: str) -> dict[str, str]:
+def _single_word(table: pd.DataFrame, name: str) -> dict[str, str]:
     """Return the one word of a text column; nothing where the table has none."""
-    found = sorted(table[name].dropna().unique()) if name in table.columns else []
-    if len(found) > 1:
-        raise ValueError(f"the table mixes {' and '.join(found)}: keep the rows of one {name}")
-    return {name: str(found[0])} if found else {}
+    words = sorted(table[name].dropna().unique()) if name in table.columns else []
+    if len(words) > 1:
+        raise ValueError(f"the table mixes {' and '.join(words)}: keep the rows of one {name}")
+    return {name: str(words[0])} if words else {}

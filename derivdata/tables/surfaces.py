@@ -81,8 +81,8 @@ def surface_of(
     """Build a surface from columns, as a `Table` arranges them, of options that are all of one chain."""
     grid = _grid(columns, _DIMS)
     if grid.crowded:
-        kept = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
-        columns = {name: kept[name].array for name in _CHAIN}
+        unique = one_per_place(pd.DataFrame({name: columns[name] for name in _CHAIN}))
+        columns = {name: unique[name].array for name in _CHAIN}
         grid = _grid(columns, _DIMS)
     instant = as_of.tz_localize(None).to_datetime64()
     years = times.year_fraction(instant, grid.labels["expiry"])
@@ -144,12 +144,12 @@ def one_per_place(rows: pd.DataFrame, dims: Sequence[str] = _DIMS) -> pd.DataFra
     if not rows.duplicated(list(dims)).any():
         return rows
     ordered = rows.sort_values("open_interest", ascending=False, na_position="last", kind="stable")
-    kept = ordered.drop_duplicates(list(dims)).sort_values(list(dims))
+    unique = ordered.drop_duplicates(list(dims)).sort_values(list(dims))
     warn_caller(
-        f"{len(rows) - len(kept)} instruments share expiry, strike and side with another; "
+        f"{len(rows) - len(unique)} instruments share expiry, strike and side with another; "
         "those with the larger open interest were kept"
     )
-    return kept
+    return unique
 
 
 def _check(rows: pd.DataFrame, argument: str, names: Sequence[str]) -> None:
@@ -179,16 +179,16 @@ class _Grid(NamedTuple):
 
     def scattered(self, values: Any, elsewhere: float | bool) -> Array:
         """Return an array with each row's value in its cell, and one value in all others."""
-        found = np.full(math.prod(self.shape), elsewhere)
-        found[self.cells] = values
-        return found.reshape(self.shape)
+        flat = np.full(math.prod(self.shape), elsewhere)
+        flat[self.cells] = values
+        return flat.reshape(self.shape)
 
 
 def _grid(columns: Mapping[str, Any], dims: Sequence[str]) -> _Grid:
     """Return the grid of rows; both sides are in it whichever there are."""
     *others, _ = dims
     placed = [_places(columns[name]) for name in others]
-    labels = dict(zip(others, (found for found, _ in placed), strict=True)) | {
+    labels = dict(zip(others, (labels_there for labels_there, _ in placed), strict=True)) | {
         "side": np.array(["call", "put"])
     }
     puts = np.asarray(columns["side"] == "put").astype(np.intp)
@@ -223,8 +223,8 @@ def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.C
     from xarray.indexes import PandasIndex
 
     indexes = {
-        dim: PandasIndex(_SIDES.view() if dim == "side" else found, dim, coord_dtype=found.dtype)
-        for dim, found in labels.items()
+        dim: PandasIndex(_SIDES.view() if dim == "side" else along_dim, dim, coord_dtype=along_dim.dtype)
+        for dim, along_dim in labels.items()
     }
     variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
     return xr.Coordinates({**variables, **others}, indexes=indexes)
@@ -254,10 +254,10 @@ def _only(columns: Mapping[str, Any], name: str, none: Any) -> Any:
     values = columns[name]
     if not len(values):
         return none
-    found = values[:1] if (values == values[0]).all() else values.unique()
-    if len(found) > 1:
-        raise ValueError(f"a surface is of one {name}; the chain holds {len(found)}")
-    return found[0]
+    distinct = values[:1] if (values == values[0]).all() else values.unique()
+    if len(distinct) > 1:
+        raise ValueError(f"a surface is of one {name}; the chain holds {len(distinct)}")
+    return distinct[0]
 
 
 def _floats(values: Any) -> Array:

@@ -105,10 +105,10 @@ class Adapter(HTTPAdapter):
             return _backoff(tried, self._timing) if getattr(outcome, "retryable", False) else None
         if request.method != "GET" or outcome.status_code not in _RETRIED:
             return None
-        asked = retry_after(outcome.headers.get("Retry-After"), outcome.headers.get("Date"))
-        if asked is not None and asked > self._limits.retry_after:
+        requested_pause = retry_after(outcome.headers.get("Retry-After"), outcome.headers.get("Date"))
+        if requested_pause is not None and requested_pause > self._limits.retry_after:
             return None
-        return asked or _backoff(tried, self._timing)
+        return requested_pause or _backoff(tried, self._timing)
 
     def _try(
         self, request: requests.PreparedRequest, options: dict[str, Any], seconds: float

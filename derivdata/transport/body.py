@@ -192,12 +192,12 @@ def _fields(part: bytes | msgspec.Raw) -> int:
         members = _members.decode(part)
         return len(members) + sum(map(_fields, members.values()))
     count = 0
-    found = [_flat.decode(part)]
-    while found:
-        one = found.pop()
+    pending = [_flat.decode(part)]
+    while pending:
+        one = pending.pop()
         if isinstance(one, dict):
             count += len(one)
-            found += [value for value in one.values() if isinstance(value, dict | list)]
+            pending += [value for value in one.values() if isinstance(value, dict | list)]
         elif isinstance(one, list) and set(map(type, one)) == {dict}:
             count += sum(map(len, one))  # by their type they hold numbers and texts only
         elif isinstance(one, list):

@@ -128,13 +128,13 @@ def evict(folder: Path, limit: int) -> None:
     for source in (folder, *_folders(folder)):
         names = _names(source)
         strays += [source / name for name in names if name.startswith(TEMPORARY)]
-        known = _journal(source)
-        sources[source] = found = {}
+        journal = _journal(source)
+        sources[source] = lines = {}
         for key in _keys(names):
-            line = known.get(key) or _line_of(source / f"{key}{_SUFFIX}", "0")
+            line = journal.get(key) or _line_of(source / f"{key}{_SUFFIX}", "0")
             if line is not None:
-                found[key] = line
-        excess += sum(int(line[1]) for line in found.values())
+                lines[key] = line
+        excess += sum(int(line[1]) for line in lines.values())
     if excess > 0:
         _remove_oldest(sources, excess)
     if strays:
@@ -148,8 +148,8 @@ def evict(folder: Path, limit: int) -> None:
 def _remove_oldest(sources: Mapping[Path, Mapping[str, _Line]], excess: int) -> None:
     by_age = [
         (int(at), int(size), source, key)
-        for source, found in sources.items()
-        for key, (_, size, at) in found.items()
+        for source, lines in sources.items()
+        for key, (_, size, at) in lines.items()
     ]
     for _, size, source, key in sorted(by_age):
         if excess <= 0:
@@ -160,8 +160,8 @@ def _remove_oldest(sources: Mapping[Path, Mapping[str, _Line]], excess: int) -> 
 
 
 def _folders(folder: Path) -> list[Path]:
-    with suppress(OSError), os.scandir(folder) as found:
-        return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
+    with suppress(OSError), os.scandir(folder) as entries:
+        return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
     return []
 
 
@@ -250,23 +250,23 @@ class AnswerFiles:
         has it, and what the journal does not know is read.
         """
         dates = self._dates()
-        found: pd.Timestamp | None = None
+        latest: pd.Timestamp | None = None
         for key in sorted(dates, key=dates.__getitem__, reverse=True):
-            if found is not None and dates[key] <= _micros(found):
+            if latest is not None and dates[key] <= _micros(latest):
                 break
             record = self.record(key)
             date = None if record is None else http_date(record.head.headers.get("Date"))
-            if date is not None and date <= before and (found is None or date > found):
-                found = date
-        return found
+            if date is not None and date <= before and (latest is None or date > latest):
+                latest = date
+        return latest
 
     def _dates(self) -> dict[str, int]:
         """Return the ``Date`` [µs since 1970] of every answer by its key, as journal and heads state it."""
-        known = _journal(self._folder)
+        journal = _journal(self._folder)
         keys = _keys(_names(self._folder))
         missing: dict[str, _Line] = {}
         for key in keys:
-            if key not in known:
+            if key not in journal:
                 with suppress(OSError), self._path(key).open("rb") as file:
                     head = load_head(file.read(_HEAD_BYTES))
                     date = None if head is None else http_date(head.headers.get("Date"))
@@ -274,7 +274,7 @@ class AnswerFiles:
                     if line is not None:
                         missing[key] = line
         self._note(missing)
-        stated = known | missing
+        stated = journal | missing
         return {key: int(stated[key][0]) for key in keys if key in stated}
 
     def _note(self, lines: Mapping[str, _Line]) -> None:

@@ -118,7 +118,7 @@ def cache_clear(older_than: str | pd.Timedelta | None = None) -> int:
 
 
 def _seconds(length: str | pd.Timedelta) -> float:
-    found = times.lookback(length) if isinstance(length, str) else length
-    if not isinstance(found, pd.Timedelta) or not found >= pd.Timedelta(0):
+    age = times.lookback(length) if isinstance(length, str) else length
+    if not isinstance(age, pd.Timedelta) or not age >= pd.Timedelta(0):
         raise ValueError(f"older_than={length!r} is not a length of time: write it like '30d' or '12h'")
-    return float(found.total_seconds())
+    return float(age.total_seconds())

@@ -130,7 +130,7 @@ class Connection:
         self._network: Network | None = None
         self._last_date: tuple[float, pd.Timestamp] | None = None
         self._last_marks: tuple[float, _Marks] | None = None
-        self._trouble_told = False
+        self._warned_of_trouble = False
         self._inherited = False
         self.fork_lock = threading.Lock()
         renew_in_child(self)
@@ -200,8 +200,8 @@ class Connection:
             raise self._orphaned(request.path, error) from None
         if self._settings.offline and reply.status == 504:
             raise NotCached(str(request), "not in the cache, and this connection is offline")
-        if self._files.trouble is not None and not self._trouble_told:
-            self._trouble_told = True
+        if self._files.trouble is not None and not self._warned_of_trouble:
+            self._warned_of_trouble = True
             warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
         self._files.trouble = None
         if not reply.from_cache:

@@ -133,7 +133,7 @@ def network_error(path: str, error: Exception) -> FetchError:
 def _innermost(error: BaseException) -> str:
     """Return what the system message, without the layers around it."""
     reason = getattr(error, "reason", None)
-    found = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
-    if found is not None:
-        return _innermost(found)
+    cause = next((a for a in (reason, *error.args) if isinstance(a, BaseException)), None)
+    if cause is not None:
+        return _innermost(cause)
     return plain_text(str(error).rpartition(">: ")[2], _LONGEST_MESSAGE)

@@ -55,10 +55,10 @@ class Responses(BaseStorage):  # type: ignore[type-arg]
         self._files = files
 
     def __getitem__(self, key: str) -> CachedResponse:
-        found = self._files.record(key)
-        if found is None:
+        record = self._files.record(key)
+        if record is None:
             raise KeyError(key)
-        return _response(found)
+        return _response(record)
 
     def __setitem__(self, key: str, response: Any) -> None:
         self._files.keep(key, response.request.path_url, response)
@@ -223,10 +223,10 @@ def _keeper(
 
     def keep(response: requests.Response, **_: Any) -> requests.Response:
         closed = response.status_code == 200 and _is_closed(response, until, latest())
-        said = response.content or b"", repr(response.headers).encode()
-        told = secret is not None and any(map(secret.within, said))
-        kept = "immutable" if closed else f"max-age={math.ceil(fresh)}"
-        response.headers["Cache-Control"] = "no-store" if told else kept
+        received = response.content or b"", repr(response.headers).encode()
+        repeats_key = secret is not None and any(map(secret.within, received))
+        lifetime = "immutable" if closed else f"max-age={math.ceil(fresh)}"
+        response.headers["Cache-Control"] = "no-store" if repeats_key else lifetime
         return response
 
     return keep
@@ -247,10 +247,10 @@ def _is_closed(response: requests.Response, until: pd.Timestamp | None, latest: 
         return False
 
 
-def _response(found: Record) -> CachedResponse:
-    head = found.head
+def _response(record: Record) -> CachedResponse:
+    head = record.head
     response = CachedResponse(
-        content=found.body,
+        content=record.body,
         created_at=head.created,
         expires=head.expires,
         headers=CaseInsensitiveDict(head.headers),

@@ -49,9 +49,10 @@ def _canonical(endpoint: Endpoint, path: str, params: Mapping[str, Any]) -> Requ
     twice = sorted(set(in_path) & set(params))
     if twice:
         raise ValueError(f"{twice[0]} is already in the path {path}")
-    known = endpoint.request({**in_path, **{n: v for n, v in params.items() if n in names}}, strict=False)
+    named = {n: v for n, v in params.items() if n in names}
+    documented = endpoint.request({**in_path, **named}, strict=False)
     other = _plain(path, {n: v for n, v in params.items() if n not in names})
-    return Request(known.path, tuple(sorted((*known.query, *other.query))))
+    return Request(documented.path, tuple(sorted((*documented.query, *other.query))))
 
 
 def _plain(path: str, params: Mapping[str, Any]) -> Request:

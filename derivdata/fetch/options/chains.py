@@ -104,7 +104,7 @@ def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.D
     """
     pairs = [(s, e) for s in names(symbol, "symbol") for e in names(exchange, "exchange")]
     answers = transport.progress(pairs, total=len(pairs), label=api.OPTIONS_SNAPSHOT.path)
-    return tabulate(tables.OPTIONS_SNAPSHOT, (_asked(*pair) for pair in answers), _columns)
+    return tabulate(tables.OPTIONS_SNAPSHOT, (_requested(*pair) for pair in answers), _columns)
 
 
 @typed
@@ -136,19 +136,19 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     >>> dict(dd.options.surface("BTC", "deribit").sizes)
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
-    answer = _asked(symbol, exchange)
+    answer = _requested(symbol, exchange)
     columns, notices, _ = columns_of(tables.OPTIONS_SNAPSHOT, answer, _columns)
     for notice in notices:
         transport.notify(answer.request, notice)
-    said = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
-    if not answer.body.instruments and not said["notices"]:
+    provenance = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
+    if not answer.body.instruments and not provenance["notices"]:
         transport.notify(answer.request, f"no options on {symbol} at {exchange}")
     return surface_of(
         tables.OPTIONS_SNAPSHOT.joined([columns]),
         symbol=answer.body.symbol,
         exchange=answer.body.exchange,
         as_of=answer.as_of,
-        provenance=said,
+        provenance=provenance,
     )
 
 
@@ -197,7 +197,7 @@ def warn_off_matrix(symbol: str, exchange: str) -> None:
         )
 
 
-def _asked(symbol: str, exchange: str) -> Answer[_Chain]:
+def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
     symbol, exchange = symbol_of(symbol), venue_of(exchange)
     warn_off_matrix(symbol, exchange)
     return transport.get(api.OPTIONS_SNAPSHOT, {"symbol": symbol, "exchange": exchange}, into=_Chain)

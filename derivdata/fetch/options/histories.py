@@ -142,8 +142,8 @@ def surface_history(
     warn_off_matrix(symbol, exchange)
     answer = transport.get(api.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
     frame = tabulate(tables.OPTIONS_SURFACE_HISTORY, [answer], _surface_columns, within=window)
-    found = tables.surface_history(frame)
-    return found if len(frame) else found.assign_coords(symbol=symbol, exchange=exchange)
+    surface = tables.surface_history(frame)
+    return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=exchange)
 
 
 @typed
@@ -195,5 +195,5 @@ def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
     )
     stamps = instants(answer, list(body.snapshots)).repeat([len(points) for points in snapshots])
     options = pd.DataFrame({**columns, "time": stamps})
-    kept = one_per_place(options, ("time", "expiry", "strike", "side"))
-    return {name: values.array for name, values in kept.items()}
+    unique = one_per_place(options, ("time", "expiry", "strike", "side"))
+    return {name: values.array for name, values in unique.items()}

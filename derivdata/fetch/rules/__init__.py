@@ -15,8 +15,11 @@ __all__ = ["RULES", "Rule"]
 
 RULES: tuple[Rule, ...] = tuple(
     value
-    for module in (contradictions, impossible, unlikely)
+    for module in (impossible, contradictions, unlikely)
     for value in vars(module).values()
     if isinstance(value, Rule)
 )
-"""Every rule about one answer, in the order in which they are applied: that of the modules."""
+"""Every rule about one answer, in the order in which they are applied.
+
+Impossible figures come first: a negative interval is not worth a comparison with the time between payments.
+"""
