@@ -136,11 +136,16 @@ def backfill(
         )
         for name in chosen_venues(venues)
     ]
-    threads = [threading.Thread(target=job.run, name=f"derivdata-{job.exchange}") for job in jobs]
+    # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
+    threads = [
+        threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
+        for job in jobs
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    done.requests = sum(job.requests for job in jobs)
     fatal = [job.fatal for job in jobs if job.fatal is not None]
     if fatal:
         raise fatal[0]
@@ -163,6 +168,7 @@ class _Job:
     done: Backfilled
     progress: Callable[[str], None] | None
     fatal: BaseException | None = None
+    requests: int = 0
 
     def run(self) -> None:
         session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
@@ -178,7 +184,7 @@ class _Job:
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:
-            self.done.requests += session.requests
+            self.requests = session.requests
             self.done.notices += session.notices
             session.close()
 

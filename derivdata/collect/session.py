@@ -44,11 +44,15 @@ class Shared:
     ----------
     listing
         The contracts and intervals that the venue listed last; None before.
+    listing_lock
+        Held while they are asked for, so that they are asked for once.
     """
 
     def __init__(self) -> None:
         self.listing: Listing | None = None
+        self.listing_lock = threading.Lock()
         self._free_at: pd.Timestamp | None = None
+        self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
 
     def turn(self, now: pd.Timestamp, seconds: float) -> float:
@@ -57,6 +61,18 @@ class Shared:
             start = now if self._free_at is None else max(now, self._free_at)
             self._free_at = start + pd.Timedelta(seconds, "s")
         return float((start - now).total_seconds())
+
+    def close_for(self, now: pd.Timestamp, seconds: float) -> None:
+        """Ask nothing for a while: the venue said so to one session, and means all."""
+        with self._lock:
+            until = now + pd.Timedelta(seconds, "s")
+            self._closed_until = until if self._closed_until is None else max(until, self._closed_until)
+
+    def closed_for(self, now: pd.Timestamp) -> float:
+        """Return for how long the venue wants to be left alone [s]; 0 for not at all."""
+        with self._lock:
+            until = self._closed_until
+        return 0.0 if until is None else max(float((until - now).total_seconds()), 0.0)
 
 
 class VenueSession:
@@ -106,12 +122,14 @@ class VenueSession:
         given = {**endpoint.fixed, **endpoint.params, **(params or {})}
         delay = 1.0
         for tried in range(1, _TRIES + 1):
-            self._pace(endpoint.weight)
+            self._pace(endpoint)
             try:
                 return self._once(endpoint, given, context)
             except (VenueError, NetworkError) as problem:
                 passing = problem.reason in _PASSING if isinstance(problem, VenueError) else True
                 wait = problem.retry_after if problem.retry_after is not None else delay
+                if isinstance(problem, VenueError) and problem.reason == "limit":
+                    self.shared.close_for(self.clock.utc(), wait)
                 if not passing or tried == _TRIES or wait > _LONGEST_WAIT:
                     raise
             if self.clock.wait(wait):
@@ -150,10 +168,24 @@ class VenueSession:
         )
         return records, text, reply.body
 
-    def _pace(self, weight: float) -> None:
-        """Wait until the budget allows another request: requests are spread evenly, never in bursts."""
-        wait = self.shared.turn(self.clock.utc(), weight / self.venue.budget)
-        if wait > 0 and self.clock.wait(wait):
+    def _pace(self, endpoint: Endpoint) -> None:
+        """Wait until the budget allows another request: requests are spread evenly, never in bursts.
+
+        A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly
+        than it may be asked.
+        """
+        wait = self.shared.turn(self.clock.utc(), endpoint.weight / self.venue.budget)
+        if self.clock.wait(wait):
+            raise Stopped("collecting was stopped")
+        closed = self.shared.closed_for(self.clock.utc())
+        if closed > _LONGEST_WAIT:
+            raise VenueError(
+                f"{self.venue.exchange} {endpoint.place}",
+                f"not asked: the venue wants to be left alone for another {closed:.0f} s",
+                reason="limit",
+                retry_after=closed,
+            )
+        if closed > 0 and self.clock.wait(closed):
             raise Stopped("collecting was stopped")
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
