@@ -16,6 +16,7 @@ from derivdata.archive.audit import AUDITS, StoredRows, audit, normalise
 from derivdata.archive.corrections import Corrected, replace_rows, undo
 from derivdata.archive.ledger import Request
 from derivdata.archive.reading import ArchiveReader
+from derivdata.archive.retention import Dropped, drop_old_partitions
 from derivdata.archive.schemas import archive_table
 from derivdata.archive.selections import correction_selection, time_range
 from derivdata.arguments import typed
@@ -252,6 +253,26 @@ class Archive(ArchiveReader):
             There is no such correction, it was undone already, or a later one touches the same rows.
         """
         return undo(self._path, archive_table, number, timeout=self._lock_timeout)
+
+    def drop_before(self, instant: times.Instant) -> Dropped:
+        """Remove the months and days that end at or before an instant, of all tables, for good.
+
+        Only whole partitions go, so some older rows of the month or day of the instant stay. The ledger of
+        requests forgets what went, so that it reads as not asked. What corrections took out stays, as do the
+        names of symbols and venues.
+
+        Returns
+        -------
+        Dropped
+            How many rows and files went.
+
+        Raises
+        ------
+        ArchiveError
+            Another writer held the archive for too long, or the disk refused; nothing was removed then.
+        """
+        before = times.instant(instant, "instant")
+        return drop_old_partitions(self._path, archive_table, before, timeout=self._lock_timeout)
 
     def _correct(
         self,

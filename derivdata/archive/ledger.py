@@ -8,7 +8,7 @@ every minute for a year holds one interval and not half a million.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from derivdata import times
 from derivdata.archive.systems import sync
 from derivdata.errors import ArchiveError
 
-__all__ = ["Request", "enter_requests", "requests_frame", "unanswered_windows"]
+__all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
 
 _ALL = "*"
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
@@ -74,6 +74,32 @@ def enter_requests(folder: Path, name: str, table: str, requests: Sequence[Reque
             for a, b, why in dict.fromkeys(windows.failed)
             for first, last in _without([(a, b)], windows.answered)
         ]
+    return _write(folder, name, ledger)
+
+
+def forget_requests(
+    folder: Path, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
+) -> str:
+    """Write the ledger without what lies before an instant, by table or `otherwise`; return its name.
+
+    Rows that were dropped must not look like a window that was answered with none.
+
+    Raises
+    ------
+    ArchiveError
+        The ledger is missing or damaged.
+    """
+    ledger = _load(folder, name)
+    for table, exchanges in ledger.items():
+        cut = _micros(cuts.get(table, otherwise))
+        for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
+            windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
+            windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
+    return _write(folder, name, ledger) if ledger else name
+
+
+def _write(folder: Path, name: str, ledger: _Ledger) -> str:
+    """Write the ledger beside the one before, unless it is the same; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
     path = folder / f"ledger-{hashlib.blake2b(text, digest_size=16).hexdigest()}.json"
     if path.name != name:

@@ -16,33 +16,44 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
     _add_collected(parser, "of histories (default: BTC ETH); the state is kept of all")
     parser.add_argument("--once", action="store_true", help="ask once and end")
     parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
+    parser.add_argument(
+        "--keep", metavar="TIME", help="remove whole months or days that are older (400d; default: keep all)"
+    )
     parser.set_defaults(run=_collect)
 
 
 def _collect(arguments: argparse.Namespace) -> None:
     import signal
 
-    from derivdata import archive, collect
+    from derivdata import archive, collect, times
+    from derivdata.collect.progress import StatusLine
 
-    clock = collect.MachineClock()
+    clock, status = collect.MachineClock(), StatusLine()
+    show = status.show if arguments.log is None else lambda _: None
     collector = collect.Collector(
         archive.open_archive(arguments.to),
         venues=arguments.venues,
         symbols=arguments.symbols,
         names=arguments.tables,
         unconfirmed=arguments.unconfirmed,
+        keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         clock=clock,
-        log=say if arguments.log else None,
+        log=lambda minute: say(minute.json()) if arguments.log else show(minute.line()),
+        progress=show,
     )
     for terms in collector.terms:
         say(terms)
     if arguments.once:
-        say("\n".join(f"{table}: {rows} rows" for table, rows in collector.once().items()))
+        rows = collector.once()
+        status.end()
+        say("\n".join(f"{table}: {count} rows" for table, count in rows.items()))
         say("\n".join(f"{venue}: unavailable: {why}" for venue, why in collector.gone.items()))
     else:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: clock.stop())
-        collector.run()
+        clock.stop_on([signal.SIGINT, signal.SIGTERM])
+        try:
+            collector.run()
+        finally:
+            status.end(keep=True)
     collector.close()
 
 
@@ -57,9 +68,13 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
 
 
 def _backfill(arguments: argparse.Namespace) -> None:
+    import signal
+
     from derivdata import archive, collect, times
 
-    now = collect.MachineClock().utc()
+    clock = collect.MachineClock()
+    clock.stop_on([signal.SIGINT, signal.SIGTERM])
+    now = clock.utc()
     window = times.window(arguments.since, now if arguments.until is None else arguments.until)
     done = collect.backfill(
         archive.open_archive(arguments.to),
@@ -68,6 +83,7 @@ def _backfill(arguments: argparse.Namespace) -> None:
         window.end,
         venues=arguments.venues,
         names=arguments.tables or ("funding_settlements", "oi_history"),
+        clock=clock,
         unconfirmed=arguments.unconfirmed,
         progress=say,
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -14,6 +12,7 @@ from derivdata import tables
 from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.histories import Backfilled, backfill, chosen_venues
+from derivdata.collect.minute import Minute
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import Poll, VenueState
@@ -27,14 +26,9 @@ _AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
 _LIQUIDATIONS = "liquidations_fills"
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
-
-
-@dataclass
-class _Tally:
-    """Results of one minute."""
-
-    rows: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+_REFILLED = ("funding_settlements", "oi_history")
+_END_SECONDS = 30.0
+"""How long the end waits for a refill that is in the middle of a request; what it had written stays."""
 
 
 class Collector:
@@ -51,13 +45,17 @@ class Collector:
     names
         Tables to keep; None is all that polls give.
     since
-        How far back the first refill reaches.
+        How far back refills reach; where the archive's ledger begins before, they reach back to there.
+    keep
+        What is older goes, in whole months or days; None keeps all.
     clock, addresses, unconfirmed
         As in `derivdata.collect.backfill`.
     sockets
         Where venues' WebSockets are instead of their own addresses.
     log
-        Called with a line for each minute.
+        Called with each minute.
+    progress
+        Called by `once` with a line for each venue that was asked.
     """
 
     def __init__(
@@ -68,21 +66,27 @@ class Collector:
         symbols: Sequence[str] = ("BTC", "ETH"),
         names: Sequence[str] | None = None,
         since: pd.Timedelta = _WEEK,
+        keep: pd.Timedelta | None = None,
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
         sockets: Mapping[str, str] | None = None,
         unconfirmed: bool = False,
-        log: Callable[[str], None] | None = None,
+        log: Callable[[Minute], None] | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         unknown = [name for name in names or () if name not in tables.TABLES]
         if unknown:
             raise ValueError(f"tables: there is no table {unknown[0]!r}")
+        if keep is not None and keep < since:
+            raise ValueError(f"keep: {keep} is less than the {since} that refills reach back")
         self.archive, self.symbols, self.names, self.since = archive, list(symbols), names, since
+        self.keep = keep
         self.clock = clock or MachineClock()
         self.gone: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self._sockets = dict(sockets or {})
-        self._addresses, self._unconfirmed, self._log = dict(addresses or {}), unconfirmed, log
+        self._addresses, self._unconfirmed = dict(addresses or {}), unconfirmed
+        self._log, self._progress = log, progress
         self.shared = {name: Shared() for name in chosen_venues(venues)}
         self._states = {
             name: VenueState(
@@ -97,6 +101,7 @@ class Collector:
         self._refills: queue.Queue[Backfilled | BaseException] = queue.Queue()
         self._refill: threading.Thread | None = None
         self._refilled: pd.Timestamp | None = None
+        self._dropped: pd.Timestamp | None = None
 
     @property
     def venues(self) -> list[str]:
@@ -116,10 +121,10 @@ class Collector:
         ArchiveError
             The archive cannot be written.
         """
-        tally = self._minute(deadline=None)
+        minute = self._minute(deadline=None)
         self._refill_aside()
-        self._count_refills(tally)
-        return tally.rows
+        self._count_refills(minute)
+        return minute.rows
 
     def run(self) -> None:
         """Collect until the clock is stopped.
@@ -137,8 +142,10 @@ class Collector:
             for stream in self._streams.values():
                 stream.stop()
             if self._refill is not None:
-                self._refill.join()  # its waits have ended with the clock's
-            self._write_liquidations(_Tally())
+                self._refill.join(_END_SECONDS)  # its waits have ended with the clock's
+            last = Minute(self.clock.utc())
+            self._write_liquidations(last)
+            self._count_refills(last)
 
     def _listen(self) -> None:
         """Connect to the channels of liquidations, each in a thread of its own."""
@@ -149,7 +156,7 @@ class Collector:
                 self._streams[name] = stream
                 stream.start()
 
-    def _write_liquidations(self, tally: _Tally) -> None:
+    def _write_liquidations(self, minute: Minute) -> None:
         """Append what was pushed, with the windows that were listened to."""
         frames, requests = [], []
         for name, stream in self._streams.items():
@@ -157,11 +164,11 @@ class Collector:
             frames.append(rows)
             requests += [Request(name, None, window.start, window.end) for window in covered]
             if error:
-                tally.failed[f"{name} {_LIQUIDATIONS}"] = error
+                minute.failed[f"{name} {_LIQUIDATIONS}"] = error
         if frames:
             keyed = tables.TABLES[_LIQUIDATIONS]
             rows = keyed.conform(pd.concat(frames, ignore_index=True))
-            tally.rows[_LIQUIDATIONS] = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
+            minute.rows[_LIQUIDATIONS] = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
 
     def _run(self) -> None:
         while True:
@@ -169,24 +176,38 @@ class Collector:
             start = (now - _AFTER).floor("min") + _STEP + _AFTER
             if self.clock.wait((start - now).total_seconds()):
                 return
-            tally = self._minute(deadline=_DEADLINE_SECONDS)
-            self._write_liquidations(tally)
-            self._count_refills(tally)
-            hour = self.clock.utc().floor("h")
-            due = self.clock.utc() - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour)
-            if due and not (self._refill is not None and self._refill.is_alive()):
-                self._refilled = hour
-                self._refill = threading.Thread(target=self._refill_aside, name="derivdata-refill")
-                self._refill.start()
+            minute = self._minute(deadline=_DEADLINE_SECONDS)
+            self._write_liquidations(minute)
+            self._count_refills(minute)
+            self._start_refill()
+            self._drop_old(minute)
             if self._log is not None:
-                self._log(json.dumps({"time": str(self.clock.utc()), **vars(tally), "gone": self.gone}))
+                minute.gone = dict(self.gone)
+                self._log(minute)
+
+    def _start_refill(self) -> None:
+        """Refill histories once an hour, unless the refill before is still under way."""
+        now = self.clock.utc()
+        hour = now.floor("h")
+        due = now - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour)
+        if due and not (self._refill is not None and self._refill.is_alive()):
+            self._refilled = hour
+            self._refill = threading.Thread(target=self._refill_aside, name="derivdata-refill", daemon=True)
+            self._refill.start()
+
+    def _drop_old(self, minute: Minute) -> None:
+        """Remove what is older than is to be kept, once a day."""
+        today = minute.time.floor("D")
+        if self.keep is not None and (self._dropped is None or self._dropped < today):
+            self._dropped = today
+            minute.dropped = self.archive.drop_before(minute.time - self.keep).rows
 
     def close(self) -> None:
         """Close every connection."""
         for state in self._states.values():
             state.session.close()
 
-    def _minute(self, *, deadline: float | None) -> _Tally:
+    def _minute(self, *, deadline: float | None) -> Minute:
         """Poll the venues that are not still busy, and write what came before the deadline.
 
         What comes later is written with the next minute: a slow venue delays no other.
@@ -194,26 +215,28 @@ class Collector:
         for name, state in self._states.items():
             if name not in self._running and name not in self.gone:
                 self._running.add(name)
-                threading.Thread(target=self._poll, args=(name, state), daemon=True).start()
+                poll = threading.Thread(
+                    target=self._poll, args=(name, state), name=f"derivdata-poll-{name}", daemon=True
+                )
+                poll.start()
         polls: list[Poll] = []
         ends = None if deadline is None else self.clock.utc() + pd.Timedelta(deadline, "s")
         while self._running:
             left = None if ends is None else (ends - self.clock.utc()).total_seconds()
-            try:
-                poll = self._polls.get(timeout=left if left is None else max(left, 0.01))
-            except queue.Empty:
+            answer = self.clock.receive(self._polls, left if left is None else max(left, 0.01))
+            if answer is None or isinstance(answer, Stopped):
                 break
-            if isinstance(poll, Stopped):
-                break
-            if isinstance(poll, BaseException):
-                raise poll
-            self._running.discard(poll.exchange)
-            if poll.gone:
-                self.gone[poll.exchange] = next(iter(poll.failed.values()))
-            polls.append(poll)
-        tally = self._write(polls)
-        self.failed = tally.failed
-        return tally
+            if isinstance(answer, BaseException):
+                raise answer
+            self._running.discard(answer.exchange)
+            if answer.gone:
+                self.gone[answer.exchange] = next(iter(answer.failed.values()), "it refuses this address")
+            polls.append(answer)
+            if self._progress is not None:
+                self._progress(f"{len(polls)} of {len(self._states)} venues: {answer.exchange}")
+        minute = self._write(polls)
+        self.failed = minute.failed
+        return minute
 
     def _poll(self, name: str, state: VenueState) -> None:
         try:
@@ -221,9 +244,9 @@ class Collector:
         except BaseException as problem:  # reaches the collector's own thread
             self._polls.put(problem)
 
-    def _write(self, polls: list[Poll]) -> _Tally:
+    def _write(self, polls: list[Poll]) -> Minute:
         """Append the venues' rows, each table atomically with the requests that they came from."""
-        tally = _Tally()
+        minute = Minute(self.clock.utc())
         names = sorted({table for poll in polls for table in (*poll.frames, *poll.failed)})
         for table in names:
             if table not in tables.TABLES or (self.names is not None and table not in self.names):
@@ -235,13 +258,13 @@ class Collector:
                     parts.append(poll.frames[table])
                     requests.append(Request(poll.exchange, None, start, start + _STEP))
                 elif table in poll.failed:
-                    tally.failed[f"{poll.exchange} {table}"] = poll.failed[table]
+                    minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
                     error = poll.failed[table][:500]
                     requests.append(Request(poll.exchange, None, start, start + _STEP, error))
             keyed = tables.TABLES[table]
             rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
-            tally.rows[table] = self.archive.merge(table, rows, requests=requests).written
-        return tally
+            minute.rows[table] = self.archive.merge(table, rows, requests=requests).written
+        return minute
 
     def _refill_aside(self) -> None:
         """Refill histories beside the polls: a venue that has to be asked again must not hold up a minute."""
@@ -253,14 +276,14 @@ class Collector:
     def _refilled_histories(self) -> Backfilled:
         """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
         now = self.clock.utc()
-        kept = [n for n in ("funding_settlements", "oi_history") if self.names is None or n in self.names]
+        kept = [name for name in _REFILLED if self.names is None or name in self.names]
         venues = [name for name in self._states if name not in self.gone]
         if not (self.symbols and kept and venues):
             return Backfilled()
         return backfill(
             self.archive,
             self.symbols,
-            now.floor("h") - self.since,
+            self._refill_from(now, kept),
             now.floor("h"),
             venues=venues,
             names=kept,
@@ -270,7 +293,16 @@ class Collector:
             unconfirmed=self._unconfirmed,
         )
 
-    def _count_refills(self, tally: _Tally) -> None:
+    def _refill_from(self, now: pd.Timestamp, names: Sequence[str]) -> pd.Timestamp:
+        """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
+        asked = self.archive.requests()
+        begun = asked.loc[asked["table"].isin(names) & asked["answered"], "start"].min()
+        first = now.floor("h") - self.since
+        if begun is not pd.NaT:
+            first = min(first, begun)
+        return first if self.keep is None else max(first, (now - self.keep).ceil("D"))
+
+    def _count_refills(self, minute: Minute) -> None:
         """Add what refills brought since the last minute.
 
         Raises
@@ -285,5 +317,5 @@ class Collector:
             if isinstance(done, BaseException):
                 raise done
             for (_, table), rows in done.written.items():
-                tally.rows[table] = tally.rows.get(table, 0) + rows
-            tally.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})
+                minute.rows[table] = minute.rows.get(table, 0) + rows
+            minute.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})

@@ -14,6 +14,7 @@ from derivdata.collect.collector import Collector
 from derivdata.collect.folders import data_folder
 from derivdata.collect.histories import TABLES as HISTORIES
 from derivdata.collect.histories import backfill
+from derivdata.collect.progress import StatusLine
 from derivdata.collect.state import CHAINS, STATE
 from derivdata.forking import renew_in_child
 
@@ -64,7 +65,15 @@ class ReadThrough:
     ) -> None:
         self.archive, self.clock = archive, clock or MachineClock()
         self._addresses = addresses
-        self._collector = Collector(archive, venues=venues, symbols=(), clock=self.clock, addresses=addresses)
+        self._status = StatusLine()
+        self._collector = Collector(
+            archive,
+            venues=venues,
+            symbols=(),
+            clock=self.clock,
+            addresses=addresses,
+            progress=self._status.show,
+        )
         self._polled: pd.Timestamp | None = None
         self._told: set[str] = set()
         self._notices: list[str] = []
@@ -123,6 +132,7 @@ class ReadThrough:
         with self._poll_lock:
             if self.is_stale():  # no other thread has asked in between
                 self._collector.once()
+                self._status.end()
                 self._polled = self.clock.utc()
                 self._tell_failures()
 
@@ -225,7 +235,9 @@ class ReadThrough:
                 clock=self.clock,
                 addresses=self._addresses,
                 shared=self._collector.shared,
+                progress=self._status.show,
             )
+            self._status.end()
             self._tell([f"{text}: left out" for text in done.failed] + done.notices)
 
     def _tell_failures(self) -> None:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
+import struct
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
+from tests.collect.clocks import SimulatedClock
+
+__all__ = ["Answer", "Dropped", "Fakes", "SimulatedClock", "Truth"]
+
+PAGE = b"<html><body>We are down for maintenance.</body></html>"
 HOUR = 3600
 T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 SYMBOLS = ("BTC", "ETH")
@@ -66,20 +73,49 @@ class Truth:
     def oi(self, symbol: str) -> list[tuple[int, float, float]]:
         """(second, coins, mark) every 5 minutes."""
         first = T0 - 3 * 86400
-        return [
-            (s, 1000 + s // 300 * 31 % 500 + len(symbol), 50000.0 + s // 300 * 17 % 100)
-            for s in range(first, self.end, 300)
-        ]
+        return [self.oi_at(symbol, second) for second in range(first, self.end, 300)]
+
+    def oi_at(self, symbol: str, second: int) -> tuple[int, float, float]:
+        """(second, coins, mark) of the five minutes that hold a second."""
+        number = second // 300
+        return number * 300, 1000 + number * 31 % 500 + len(symbol), 50000.0 + number * 17 % 100
+
+
+class Dropped(Exception):
+    """The venue hangs up without an answer."""
+
+
+class Answer(NamedTuple):
+    """What a venue answers: `cut` leaves the second half of the body out, `reset` ends with an RST."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    cut: bool = False
+    reset: bool = False
 
 
 class Fakes:
-    """The server; use it as a context."""
+    """The server; use it as a context. `answer` gives the same answers without sockets.
+
+    Attributes
+    ----------
+    faults
+        By venue, what is to be answered next instead: None (nothing is wrong), ``"drop"``, ``"reset"``,
+        ``"cut"``, ``"page"`` (a page of HTML with status 200), a (status, headers, body), or a body.
+    random_faults
+        The part of the requests that fail, each in a way of its venue.
+    held
+        By venue, what to wait for before each answer: a venue that is dead.
+    """
 
     def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
         self.truth, self.now = Truth(end), now
         self.log: list[tuple[str, str, dict[str, Any], pd.Timestamp]] = []
         self.faults: dict[str, list[Any]] = {}
         self.random_faults = 0.0
+        self.held: dict[str, threading.Event] = {}
+        self.skew = pd.Timedelta(0)
         self._lock = threading.Lock()
         self._count = 0
         fakes = self
@@ -111,40 +147,66 @@ class Fakes:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for event in self.held.values():
+            event.set()
         self._server.shutdown()
         self._server.server_close()
 
     def states(self) -> list[tuple[str, tuple[int, float, float]]]:
         """(second, coins, mark) of each symbol now."""
         second = int(self.now().timestamp())
-        return [(s, [row for row in self.truth.oi(s) if row[0] <= second][-1]) for s in SYMBOLS]
+        return [(s, self.truth.oi_at(s, second)) for s in SYMBOLS]
+
+    def answer(self, exchange: str, place: str, params: dict[str, Any], *, encoded: bool = False) -> Answer:
+        """Answer a request, by its venue, the path below it, and its parameters; `encoded` is for gzip.
+
+        Raises
+        ------
+        Dropped
+            Nothing is answered.
+        """
+        with self._lock:
+            self.log.append((exchange, place, params, self.now()))
+            self._count += 1
+            fault = self._fault(exchange)
+        if exchange in self.held:
+            self.held[exchange].wait()
+        if fault == "drop":
+            raise Dropped
+        status, headers, body = 200, {}, fault
+        if isinstance(fault, tuple):
+            status, headers, body = fault
+        elif fault in (None, "cut", "reset"):
+            body = VENUES[exchange](self, place, params)
+        raw = PAGE if fault == "page" else json.dumps(body).encode()
+        if encoded:
+            raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
+        date = format_datetime((self.now() + self.skew).to_pydatetime(), usegmt=True)
+        return Answer(status, {"Date": date, **headers}, raw, fault == "cut", fault == "reset")
 
     def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:
         parts = urlsplit(handler.path)
         _, exchange, place = parts.path.split("/", 2)
         params = {**dict(parse_qsl(parts.query)), **post}
-        with self._lock:
-            self.log.append((exchange, f"/{place}", params, self.now()))
-            self._count += 1
-            fault = self._fault(exchange)
-        if fault == "drop":
+        encoded = "gzip" in handler.headers.get("Accept-Encoding", "")
+        try:
+            answer = self.answer(exchange, f"/{place}", params, encoded=encoded)
+        except Dropped:
             handler.close_connection = True
             handler.connection.close()
             return
-        if isinstance(fault, tuple):
-            status, headers, body = fault
-        else:
-            status, headers = 200, {}
-            body = fault if fault is not None else VENUES[exchange](self, f"/{place}", params)
-        raw = json.dumps(body).encode()
-        if "gzip" in handler.headers.get("Accept-Encoding", ""):
-            raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
-        handler.send_response_only(status)
-        dated = {"Date": format_datetime(self.now().to_pydatetime(), usegmt=True)}
-        for name, value in {**dated, **headers, "Content-Length": str(len(raw))}.items():
+        handler.send_response_only(answer.status)
+        for name, value in {**answer.headers, "Content-Length": str(len(answer.body))}.items():
             handler.send_header(name, value)
         handler.end_headers()
-        handler.wfile.write(raw)
+        broken = answer.cut or answer.reset
+        handler.wfile.write(answer.body[: len(answer.body) // 2] if broken else answer.body)
+        if broken:
+            handler.close_connection = True
+            if answer.reset:
+                now = struct.pack("ii", 1, 0)  # lingers for no time: what was not read is thrown away
+                handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+            handler.connection.close()
 
     def _fault(self, exchange: str) -> Any:
         planned = self.faults.get(exchange)
@@ -826,22 +888,3 @@ VENUES: dict[str, Callable[[Fakes, str, dict[str, Any]], Any]] = {
     "huobi": _huobi,
     "derive": _derive,
 }
-
-
-class SimulatedClock:
-    """A clock that stands still but for waits, which take no time."""
-
-    def __init__(self, now: str) -> None:
-        self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
-
-    def utc(self) -> pd.Timestamp:
-        with self._lock:
-            return self._now
-
-    def wait(self, seconds: float) -> bool:
-        with self._lock:
-            self._now += pd.Timedelta(max(seconds, 0.0), "s")
-            return self._stopped
-
-    def stop(self) -> None:
-        self._stopped = True

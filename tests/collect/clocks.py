@@ -1,0 +1,104 @@
+"""Clocks for tests: one that stands still but for waits, and one that runs for many threads at once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TypeVar
+
+import pandas as pd
+
+__all__ = ["EventClock", "SimulatedClock"]
+
+T = TypeVar("T")
+
+HANGS_SECONDS = 60.0
+_LOOK_SECONDS = 0.001
+
+
+class SimulatedClock:
+    """A clock that stands still but for waits, which take no time: those of all threads add up."""
+
+    def __init__(self, now: str) -> None:
+        self._now, self._lock, self._stopped = pd.Timestamp(now, tz="UTC"), threading.Lock(), False
+
+    def utc(self) -> pd.Timestamp:
+        with self._lock:
+            return self._now
+
+    def wait(self, seconds: float) -> bool:
+        with self._lock:
+            self._now += pd.Timedelta(max(seconds, 0.0), "s")
+            return self._stopped
+
+    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+        try:
+            return source.get(timeout=HANGS_SECONDS)
+        except queue.Empty:
+            return None
+
+    def stop(self) -> None:
+        self._stopped = True
+
+
+class EventClock:
+    """A clock of many threads: it goes on to the next instant that one waits for when all wait.
+
+    Threads of collecting are known by their names. The thread that made the clock takes part too.
+    """
+
+    def __init__(self, now: pd.Timestamp) -> None:
+        self._now = now
+        self._changed = threading.Condition()
+        self._until: dict[int, pd.Timestamp] = {}
+        self._sources: dict[int, queue.Queue[object]] = {}
+        self._stopped = False
+        self._own = threading.get_ident()
+
+    def utc(self) -> pd.Timestamp:
+        with self._changed:
+            return self._now
+
+    def wait(self, seconds: float) -> bool:
+        me = threading.get_ident()
+        with self._changed:
+            if seconds > 0 and not self._stopped:
+                self._until[me] = self._now + pd.Timedelta(seconds, "s")
+                while me in self._until and not self._stopped:
+                    if not self._go_on():
+                        self._changed.wait(_LOOK_SECONDS)
+                self._until.pop(me, None)
+            return self._stopped
+
+    def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:
+        me = threading.get_ident()
+        with self._changed:
+            far = pd.Timedelta(365, "D") if seconds is None else pd.Timedelta(seconds, "s")
+            self._until[me], self._sources[me] = self._now + far, source  # type: ignore[assignment]
+            while me in self._until and not self._stopped and source.empty():
+                if not self._go_on():
+                    self._changed.wait(_LOOK_SECONDS)
+            self._until.pop(me, None)
+            del self._sources[me]
+            return None if source.empty() else source.get()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def _go_on(self) -> bool:
+        """Go to the next instant if every thread waits and none has something to receive."""
+        if any(not source.empty() for source in self._sources.values()):
+            return False
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        asking = any(name.startswith("derivdata-history-") for name in names.values())
+        for ident, name in names.items():
+            joins = name == "derivdata-refill" and asking
+            takes_part = ident == self._own or (name.startswith("derivdata-") and not joins)
+            if takes_part and ident not in self._until:
+                return False
+        self._now = max(self._now, min(self._until.values()))
+        self._until = {ident: until for ident, until in self._until.items() if until > self._now}
+        self._changed.notify_all()
+        return True

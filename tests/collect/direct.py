@@ -1,0 +1,39 @@
+"""Fake venues without sockets: what a session sends is answered in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from derivdata.errors import NetworkError
+from derivdata.transport.keyless import KeylessReply
+from tests.collect.fakes import Dropped, Fakes
+
+__all__ = ["DirectSession", "connect_directly"]
+
+
+class DirectSession:
+    """Stands for `KeylessSession`."""
+
+    fakes: Fakes
+
+    def send(
+        self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
+    ) -> KeylessReply:
+        exchange, _, place = url.partition("://")[2].partition("/")[2].partition("/")
+        try:
+            answer = self.fakes.answer(exchange, f"/{place}", {**params, **(post or {})})
+        except Dropped:
+            raise NetworkError(f"/{exchange}/{place}", "no whole answer came: ConnectionError") from None
+        return KeylessReply(answer.status, answer.headers, answer.body)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def connect_directly(fakes: Fakes, patch: pytest.MonkeyPatch) -> None:
+    """Let every session with a venue ask these fakes, without sockets."""
+    DirectSession.fakes = fakes
+    patch.setattr("derivdata.collect.session.KeylessSession", DirectSession)
