@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
+from derivdata.collect.clock import Clock
 from derivdata.errors import NetworkError
 from derivdata.transport.keyless import KeylessReply
 from tests.collect.fakes import Dropped, Fakes
@@ -18,11 +19,15 @@ class DirectSession:
     """Stands for `KeylessSession`."""
 
     fakes: Fakes
+    wait: Callable[[float], bool]
 
     def send(
         self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
     ) -> KeylessReply:
         exchange, _, place = url.partition("://")[2].partition("/")[2].partition("/")
+        for start, seconds in self.fakes.delays.items():
+            if f"{exchange}/{place}".startswith(start):
+                type(self).wait(seconds)
         try:
             answer = self.fakes.answer(exchange, f"/{place}", {**params, **(post or {})})
         except Dropped:
@@ -33,7 +38,7 @@ class DirectSession:
         """There is nothing to close."""
 
 
-def connect_directly(fakes: Fakes, patch: pytest.MonkeyPatch) -> None:
+def connect_directly(fakes: Fakes, clock: Clock, patch: pytest.MonkeyPatch) -> None:
     """Let every session with a venue ask these fakes, without sockets."""
-    DirectSession.fakes = fakes
+    DirectSession.fakes, DirectSession.wait = fakes, clock.wait
     patch.setattr("derivdata.collect.session.KeylessSession", DirectSession)

@@ -106,7 +106,11 @@ class Fakes:
     random_faults
         The part of the requests that fail, each in a way of its venue.
     held
-        By venue, what to wait for before each answer: a venue that is dead.
+        What to wait for before an answer, by the beginning of venue and path: a venue that is dead.
+    delays
+        How long an answer takes [s], by the same; of the test's clock, for sessions without sockets.
+    skew
+        How far the venues' clocks are ahead.
     """
 
     def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
@@ -115,6 +119,7 @@ class Fakes:
         self.faults: dict[str, list[Any]] = {}
         self.random_faults = 0.0
         self.held: dict[str, threading.Event] = {}
+        self.delays: dict[str, float] = {}
         self.skew = pd.Timedelta(0)
         self._lock = threading.Lock()
         self._count = 0
@@ -169,8 +174,9 @@ class Fakes:
             self.log.append((exchange, place, params, self.now()))
             self._count += 1
             fault = self._fault(exchange)
-        if exchange in self.held:
-            self.held[exchange].wait()
+        for start, event in self.held.items():
+            if f"{exchange}{place}".startswith(start):
+                event.wait()
         if fault == "drop":
             raise Dropped
         status, headers, body = 200, {}, fault

@@ -1,0 +1,307 @@
+"""Histories are refilled beside the minutes: a slow or dead venue holds up neither a minute nor the end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import open_archive
+from derivdata.collect import collector as collecting
+from derivdata.collect.collector import Collector
+from derivdata.collect.contracts import list_contracts
+from derivdata.collect.minute import Minute
+from derivdata.collect.read_through import ReadThrough
+from derivdata.collect.session import Shared, VenueSession
+from derivdata.errors import ArchiveError, VenueError
+from derivdata.venues.registry import VENUES
+from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes
+
+ROOT = Path(__file__).resolve().parents[2]
+LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+BEFORE_THE_HOUR = pd.Timestamp("2026-01-20T10:58:30", tz="UTC")
+
+
+def _collected(
+    folder: Path, fakes: Fakes, clock: EventClock, minutes: int, *venues: str, symbols: list[str]
+) -> list[Minute]:
+    """Collect for some minutes; return what each brought."""
+    found: list[Minute] = []
+
+    def count(minute: Minute) -> None:
+        found.append(minute)
+        if len(found) == minutes:
+            clock.stop()
+
+    archive = open_archive(folder)
+    Collector(
+        archive, venues=venues, symbols=symbols, clock=clock, addresses=fakes.addresses, log=count
+    ).run()
+    return found
+
+
+def test_a_refill_that_takes_an_hour_holds_up_no_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(BEFORE_THE_HOUR)
+    fakes = Fakes(LAST, clock.utc)
+    fakes.delays["bybit/v5/market/funding/history"] = 1800.0
+    connect_directly(fakes, clock, monkeypatch)
+    found = _collected(tmp_path / "market", fakes, clock, 50, "bybit", "okx", symbols=["BTC", "ETH"])
+    assert [late.time - early.time for early, late in pairwise(found)] == [pd.Timedelta(60, "s")] * 49
+    assert all(minute.rows["funding_history"] == 4 for minute in found), "both venues, both contracts"
+    asked = [at for exchange, place, _, at in fakes.log if place.endswith("funding/history")]
+    assert asked[0] < found[10].time < found[-1].time, "the refill was under way"
+    okx = [minute.time for minute in found if minute.rows.get("funding_settlements")]
+    assert okx == [], "a refill is counted when it is done"
+
+
+def test_a_refill_that_is_done_is_counted_and_the_next_begins_an_hour_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(BEFORE_THE_HOUR)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    found = _collected(tmp_path / "market", fakes, clock, 66, "hyperliquid", symbols=["BTC"])
+    written = [
+        (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
+    ]
+    assert written == [("11:03", 7 * 24), ("12:03", 1)]
+
+
+def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = EventClock(BEFORE_THE_HOUR)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+
+    def refused(*_: object, **__: object) -> None:
+        raise ArchiveError("market: nothing was appended: No space left on device")
+
+    monkeypatch.setattr(collecting, "backfill", refused)
+    with pytest.raises(ArchiveError, match="No space left on device"):
+        _collected(tmp_path / "market", fakes, clock, 20, "bybit", symbols=["BTC"])
+    assert clock.utc() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
+
+
+def test_a_history_that_is_refused_is_told_with_the_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(BEFORE_THE_HOUR)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    truth = fakes.truth.payments
+    monkeypatch.setattr(fakes.truth, "payments", lambda *a: [(s, h, float("nan")) for s, h, _ in truth(*a)])
+    found = _collected(tmp_path / "market", fakes, clock, 6, "bybit", symbols=["BTC"])
+    told = [text for minute in found for part, text in minute.failed.items() if part.startswith("history")]
+    assert len(told) == 1
+    assert "bybit funding_settlements BTC" in told[0]
+
+
+def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refill's thread hangs in a request that is never answered: it is a daemon and is left."""
+    clock = SimulatedClock("2026-01-20T11:01:30")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    monkeypatch.setattr(collecting, "_END_SECONDS", 0.05)
+    never = fakes.held["bybit/v5/market/funding"] = threading.Event()
+    asked = threading.Event()
+    answer = fakes.answer
+
+    def told(exchange: str, place: str, *rest: object, **options: object) -> object:
+        if place.endswith("funding/history"):
+            asked.set()
+        return answer(exchange, place, *rest, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(fakes, "answer", told)
+    found: list[Minute] = []
+
+    def stop_in_the_refill(minute: Minute) -> None:
+        found.append(minute)
+        if minute.time.minute >= 2:
+            assert asked.wait(HANGS_SECONDS)
+            clock.stop()
+
+    collector = Collector(
+        open_archive(tmp_path / "market"),
+        venues=["bybit"],
+        symbols=["BTC"],
+        clock=clock,
+        addresses=fakes.addresses,
+        log=stop_in_the_refill,
+    )
+    try:
+        collector.run()
+        assert collector._refill is not None
+        assert collector._refill.is_alive()
+        assert collector._refill.daemon
+    finally:
+        never.set()
+    assert found[-1].rows["funding_history"] == 2
+
+
+COLLECTS = """
+    import signal, sys
+    import pandas as pd
+    from derivdata.archive import open_archive
+    from derivdata.collect.clock import MachineClock
+    from derivdata.collect.collector import Collector
+
+    class Shifted(MachineClock):
+        def __init__(self, start):
+            super().__init__()
+            self.apart = pd.Timestamp(start) - super().utc()
+        def utc(self):
+            return super().utc() + self.apart
+
+    clock = Shifted("2026-01-20T11:02:03Z")
+    clock.stop_on([signal.SIGINT, signal.SIGTERM])
+    collector = Collector(
+        open_archive(sys.argv[1]), venues=["bybit", "okx"], symbols=["BTC"], names=["funding_history",
+        "funding_settlements"], clock=clock,
+        addresses={name: f"{sys.argv[2]}/{name}" for name in ("bybit", "okx")},
+        log=lambda minute: print(minute.json(), flush=True),
+    )
+    print("ready", flush=True)
+    collector.run()
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_a_refill_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    """With a real clock and sockets, while a venue's history is not answered."""
+    started = pd.Timestamp.now("UTC")
+    apart = pd.Timestamp("2026-01-20T11:02:00Z") - started
+    with Fakes(LAST, lambda: pd.Timestamp.now("UTC") + apart) as fakes:
+        fakes.skew = pd.Timedelta(0)
+        hung = fakes.held["bybit/v5/market/funding"] = threading.Event()
+        url = fakes.addresses["bybit"].rpartition("/")[0]
+        command = [sys.executable, "-c", textwrap.dedent(COLLECTS), str(tmp_path / "market"), url]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            assert '"funding_history": 4' in child.stdout.readline()
+            while not any(place.endswith("funding/history") for _, place, *_ in list(fakes.log)):
+                assert pd.Timestamp.now("UTC") - started < pd.Timedelta(HANGS_SECONDS, "s")
+            child.send_signal(number)
+            said, _ = child.communicate(timeout=2 * HANGS_SECONDS)
+        hung.set()
+    assert said.splitlines()[-1] == "ended"
+    assert child.returncode == 0
+    archive = open_archive(tmp_path / "market")
+    assert set(archive.exchanges("funding_history")) == {"bybit", "okx"}
+    archive.merge("funding_history", archive.read("funding_history", started, started))  # the lock is free
+
+
+def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A venue that answers more slowly than it may be asked is never waited for between two requests."""
+    clock = SimulatedClock("2026-01-20T11:00:00")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    fakes.delays["bybit"] = 30.0
+    session = VenueSession(VENUES["bybit"], clock, address=fakes.addresses["bybit"])
+    list_contracts(session)
+    asked = len(fakes.log)
+    clock.wait(3600)
+    clock.stop()
+    with pytest.raises(collecting.Stopped):
+        list_contracts(session)
+    assert len(fakes.log) == asked
+
+
+def test_contracts_are_listed_once_for_all_who_ask_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimulatedClock("2026-01-20T11:00:00")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    go = fakes.held["okx"] = threading.Event()
+    shared = Shared()
+    found: list[list[str]] = []
+
+    def listed() -> None:
+        session = VenueSession(VENUES["okx"], clock, address=fakes.addresses["okx"], shared=shared)
+        found.append(sorted(list_contracts(session).by_symbol))
+        assert set(session.context) == {"instruments", "intervals"}
+
+    threads = [threading.Thread(target=listed, daemon=True) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    go.set()
+    for thread in threads:
+        thread.join(HANGS_SECONDS)
+    assert found == [["BTC", "ETH"]] * 8
+    assert len(fakes.log) == 1
+
+
+def test_turns_of_many_threads_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, now = Shared(), pd.Timestamp("2026-01-20", tz="UTC")
+    waits: list[float] = []
+
+    def take() -> None:
+        waits.extend(shared.turn(now, 0.25) for _ in range(50))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(waits) == pytest.approx([0.25 * turn for turn in range(400)])
+
+
+def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimulatedClock("2026-01-20T11:00:00")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    shared, address = Shared(), fakes.addresses["binance"]
+    first, other = (VenueSession(VENUES["binance"], clock, address=address, shared=shared) for _ in range(2))
+    endpoint = next(e for e in VENUES["binance"].endpoints if e.path == "/fapi/v1/premiumIndex")
+    fakes.faults["binance"] = [(418, {"Retry-After": "300"}, {"code": -1003, "msg": "banned"})]
+    with pytest.raises(VenueError, match="HTTP 418"):
+        first.ask(endpoint)
+    before = clock.utc()
+    with pytest.raises(VenueError, match="left alone for another 300 s"):
+        other.ask(endpoint)
+    assert len(fakes.log) == 1
+    clock.wait(300)
+    assert other.ask(endpoint)[0].states
+    assert fakes.log[-1][-1] >= before + pd.Timedelta(300, "s")
+
+
+def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(pd.Timestamp("2026-01-20T10:30:30", tz="UTC"))
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    store = ReadThrough(
+        open_archive(tmp_path / "market"), venues=["bybit"], clock=clock, addresses=fakes.addresses
+    )
+    first, end = pd.Timestamp("2025-12-30", tz="UTC"), pd.Timestamp("2026-01-20", tz="UTC")
+    filled: list[pd.DataFrame] = []
+
+    def fill() -> None:
+        filled.append(store.read("funding_settlements", first, end, symbols=["BTC", "ETH"]))
+
+    beside = threading.Thread(target=fill, name="derivdata-refill", daemon=True)
+    beside.start()
+    for _ in range(3):
+        store.refresh()
+        clock.wait(61)
+    beside.join(HANGS_SECONDS)
+    assert set(filled[0]["symbol"]) == {"BTC", "ETH"}
+    kinds = [place.rpartition("/")[2] for _, place, _, _ in fakes.log]
+    assert "history" in kinds[: len(kinds) - kinds[::-1].index("tickers")], "they overlapped"
+    sent = [at for *_, at in fakes.log]
+    least = min(e.weight for e in VENUES["bybit"].endpoints) / VENUES["bybit"].budget
+    assert all(late - early >= pd.Timedelta(0.999 * least, "s") for early, late in pairwise(sent))
