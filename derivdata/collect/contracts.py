@@ -51,10 +51,9 @@ def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> lis
 
 def list_contracts(session: VenueSession) -> Contracts:
     """Return the contracts of the last hour's list; it and the intervals become the session's context."""
-    with session.shared.listing_lock:
-        listing = session.shared.listing
-        if listing is None or session.clock.utc() - listing.at >= _LISTED_FOR:
-            listing = session.shared.listing = _listing(session)
+    listing = session.shared.listing
+    if listing is None or session.clock.utc() - listing.at >= _LISTED_FOR:
+        listing = session.shared.listing = _listing(session)
     session.context.update(listing.frames)
     return listing.contracts
 

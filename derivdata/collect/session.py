@@ -44,13 +44,10 @@ class Shared:
     ----------
     listing
         The contracts and intervals that the venue listed last; None before.
-    listing_lock
-        Held while they are asked for, so that they are asked for once.
     """
 
     def __init__(self) -> None:
         self.listing: Listing | None = None
-        self.listing_lock = threading.Lock()
         self._free_at: pd.Timestamp | None = None
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()

@@ -99,11 +99,19 @@ class VenueState:
                 state.add(known if endpoint in due else _lasting(known))
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
-        poll.frames = frames(poll.exchange, state.merged(), names, at=at)
+        poll.frames = frames(poll.exchange, self._trading(state.merged()), names, at=at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
             poll.frames |= frames(poll.exchange, chain, CHAINS, at=at)
+
+    def _trading(self, state: Records) -> Records:
+        """Leave out contracts that no longer trade: bulk answers may go on with the figures of their last day."""
+        listed = self.contracts.items if self.contracts is not None else []
+        gone = {item.name for item in listed if not item.active}
+        state.states = [row for row in state.states if row.instrument.name not in gone]
+        state.prices = [row for row in state.prices if row.instrument.name not in gone]
+        return state
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
         tables = {table for endpoint in self.endpoints for table in endpoint.tables}

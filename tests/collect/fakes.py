@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pandas as pd
 
 from tests.collect.clocks import SimulatedClock
+from tests.collect.state_bodies import state_body, with_delisted
 
 __all__ = ["Answer", "Dropped", "Fakes", "SimulatedClock", "Truth"]
 
@@ -111,6 +112,10 @@ class Fakes:
         How long an answer takes [s], by the same; of the test's clock, for sessions without sockets.
     skew
         How far the venues' clocks are ahead.
+    delisted
+        Whether bulk answers go on to tell of OLD, which was delisted.
+    outages
+        By venue, when it is down for maintenance.
     """
 
     def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
@@ -121,6 +126,8 @@ class Fakes:
         self.held: dict[str, threading.Event] = {}
         self.delays: dict[str, float] = {}
         self.skew = pd.Timedelta(0)
+        self.delisted = False
+        self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
         self._count = 0
         fakes = self
@@ -138,22 +145,25 @@ class Fakes:
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._handler = Handler
+        self._server: ThreadingHTTPServer | None = None
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Where each venue answers."""
-        return {name: f"http://127.0.0.1:{self._server.server_port}/{name}" for name in VENUES}
+        """Where each venue answers; sessions without sockets need no server."""
+        host = "venues.test" if self._server is None else f"127.0.0.1:{self._server.server_port}"
+        return {name: f"http://{host}/{name}" for name in VENUES}
 
     def __enter__(self) -> Fakes:
-        self._thread.start()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for event in self.held.values():
             event.set()
+        assert self._server is not None
         self._server.shutdown()
         self._server.server_close()
 
@@ -183,7 +193,7 @@ class Fakes:
         if isinstance(fault, tuple):
             status, headers, body = fault
         elif fault in (None, "cut", "reset"):
-            body = VENUES[exchange](self, place, params)
+            status, body = self._body(exchange, place, params)
         raw = PAGE if fault == "page" else json.dumps(body).encode()
         if encoded:
             raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
@@ -214,7 +224,18 @@ class Fakes:
                 handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
             handler.connection.close()
 
+    def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        try:
+            body = state_body(self, exchange, place, params)
+            body = VENUES[exchange](self, place, params) if body is None else body
+        except KeyError:
+            return 404, {"message": f"no such path: {place}"}
+        return 200, with_delisted(exchange, place, params, body) if self.delisted else body
+
     def _fault(self, exchange: str) -> Any:
+        down = self.outages.get(exchange)
+        if down is not None and down[0] <= self.now() < down[1]:
+            return 503, {}, {"msg": "maintenance"}
         planned = self.faults.get(exchange)
         if planned:
             return planned.pop(0)

@@ -45,6 +45,8 @@ PROMISES = (
     "service: paths",
     "service: slow clients",
     "archive: disk and files",
+    "collecting: failing venues",
+    "killed: collector",
     "replay",
 )
 """Names of the rows of the page's table, in its order."""

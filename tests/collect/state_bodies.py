@@ -1,0 +1,478 @@
+"""What the fake venues tell of now, in bulk, and of contracts that were taken off the list.
+
+Written from the specification and from recorded bodies. `Truth` has the coins of open interest and the mark,
+`RUNNING_BPS` the running rate of each venue in basis points of eight hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from tests.collect.fakes import Fakes
+
+__all__ = ["RUNNING_BPS", "state_body", "with_delisted"]
+
+RUNNING_BPS = {
+    "binance": 1.0,
+    "bybit": 4.0,
+    "okx": 3.0,
+    "hyperliquid": 1.0,
+    "gateio": 1.0,
+    "bitget": 2.0,
+    "deribit": 1.5,
+    "lighter": 0.96,
+    "paradex": 0.8,
+    "aster": 1.0,
+    "kraken": 0.8,
+    "dydx": 0.8,
+    "kucoin": 1.0,
+    "mexc": 3.0,
+    "derive": 1.0,
+}
+
+Row = dict[str, Any]
+
+
+def state_body(fakes: Fakes, exchange: str, place: str, params: Row) -> Any:
+    """Return the body of a bulk answer; None where it is none of these."""
+    now = int(fakes.now().timestamp() * 1000)
+    make = _BODIES.get((exchange, place))
+    return None if make is None else make(fakes.states(), now, params)
+
+
+def _gateio_contracts(states: Any, now: int, params: Row) -> Any:
+    return [
+        {
+            "name": f"{s}_USDT",
+            "type": "direct",
+            "in_delisting": False,
+            "funding_rate": "0.0001",
+            "funding_interval": 28800,
+            "mark_price": str(mark),
+            "index_price": str(mark),
+            "last_price": str(mark),
+            "position_size": round(coins * 10000),
+            "quanto_multiplier": "0.0001",
+            "status": "trading",
+        }
+        for s, (_, coins, mark) in states
+    ]
+
+
+def _gateio_tickers(states: Any, now: int, params: Row) -> Any:
+    return [
+        {
+            "contract": f"{s}_USDT",
+            "last": str(mark),
+            "mark_price": str(mark),
+            "index_price": str(mark),
+            "total_size": str(2 * round(coins * 10000)),
+            "volume_24h_quote": "777",
+            "change_percentage": "1.5",
+            "funding_rate": "0.0001",
+            "quanto_multiplier": "0.0001",
+        }
+        for s, (_, coins, mark) in states
+    ]
+
+
+def _bitget(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"{s}USDT",
+            "lastPr": str(mark),
+            "ts": str(now),
+            "change24h": "0.01",
+            "quoteVolume": "777",
+            "usdtVolume": "777",
+            "indexPrice": str(mark),
+            "markPrice": str(mark),
+            "fundingRate": "0.0002",
+            "holdingAmount": str(coins),
+            "deliveryTime": None,
+            "deliveryStatus": "delivery_normal",
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"code": "00000", "msg": "success", "requestTime": now, "data": rows}
+
+
+def _deribit(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "instrument_name": f"{s}-PERPETUAL",
+            "base_currency": s,
+            "quote_currency": "USD",
+            "creation_timestamp": now,
+            "funding_8h": 0.00015,
+            "current_funding": 0.00002,
+            "open_interest": coins * mark,
+            "mark_price": mark,
+            "last": mark,
+            "volume_usd": 777.0,
+            "volume": 0.01,
+            "price_change": 1.5,
+            "estimated_delivery_price": mark,
+        }
+        for s, (_, coins, mark) in states
+        if params.get("currency") == s and params.get("kind") == "future"
+    ]
+    return {"jsonrpc": "2.0", "result": rows, "usIn": now * 1000, "usOut": now * 1000 + 9}
+
+
+def _lighter_rates(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {"market_id": i, "exchange": exchange, "symbol": s, "rate": rate}
+        for i, (s, _) in enumerate(states)
+        for exchange, rate in (("binance", 0.5), ("lighter", 0.000096))
+    ]
+    return {"code": 200, "funding_rates": rows}
+
+
+def _lighter_details(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": s,
+            "market_id": i,
+            "market_type": "perp",
+            "status": "active",
+            "last_trade_price": mark,
+            "daily_base_token_volume": 777.0 / mark,
+            "daily_quote_token_volume": 777.0,
+            "daily_price_change": 1.5,
+            "open_interest": coins,
+        }
+        for i, (s, (_, coins, mark)) in enumerate(states)
+    ]
+    return {"code": 200, "order_book_details": rows}
+
+
+def _paradex(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"{s}-USD-PERP",
+            "mark_price": str(mark),
+            "last_traded_price": str(mark),
+            "bid": str(mark - 1),
+            "ask": str(mark + 1),
+            "volume_24h": "777",
+            "total_volume": "7777",
+            "created_at": now,
+            "underlying_price": str(mark),
+            "open_interest": str(coins),
+            "funding_rate": "0.00008",
+            "price_change_rate_24h": "0.015",
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"results": rows}
+
+
+def _kraken(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"PF_{'XBT' if s == 'BTC' else s}USD",
+            "tag": "perpetual",
+            "pair": f"{'XBT' if s == 'BTC' else s}:USD",
+            "markPrice": mark,
+            "indexPrice": mark,
+            "last": mark,
+            "lastTime": "2025-10-22T11:02:25.599Z",
+            "vol24h": 777.0 / mark,
+            "volumeQuote": 777.0,
+            "openInterest": coins,
+            "fundingRate": 0.00001 * mark,
+            "fundingRatePrediction": 0.00002 * mark,
+            "suspended": False,
+            "change24h": 1.5,
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"result": "success", "serverTime": _iso(now), "tickers": rows}
+
+
+def _dydx(states: Any, now: int, params: Row) -> Any:
+    rows = {
+        f"{s}-USD": {
+            "ticker": f"{s}-USD",
+            "status": "ACTIVE",
+            "oraclePrice": str(mark),
+            "priceChange24H": "100",
+            "volume24H": "777",
+            "nextFundingRate": "0.00001",
+            "openInterest": str(coins),
+        }
+        for s, (_, coins, mark) in states
+    }
+    return {"markets": rows}
+
+
+def _kucoin(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"{'XBT' if s == 'BTC' else s}USDTM",
+            "type": "FFWCSX",
+            "status": "Open",
+            "baseCurrency": "XBT" if s == "BTC" else s,
+            "quoteCurrency": "USDT",
+            "multiplier": 0.001,
+            "isInverse": False,
+            "fundingFeeRate": 0.0001,
+            "openInterest": str(round(coins * 1000)),
+            "turnoverOf24h": 777.0,
+            "markPrice": mark,
+            "indexPrice": mark,
+            "lastTradePrice": mark,
+            "fundingRateGranularity": 28800000,
+            "priceChgPct": 0.01,
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"code": "200000", "data": rows}
+
+
+def _mexc_tickers(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"{s}_USDT",
+            "lastPrice": mark,
+            "holdVol": round(coins * 10000),
+            "amount24": 777.0,
+            "volume24": 1,
+            "riseFallRate": 0.015,
+            "indexPrice": mark,
+            "fairPrice": mark,
+            "fundingRate": 0.0003,
+            "timestamp": now,
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"success": True, "code": 0, "data": rows}
+
+
+def _mexc_rates(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "symbol": f"{s}_USDT",
+            "fundingRate": 3.0e-4,
+            "maxFundingRate": 0.001,
+            "minFundingRate": -0.001,
+            "collectCycle": 8,
+            "nextSettleTime": now + 3_600_000,
+            "timestamp": now,
+        }
+        for s, _ in states
+    ]
+    return {"success": True, "code": 0, "data": rows}
+
+
+def _huobi_rates(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "estimated_rate": None,
+            "funding_rate": "0.000100000000000000",
+            "contract_code": f"{s}-USDT",
+            "symbol": s,
+            "fee_asset": "USDT",
+            "funding_time": str(now + 3_600_000),
+            "next_funding_time": None,
+        }
+        for s, _ in states
+    ]
+    return {"status": "ok", "data": rows, "ts": now}
+
+
+def _huobi_oi(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "volume": coins * 1000,
+            "amount": coins,
+            "symbol": s,
+            "value": coins * mark,
+            "contract_code": f"{s}-USDT",
+            "trade_amount": 0,
+            "trade_volume": 0,
+            "trade_turnover": 0,
+            "business_type": "swap",
+            "pair": f"{s}-USDT",
+            "contract_type": "swap",
+        }
+        for s, (_, coins, mark) in states
+    ]
+    return {"status": "ok", "data": rows, "ts": now}
+
+
+def _huobi_tickers(states: Any, now: int, params: Row) -> Any:
+    rows = [
+        {
+            "contract_code": f"{s}-USDT",
+            "open": str(mark / 2),
+            "close": str(mark),
+            "vol": "1",
+            "amount": "1",
+            "trade_turnover": "777",
+            "business_type": "swap",
+            "ts": now,
+        }
+        for s, (_, _, mark) in states
+    ]
+    return {"status": "ok", "ticks": rows, "ts": now}
+
+
+def _huobi_none(states: Any, now: int, params: Row) -> Any:
+    return {"status": "ok", "data": [], "ts": now}
+
+
+def _derive(states: Any, now: int, params: Row) -> Any:
+    rows = {
+        f"{s}-PERP": {
+            "t": now,
+            "A": "1",
+            "a": str(mark + 1),
+            "B": "1",
+            "b": str(mark - 1),
+            "f": "0.0000125",
+            "option_pricing": None,
+            "I": str(mark),
+            "M": str(mark),
+            "stats": {
+                "c": "1",
+                "v": "777",
+                "pr": "1",
+                "n": 1,
+                "oi": str(coins),
+                "h": "1",
+                "l": "1",
+                "p": "0.015",
+            },
+            "minp": "1",
+            "maxp": "99999999",
+        }
+        for s, (_, coins, mark) in states
+    }
+    return {"id": "1", "result": rows}
+
+
+def _iso(ms: int) -> str:
+    return f"{pd.Timestamp(ms, unit='ms', tz='UTC'):%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+
+
+_BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
+    ("gateio", "/futures/usdt/contracts"): _gateio_contracts,
+    ("gateio", "/futures/usdt/tickers"): _gateio_tickers,
+    ("gateio", "/futures/btc/contracts"): lambda *_: [],
+    ("gateio", "/futures/btc/tickers"): lambda *_: [],
+    ("bitget", "/api/v2/mix/market/tickers"): _bitget,
+    ("deribit", "/public/get_book_summary_by_currency"): _deribit,
+    ("lighter", "/funding-rates"): _lighter_rates,
+    ("lighter", "/orderBookDetails"): _lighter_details,
+    ("paradex", "/markets/summary"): _paradex,
+    ("aster", "/fapi/v1/fundingInfo"): lambda states, now, _: [
+        {"symbol": f"{s}USDT", "interestRate": "0.0001", "time": now, "fundingIntervalHours": 8}
+        for s, _ in states
+    ],
+    ("kraken", "/derivatives/api/v3/tickers"): _kraken,
+    ("dydx", "/perpetualMarkets"): _dydx,
+    ("kucoin", "/api/v1/contracts/active"): _kucoin,
+    ("mexc", "/api/v1/contract/ticker"): _mexc_tickers,
+    ("mexc", "/api/v1/contract/funding_rate"): _mexc_rates,
+    ("huobi", "/linear-swap-api/v1/swap_batch_funding_rate"): _huobi_rates,
+    ("huobi", "/swap-api/v1/swap_batch_funding_rate"): _huobi_none,
+    ("huobi", "/linear-swap-api/v1/swap_open_interest"): _huobi_oi,
+    ("huobi", "/swap-api/v1/swap_open_interest"): _huobi_none,
+    ("huobi", "/linear-swap-ex/market/detail/batch_merged"): _huobi_tickers,
+    ("derive", "/v3/public/get_tickers"): _derive,
+    ("hyperliquid", "/info predictedFundings"): lambda *_: [],
+}
+
+_OLD = {
+    ("binance", "/fapi/v1/exchangeInfo"): {"symbol": "OLDUSDT", "baseAsset": "OLD", "status": "SETTLING"},
+    ("binance", "/fapi/v1/premiumIndex"): {"symbol": "OLDUSDT"},
+    ("binance", "/fapi/v1/ticker/24hr"): {"symbol": "OLDUSDT"},
+    ("bybit", "/v5/market/instruments-info"): {"symbol": "OLDUSDT", "baseCoin": "OLD", "status": "Closed"},
+    ("bybit", "/v5/market/tickers"): {"symbol": "OLDUSDT"},
+    ("okx", "/api/v5/public/instruments"): {
+        "instId": "OLD-USDT-SWAP",
+        "ctValCcy": "OLD",
+        "uly": "OLD-USDT",
+        "state": "suspend",
+    },
+    ("okx", "/api/v5/public/funding-rate"): {"instId": "OLD-USDT-SWAP"},
+    ("okx", "/api/v5/public/open-interest"): {"instId": "OLD-USDT-SWAP"},
+    ("okx", "/api/v5/public/mark-price"): {"instId": "OLD-USDT-SWAP"},
+    ("okx", "/api/v5/market/tickers"): {"instId": "OLD-USDT-SWAP"},
+    ("gateio", "/futures/usdt/contracts"): {"name": "OLD_USDT", "in_delisting": True, "status": "delisting"},
+    ("bitget", "/api/v2/mix/market/contracts"): {
+        "symbol": "OLDUSDT",
+        "baseCoin": "OLD",
+        "symbolStatus": "off",
+    },
+    ("bitget", "/api/v2/mix/market/tickers"): {"symbol": "OLDUSDT"},
+    ("deribit", "/public/get_instruments"): {
+        "instrument_name": "OLD-PERPETUAL",
+        "base_currency": "OLD",
+        "is_active": False,
+    },
+    ("lighter", "/orderBookDetails"): {"symbol": "OLD", "market_id": 9, "status": "inactive"},
+    ("kraken", "/derivatives/api/v3/instruments"): {
+        "symbol": "PF_OLDUSD",
+        "base": "OLD",
+        "tradeable": False,
+    },
+    ("kraken", "/derivatives/api/v3/tickers"): {
+        "symbol": "PF_OLDUSD",
+        "pair": "OLD:USD",
+        "suspended": True,
+    },
+    ("mexc", "/api/v1/contract/detail"): {"symbol": "OLD_USDT", "baseCoin": "OLD", "state": 3},
+    ("mexc", "/api/v1/contract/ticker"): {"symbol": "OLD_USDT", "lastPrice": 0, "holdVol": 0},
+    ("huobi", "/linear-swap-api/v1/swap_contract_info"): {
+        "symbol": "OLD",
+        "contract_code": "OLD-USDT",
+        "contract_status": 3,
+    },
+    ("huobi", "/linear-swap-api/v1/swap_batch_funding_rate"): {
+        "symbol": "OLD",
+        "contract_code": "OLD-USDT",
+        "funding_time": "1613976000000",
+    },
+    ("derive", "/v3/public/get_all_instruments"): {
+        "instrument_name": "OLD-PERP",
+        "base_currency": "OLD",
+        "is_active": False,
+    },
+}
+"""By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
+
+
+def with_delisted(exchange: str, place: str, params: Row, body: Any) -> Any:
+    """Add OLD to a bulk answer, as the venue goes on to tell of it: with the figures of its last day."""
+    if exchange == "hyperliquid" and params.get("type") == "meta":
+        body["universe"].append({"name": "OLD", "szDecimals": 3, "isDelisted": True})
+    elif exchange == "hyperliquid" and params.get("type") == "metaAndAssetCtxs":
+        body[0]["universe"].append({"name": "OLD", "szDecimals": 3, "isDelisted": True})
+        body[1].append({**body[1][-1], "midPx": None})
+    elif exchange == "dydx" and place == "/perpetualMarkets":
+        last = body["markets"]["ETH-USD"]
+        body["markets"]["OLD-USD"] = {**last, "ticker": "OLD-USD", "status": "FINAL_SETTLEMENT"}
+    elif exchange == "kucoin" and place == "/api/v1/contracts/active":
+        last = body["data"][-1]
+        body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": "Closed"})
+    marks = _OLD.get(("binance" if exchange == "aster" else exchange, place))
+    rows = _rows(body) if marks else None
+    if rows and (exchange != "okx" or params.get("instType") != "OPTION"):
+        rows.append({**rows[-1], **marks})
+    return body
+
+
+def _rows(body: Any) -> list[Row] | None:
+    """Return the first list of rows in a body."""
+    if isinstance(body, list):
+        return body
+    if isinstance(body, dict):
+        return next((found for value in body.values() if (found := _rows(value)) is not None), None)
+    return None

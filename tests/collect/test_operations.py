@@ -1,0 +1,216 @@
+"""Months of collecting: what is too old goes, a full disk is one clear line, and a line says what goes on."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Request, open_archive
+from derivdata.archive import manifest as manifests
+from derivdata.cli import main
+from derivdata.collect import clock as clocks
+from derivdata.collect.collector import Collector
+from derivdata.collect.minute import Minute
+from derivdata.collect.progress import StatusLine
+from derivdata.errors import ArchiveError
+from tests.archive.rates import rates
+from tests.collect.clocks import EventClock
+from tests.collect.days import hold_minutes
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes
+
+START = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
+LAST = int(pd.Timestamp("2026-01-22", tz="UTC").timestamp())
+FUNDING = "funding_history"
+EVER = (pd.Timestamp("2000-01-01", tz="UTC"), pd.Timestamp("2100-01-01", tz="UTC"))
+
+
+def _rates_at(day: str) -> pd.DataFrame:
+    """Return a day of rates that begins at a day."""
+    return rates(["BTC"], ["okx"], hours=24, start=pd.Timestamp(day, tz="UTC"))
+
+
+def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "market")
+    for day in ("2025-11-20", "2025-12-20", "2026-01-10"):
+        first = pd.Timestamp(day, tz="UTC")
+        request = Request("okx", None, first, first + pd.Timedelta(1, "D"))
+        archive.merge(FUNDING, _rates_at(day), requests=[request])
+    failed = Request("okx", "ETH", "2025-11-30", "2026-01-02", "HTTP 503")
+    archive.merge(FUNDING, _rates_at("2026-01-10"), requests=[failed])
+    before, size = archive.version, len(_rates_at("2026-01-10"))
+    assert archive.drop_before("2026-01-15") == (2 * size, 2), (
+        "January has rows from the 10th, and is not over"
+    )
+    rows = archive.read(FUNDING, *EVER)
+    assert len(rows) == size
+    assert rows["time"].min() == pd.Timestamp("2026-01-10", tz="UTC")
+    asked = archive.requests()[["symbol", "start", "end", "answered"]].astype(str).to_numpy().tolist()
+    new_year = "2026-01-01 00:00:00+00:00"
+    assert asked == [
+        ["None", "2026-01-10 00:00:00+00:00", "2026-01-11 00:00:00+00:00", "True"],
+        ["ETH", new_year, "2026-01-02 00:00:00+00:00", "False"],
+    ]
+    window = archive.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
+    assert len(window) == 1, "what was dropped reads as not asked"
+    assert archive.version != before, "clients must not take their cached answers for these"
+    manifest = manifests.load(tmp_path / "market")
+    assert manifest is not None
+    named = {path for file in manifest.files() for path in file.paths}
+    assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
+    assert archive.drop_before("2026-01-15") == (0, 0)
+
+
+def test_a_table_of_which_all_is_too_old_goes(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "market")
+    archive.append(FUNDING, _rates_at("2025-11-20"))
+    assert archive.drop_before("2026-01-01").files == 1
+    assert archive.tables() == frozenset()
+    archive.append(FUNDING, _rates_at("2026-01-20"))
+    assert len(archive.read(FUNDING, *EVER)) == len(_rates_at("2026-01-20"))
+
+
+def test_a_collector_keeps_as_long_as_it_was_told_and_refills_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(START)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    archive = open_archive(tmp_path / "market")
+    archive.append(FUNDING, _rates_at("2025-12-20"))
+    archive.merge(
+        "oi_history",
+        archive.read("oi_history", *EVER),
+        requests=[Request("okx", None, "2025-12-20", "2025-12-21")],
+    )
+    found: list[Minute] = []
+
+    def stop_after_two(minute: Minute) -> None:
+        found.append(minute)
+        if len(found) == 2:
+            clock.stop()
+
+    options = {"venues": ["okx"], "symbols": ["BTC"], "names": [FUNDING, "funding_settlements"]}
+    week = pd.Timedelta(7, "D")
+    with pytest.raises(ValueError, match="keep: 1 days"):
+        Collector(archive, keep=pd.Timedelta(1, "D"), since=week, **options)  # type: ignore[arg-type]
+    Collector(
+        archive, keep=week, since=week, clock=clock, addresses=fakes.addresses, log=stop_after_two, **options
+    ).run()  # type: ignore[arg-type]
+    assert [minute.dropped for minute in found] == [len(_rates_at("2025-12-20")), 0], "once a day"
+    settled = archive.requests().set_index("table").loc[["funding_settlements"], "start"]
+    assert settled.min() >= START - week
+
+
+def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk fills up at several steps of an append: the lock, rows, the ledger, the manifest."""
+    archive = open_archive(tmp_path / "market")
+    clock = EventClock(START)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    written = monkeypatch.context
+    steps = [
+        "derivdata.archive.manifest.save",
+        "derivdata.archive.manifest.sync",
+        "derivdata.archive.append.enter_requests",
+        "derivdata.archive.append.write_new_rows",
+    ]
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for step in steps:
+        minutes: list[Minute] = []
+        with written() as patch:
+
+            def fill_up(minute: Minute, step: str = step, patch: pytest.MonkeyPatch = patch) -> None:
+                minutes.append(minute)  # noqa: B023
+                if len(minutes) == 3:  # noqa: B023
+                    patch.setattr(step, full)
+
+            collector = Collector(
+                archive, venues=["okx"], symbols=(), names=[FUNDING], clock=clock,
+                addresses=fakes.addresses, log=fill_up,
+            )  # fmt: skip
+            with pytest.raises(ArchiveError) as refused:
+                collector.run()
+        assert "No space left on device" in str(refused.value)
+        assert "\n" not in str(refused.value)
+        assert len(minutes) == 3
+    rows = archive.read(FUNDING, *EVER)
+    assert len(rows) == 2 * 3 * len(steps), "two contracts in three minutes, each time"
+    assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3 * len(steps)
+    manifest = manifests.load(tmp_path / "market")
+    assert manifest is not None
+    named = {path for file in manifest.files() for path in file.paths}
+    assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
+
+
+def test_the_command_says_a_full_disk_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = EventClock(START)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("derivdata.archive.append.write_new_rows", full)
+    monkeypatch.setattr(clocks, "MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr(EventClock, "stop_on", lambda *_: None, raising=False)
+    run = ["collect", "--to", str(tmp_path / "market"), "--venues", "okx", "--tables", FUNDING]
+    monkeypatch.setattr("derivdata.collect.collector.VENUES", _at(fakes))
+    assert main(run) == 1
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1
+    assert "nothing was appended, all is as it was: No space left on device" in said.err
+
+
+def _at(fakes: Fakes) -> dict[str, object]:
+    """Return the venues with the fakes' addresses as their own."""
+    from dataclasses import replace
+
+    from derivdata.venues.registry import VENUES
+
+    return {name: replace(venue, host=fakes.addresses[name]) for name, venue in VENUES.items()}
+
+
+def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
+    minute = Minute(
+        START, {FUNDING: 1200, "oi_history": 0}, {"okx oi_history": "HTTP 503"}, {"bybit": "HTTP 451"}, 7
+    )
+    told = json.loads(minute.json())
+    assert told["rows"] == {FUNDING: 1200, "oi_history": 0}
+    assert told["time"] == "2026-01-20 10:30:30+00:00"
+    assert told["dropped"] == 7
+    assert "\n" not in minute.json()
+    assert minute.line() == (
+        "2026-01-20 10:30:30; 1,200 funding_history; failed: okx oi_history; not to be had: bybit; "
+        "7 old rows dropped"
+    )
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_status_line_replaces_itself_on_a_terminal_and_is_silent_elsewhere() -> None:
+    terminal, file = _Terminal(), io.StringIO()
+    line = StatusLine(terminal)
+    line.show("15 of 15 venues\x1b[31m")
+    line.show("done")
+    line.end()
+    shown = "15 of 15 venues\\x1b[31m"
+    assert terminal.getvalue() == f"\r{shown}\r{'done'.ljust(len(shown))}\r    \r"
+    StatusLine(file).show("15 of 15 venues")
+    assert file.getvalue() == ""

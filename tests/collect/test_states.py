@@ -1,0 +1,47 @@
+"""One poll of sixteen venues: each running rate and open interest, and nothing of delisted contracts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import open_archive
+from derivdata.collect.collector import Collector
+from derivdata.venues.registry import VENUES
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.state_bodies import RUNNING_BPS
+
+DAY = pd.Timestamp("2026-01-20", tz="UTC")
+WITHOUT_OI = {"binance", "aster"}  # one symbol a request
+
+
+def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = Fakes(int(DAY.timestamp()) + 86_400, clock.utc)
+    fakes.delisted = True
+    connect_directly(fakes, clock, monkeypatch)
+    archive = open_archive(tmp_path / "market")
+    tables = ["funding_history", "oi_history", "markets_symbol_exchanges"]
+    collector = Collector(
+        archive, venues=[*VENUES], symbols=(), names=tables, clock=clock, addresses=fakes.addresses,
+        unconfirmed=True,
+    )  # fmt: skip
+    collector.once()
+    assert collector.failed == {}
+    end = DAY + pd.Timedelta(1, "D")
+    rates = archive.read("funding_history", DAY, end)
+    found = rates.groupby(["exchange", "symbol"], observed=True)["rate_bps_8h"].apply(list).to_dict()
+    wanted = {(venue, symbol): [bps] for venue, bps in RUNNING_BPS.items() for symbol in SYMBOLS}
+    assert {key: [round(bps, 9) for bps in values] for key, values in found.items()} == wanted
+    held = archive.read("oi_history", DAY, end)
+    assert set(held["exchange"]) == set(VENUES) - WITHOUT_OI
+    assert set(held["symbol"]) == set(SYMBOLS)
+    seconds = held["time"].map(lambda at: int(at.timestamp()))
+    truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
+    assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
+    assert set(archive.symbols("markets_symbol_exchanges")) == set(SYMBOLS)

@@ -1,0 +1,176 @@
+"""Collecting from failing venues, and killed at random moments: no row is lost, none is there twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import open_archive
+from derivdata.venues.registry import VENUES
+from tests.collect.clocks import EventClock
+from tests.collect.days import collect_until, hold_minutes, hold_open_interest, hold_settlements, over
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes
+from tests.reliability.conftest import Measured
+from tests.reliability.processes import finished
+from tests.reliability.promises import SOAK, count
+
+FIRST = pd.Timestamp("2026-01-20T09:30:30", tz="UTC")
+FEW = ["binance", "okx", "hyperliquid"]
+ALL = [name for name, venue in VENUES.items() if name not in ("kraken", "derive")]
+HOUR = pd.Timedelta(1, "h")
+
+
+def test_hours_of_failing_venues_lose_no_row_and_double_none(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request of ten fails, a venue is down for a while, and the collector stops for some hours."""
+    venues, hours = (ALL if SOAK else FEW), count(2, 24)
+    archive = open_archive(tmp_path / "market")
+    end = FIRST.ceil("h") + pd.Timedelta(hours, "h")
+    fakes: Fakes | None = None
+    minutes, answered = 0, FIRST
+    # Stopped for a third of the time in the middle, and on until the last hour's refill is done.
+    middle = FIRST + (end - FIRST) / 3
+    log = []
+    for start, until in ((FIRST, middle), (middle + (end - FIRST) / 3, end + pd.Timedelta(10, "min"))):
+        clock = EventClock(start)
+        fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
+        fakes.random_faults = 0.1
+        fakes.outages["okx"] = (end - pd.Timedelta(50, "min"), end - pd.Timedelta(10, "min"))
+        connect_directly(fakes, clock, monkeypatch)
+        minutes += len(collect_until(archive, fakes, clock, until, venues))
+        used = over(fakes)
+        assert all(part <= 0.25 for part in used.values()), used
+        answered = clock.utc()
+        log += fakes.log
+    assert fakes is not None
+    assert answered >= end
+    settling = [name for name in venues if name != "paradex"]
+    payments = hold_settlements(archive, fakes, settling, FIRST.floor("h") - pd.Timedelta(1, "D"), end)
+    held = hold_open_interest(archive, fakes, venues, FIRST.floor("h") - HOUR, end)
+    polled = hold_minutes(archive, venues, FIRST, end)
+    failed = archive.requests()["error"].notna().sum()
+    assert failed, "an outage was met"
+    measured(
+        "collecting: failing venues",
+        f"{hours} h of {len(venues)} venues, {len(log):,} requests, one of ten failed: {minutes:,} minutes, "
+        f"{polled:,} polls, {payments:,} payments, {held:,} rows of open interest: 0 lost, 0 double, "
+        f"at most {max(used.values()):.0%} of a published limit",
+    )
+
+
+KILLED = """
+    import json, os, random, signal, sys
+    import pandas as pd
+    from derivdata.archive import open_archive
+    from derivdata.archive.archive import Archive
+    from tests.collect.clocks import EventClock
+    from tests.collect.days import collect_until
+    from tests.collect.direct import DirectSession
+    from tests.collect.fakes import Fakes
+    import derivdata.collect.session as sessions
+
+    folder, kills, venues = sys.argv[1], int(sys.argv[2]), sys.argv[3].split()
+    first, end = pd.Timestamp(sys.argv[4]), pd.Timestamp(sys.argv[5])
+    chance, told = random.Random(7), []
+
+    os.fsync = lambda handle: None  # a killed process loses nothing that it wrote; a power cut is not tested
+
+    def collect(start, write):
+        clock = EventClock(start)
+        fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
+        fakes.random_faults = 0.1
+        DirectSession.fakes, DirectSession.wait = fakes, clock.wait
+        sessions.KeylessSession = DirectSession
+        merge = Archive.merge
+
+        def acknowledged(self, table, frame, **options):
+            os.write(write, b"b")  # it begins
+            done = merge(self, table, frame, **options)
+            keys = [(row.exchange, row.symbol, str(row.time)) for row in frame.itertuples()]
+            answered = [request for request in options["requests"] if not request.error]
+            asked = [(r.exchange, r.symbol, str(r.start), str(r.end)) for r in answered]
+            line = json.dumps({"table": table, "keys": keys, "asked": asked, "at": str(clock.utc())})
+            os.write(write, b"\\n" + line.encode() + b"\\n")
+            return done
+
+        Archive.merge = acknowledged
+        collect_until(open_archive(folder), fakes, clock, end, venues)
+        os._exit(0)
+
+    start = first
+    for kill in range(kills):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            collect(start, write)
+        os.close(write)
+        # After so many signs of life, and then in the middle of what follows: a merge takes some 20 ms.
+        text, signs = b"", chance.randint(1, 12)
+        while text.count(b"b\\n") + text.endswith(b"b") < signs and (part := os.read(read, 65_536)):
+            text += part
+        spin = chance.randint(0, 400_000)
+        while spin:
+            spin -= 1
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        while part := os.read(read, 65_536):
+            text += part
+        os.close(read)
+        lines = [json.loads(line) for line in text.split(b"\\n") if line.endswith(b"}")]
+        told += lines
+        if lines:
+            start = max(start, pd.Timestamp(lines[-1]["at"])) + pd.Timedelta(chance.randint(1, 90), "s")
+        open_archive(folder, create=False)
+    print(json.dumps({"told": told, "start": str(start)}))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_collector_that_is_killed_loses_nothing_acknowledged(
+    tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One archive whose writer is killed again and again: what was said to be there is there, once."""
+    kills, venues = count(8, 100), ["okx", "hyperliquid"]
+    folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
+    found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, seconds=3000))
+    archive = open_archive(folder)
+    ledger = archive.requests()
+    keys = 0
+    held: dict[str, set[tuple[str, str, str]]] = {}
+    for told in found["told"]:
+        table = told["table"]
+        if table not in held:
+            rows = archive.read(table, FIRST - pd.Timedelta(30, "D"), end + HOUR)
+            held[table] = {(row.exchange, row.symbol, str(row.time)) for row in rows.itertuples()}
+            assert len(held[table]) == len(rows), "none is double"
+        assert {tuple(key) for key in told["keys"]} <= held[table]
+        keys += len(told["keys"])
+        for exchange, symbol, start, until in told["asked"]:
+            mine = ledger[(ledger["table"] == table) & (ledger["exchange"] == exchange) & ledger["answered"]]
+            mine = mine[mine["symbol"].isna() if symbol is None else mine["symbol"] == symbol]
+            inside = (mine["start"] <= pd.Timestamp(start)) & (mine["end"] >= pd.Timestamp(until))
+            assert inside.any(), (table, exchange, symbol, start)
+    assert keys
+    clock = EventClock(pd.Timestamp(found["start"]))
+    fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    last = max(clock.utc().ceil("h"), FIRST.ceil("h")) + pd.Timedelta(10, "min")
+    collect_until(archive, fakes, clock, last, venues)
+    whole = last.floor("h")
+    hold_settlements(archive, fakes, venues, FIRST.floor("h") - pd.Timedelta(1, "D"), whole)
+    hold_open_interest(archive, fakes, venues, FIRST.floor("h") - HOUR, whole)
+    hold_minutes(archive, venues, FIRST, whole)
+    named = {path for file in archive._manifest().files() for path in file.paths}
+    assert {str(path.relative_to(folder)) for path in folder.glob("*/*/*")} == named, "nothing is left over"
+    measured(
+        "killed: collector",
+        f"{kills} kills, {len(found['told']):,} appends of {keys:,} rows acknowledged: 0 damaged, 0 lost, "
+        "0 double, every gap that the histories give back was filled",
+    )
