@@ -44,7 +44,9 @@ class VenueState:
         self.endpoints = [
             endpoint
             for endpoint in session.venue.endpoints
-            if endpoint.every is not None and is_collected(endpoint, unconfirmed=unconfirmed)
+            if endpoint.every is not None
+            and endpoint.what not in ("liquidations", "book")
+            and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
@@ -106,7 +108,7 @@ class VenueState:
             poll.frames |= frames(poll.exchange, chain, CHAINS, at=at)
 
     def _trading(self, state: Records) -> Records:
-        """Leave out contracts that no longer trade: bulk answers may go on with the figures of their last day."""
+        """Leave out contracts that no longer trade: bulk answers may go on telling of their last day."""
         listed = self.contracts.items if self.contracts is not None else []
         gone = {item.name for item in listed if not item.active}
         state.states = [row for row in state.states if row.instrument.name not in gone]

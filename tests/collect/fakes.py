@@ -23,7 +23,7 @@ import pandas as pd
 from tests.collect.clocks import SimulatedClock
 from tests.collect.state_bodies import state_body, with_delisted
 
-__all__ = ["Answer", "Dropped", "Fakes", "SimulatedClock", "Truth"]
+__all__ = ["SYMBOLS", "VENUES", "Answer", "Dropped", "Fakes", "SimulatedClock", "Truth"]
 
 PAGE = b"<html><body>We are down for maintenance.</body></html>"
 HOUR = 3600
@@ -197,7 +197,7 @@ class Fakes:
         raw = PAGE if fault == "page" else json.dumps(body).encode()
         if encoded:
             raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
-        date = format_datetime((self.now() + self.skew).to_pydatetime(), usegmt=True)
+        date = format_datetime((self.now() + self.skew).floor("s").to_pydatetime(), usegmt=True)
         return Answer(status, {"Date": date, **headers}, raw, fault == "cut", fault == "reset")
 
     def _serve(self, handler: BaseHTTPRequestHandler, post: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,34 +56,32 @@ def _collected(
     return found
 
 
-def test_a_refill_that_takes_an_hour_holds_up_no_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_refill_holds_up_no_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
     fakes = Fakes(LAST, clock.utc)
-    fakes.delays["bybit/v5/market/funding/history"] = 1800.0
+    fakes.delays["bybit/v5/market/funding/history"] = 300.0
     connect_directly(fakes, clock, monkeypatch)
-    found = _collected(tmp_path / "market", fakes, clock, 40, "bybit", "okx", symbols=["BTC", "ETH"])
+    found = _collected(tmp_path / "market", fakes, clock, 13, "bybit", "okx", symbols=["BTC", "ETH"])
     began = [minute.time.floor("min") for minute in found]
     assert [late - early for early, late in pairwise(began)] == [pd.Timedelta(60, "s")] * (len(found) - 1)
     assert all(minute.rows["funding_history"] == 4 for minute in found), "both venues, both contracts"
     asked = [at for exchange, place, _, at in fakes.log if place.endswith("funding/history")]
-    assert found[20].time < asked[0] < found[-1].time, "the refill was under way"
-    okx = [minute.time for minute in found if minute.rows.get("funding_settlements")]
-    assert okx == [], "a refill is counted when it is done"
+    assert found[3].time < asked[0] < asked[1] < found[-1].time, "the refill was under way"
+    counted = [minute.time for minute in found if minute.rows.get("funding_settlements")]
+    assert all(at > asked[1] for at in counted), "a refill is counted when it is done"
 
 
-def test_a_refill_that_is_done_is_counted_and_the_next_begins_an_hour_later(
+def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = EventClock(BEFORE_THE_HOUR)
     fakes = Fakes(LAST, clock.utc)
     connect_directly(fakes, clock, monkeypatch)
-    found = _collected(tmp_path / "market", fakes, clock, 66, "hyperliquid", symbols=["BTC"])
+    found = _collected(tmp_path / "market", fakes, clock, 6, "hyperliquid", symbols=["BTC"])
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
     ]
-    assert written == [("11:00", 7 * 24), ("11:03", 1), ("12:03", 1)]
+    assert written == [("11:00", 7 * 24), ("11:03", 1)]
 
 
 def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +162,9 @@ COLLECTS = """
     from derivdata.archive import open_archive
     from derivdata.collect.clock import MachineClock
     from derivdata.collect.collector import Collector
+    from derivdata.transport import keyless
+
+    keyless._SECONDS = 2.0  # a request is given up sooner
 
     class Shifted(MachineClock):
         def __init__(self, start):
@@ -202,6 +204,7 @@ def test_a_signal_in_a_refill_ends_it_cleanly(number: signal.Signals, tmp_path: 
             assert '"funding_history": 4' in child.stdout.readline()
             while not any(place.endswith("funding/history") for _, place, *_ in list(fakes.log)):
                 assert pd.Timestamp.now("UTC") - started < pd.Timedelta(HANGS_SECONDS, "s")
+                time.sleep(0.05)
             child.send_signal(number)
             said, _ = child.communicate(timeout=2 * HANGS_SECONDS)
         hung.set()

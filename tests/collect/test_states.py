@@ -9,9 +9,8 @@ import pytest
 
 from derivdata.archive import open_archive
 from derivdata.collect.collector import Collector
-from derivdata.venues.registry import VENUES
 from tests.collect.direct import connect_directly
-from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.fakes import SYMBOLS, VENUES, Fakes, SimulatedClock
 from tests.collect.state_bodies import RUNNING_BPS
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
