@@ -96,14 +96,16 @@ def _lazily(
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
     try:
-        import dask.array as da
-        from dask import delayed
+        import dask
+        import dask.array
     except ImportError:
         raise ImportError(
             f"{shape[axis]} chains on one grid have {math.prod(shape):,} places, almost all of them empty: "
             "to fill them chunk by chunk takes dask. Install 'derivdata[dask]', pass fewer instants, or take "
             "surface.from_chain, which fits a few at a time"
         ) from None
+    delayed: Any = dask.delayed
+    da: Any = dask.array
     step = max(_CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
     order = np.argsort(codes[axis], kind="stable")
     starts = range(0, shape[axis], step)

@@ -154,7 +154,8 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     Undiscounted calls rebuilt from ``iv``; tolerance 1e-9 of the forward.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
-    cuts = np.cumsum([0, *quotes.chunksizes.get("time", ())]) if "time" in quotes["iv"].dims else []
+    sizes = quotes.chunksizes.get("time", ())
+    cuts = list(itertools.accumulate(sizes, initial=0)) if sizes else []
     parts = [quotes.isel(time=slice(*cut)) for cut in itertools.pairwise(cuts)] or [quotes]
     frame = pd.concat(part[["iv"]].to_dataframe().dropna(subset="iv").reset_index() for part in parts)
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
