@@ -96,16 +96,16 @@ def _lazily(
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
     try:
-        import dask
         import dask.array
+        from dask.delayed import delayed
     except ImportError:
         raise ImportError(
             f"{shape[axis]} chains on one grid have {math.prod(shape):,} places, almost all of them empty: "
             "to fill them chunk by chunk takes dask. Install 'derivdata[dask]', pass fewer instants, or take "
             "surface.from_chain, which fits a few at a time"
         ) from None
-    delayed: Any = dask.delayed
     da: Any = dask.array
+    later: Any = delayed
     step = max(_CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
     order = np.argsort(codes[axis], kind="stable")
     starts = range(0, shape[axis], step)
@@ -116,6 +116,6 @@ def _lazily(
         size = min(step, shape[axis] - start)
         own = [each[rows] - start if dim == axis else each[rows] for dim, each in enumerate(codes)]
         part = [*shape[:axis], size, *shape[axis + 1 :]]
-        grid = delayed(_scattered, pure=False)(values[rows], own, part)
+        grid = later(_scattered, pure=False)(values[rows], own, part)
         chunks.append(da.from_delayed(grid, part, dtype=values.dtype))
     return da.concatenate(chunks, axis=axis)
