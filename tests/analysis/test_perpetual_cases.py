@@ -178,7 +178,7 @@ def test_hourly_payments_pay_for_their_hour():
         ("BTC-PERP-INTX", "BTC"),
         ("PERP_BTC_USDC", "BTC"),
         ("BTC_USDT_Perp", "BTC"),
-        ("BTCFDUSD", "BTC"),
+        ("BTCFDUSD", "BTCFDUSD"),
         ("STARDUST", "STARDUST"),
         ("ROBUST", "ROBUST"),
         ("SUPERP", "SUPERP"),
