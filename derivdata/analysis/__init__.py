@@ -7,6 +7,7 @@ from types import ModuleType
 
 __all__ = [
     "align",
+    "basis",
     "black76",
     "chain",
     "exposure",
@@ -17,6 +18,7 @@ __all__ = [
     "smile",
     "surface",
     "variance",
+    "volatility",
 ]
 
 

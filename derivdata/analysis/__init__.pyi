@@ -1,5 +1,6 @@
 # What `derivdata.analysis.__getattr__` resolves lazily, for type checkers and completion; never executed.
 from derivdata.analysis import align as align
+from derivdata.analysis import basis as basis
 from derivdata.analysis import black76 as black76
 from derivdata.analysis import chain as chain
 from derivdata.analysis import exposure as exposure
@@ -10,9 +11,11 @@ from derivdata.analysis import quality as quality
 from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
 from derivdata.analysis import variance as variance
+from derivdata.analysis import volatility as volatility
 
 __all__ = [
     "align",
+    "basis",
     "black76",
     "chain",
     "exposure",
@@ -23,4 +26,5 @@ __all__ = [
     "smile",
     "surface",
     "variance",
+    "volatility",
 ]

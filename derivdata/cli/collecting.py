@@ -87,6 +87,8 @@ def _backfill(arguments: argparse.Namespace) -> None:
         unconfirmed=arguments.unconfirmed,
         progress=say,
     )
+    for notice in dict.fromkeys(done.notices):
+        say(notice)
     say(f"{sum(done.written.values())} rows, {len(done.failed)} windows failed, {done.requests} requests")
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from derivdata.collect.checked import is_collected
 from derivdata.collect.session import VenueSession
-from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
@@ -38,11 +38,11 @@ class Listing(NamedTuple):
     frames: dict[str, pd.DataFrame]
 
 
-def endpoints_for(session: VenueSession, what: str, *, unconfirmed: bool) -> list[Endpoint]:
+def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[Endpoint]:
     """Return the venue's requests of a kind, in the order of preference."""
     return [
         endpoint
-        for endpoint in session.venue.endpoints
+        for endpoint in venue.endpoints
         if endpoint.what == what
         and endpoint.method != "WS"
         and is_collected(endpoint, unconfirmed=unconfirmed)

@@ -14,7 +14,7 @@ from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.contracts import Contracts, endpoints_for, list_contracts
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
-from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.paging import walk
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.registry import VENUES
@@ -24,11 +24,21 @@ from derivdata.venues.wire import us_of
 __all__ = ["TABLES", "Backfilled", "backfill", "chosen_venues"]
 
 TABLES = {
-    "funding_settlements": "settlements",
-    "oi_history": "oi_history",
-    "prices_history": "prices",
+    "funding_settlements": ("settlements",),
+    "oi_history": ("oi_history",),
+    "prices_history": ("prices", "oi_history", "settlements"),
+    "funding_history": ("funding_series",),
 }
-"""Tables that venues' histories can refill, and the kind of request that does it."""
+"""Tables that venues' histories can refill, and the kinds of request that do it.
+
+Some venues tell prices beside open interest or payments, and nowhere else without a doubt.
+"""
+
+_RARE = {
+    "funding_history": "publishes no history of sampled rates: funding_history begins with the first poll",
+    "prices_history": "has no confirmed request for past prices: prices_history begins with the first poll",
+}
+"""What to say of a venue that cannot refill a table which few venues can."""
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 _MOST_PAGES = 20_000
@@ -189,12 +199,16 @@ class _Job:
             session.close()
 
     def _venue(self, session: VenueSession) -> None:
+        requests = {
+            table: _requests(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
+        }
+        lacking = [table for table in self.names if table in _RARE and not requests[table]]
+        self.done.notices += [f"{self.exchange} {_RARE[table]}" for table in lacking]
+        if not any(requests.values()):
+            return
         contracts = list_contracts(session)
-        for table in self.names:
-            endpoints = endpoints_for(session, TABLES[table], unconfirmed=self.unconfirmed)
-            if not endpoints:
-                continue
-            for symbol in self.symbols:
+        for table, endpoints in requests.items():
+            for symbol in self.symbols if endpoints else ():
                 self._symbol(session, contracts, endpoints, table, symbol)
 
     def _symbol(
@@ -204,15 +218,15 @@ class _Job:
         if item is None:
             return
         margin = "inverse" if item.inverse else "linear"
-        endpoint = next((e for e in endpoints if e.margin in ("any", margin)), None)
-        if endpoint is None:
-            return
-        window = self._reachable(endpoint)
+        fitting = [e for e in endpoints if e.margin in ("any", margin)]
+        if table != "prices_history":  # of which each request tells another kind
+            fitting = fitting[:1]
+        window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
         if window is None:
             return
         for gap in self.archive.unanswered(table, self.exchange, symbol, *window):
             try:
-                frame = history(session, endpoint, item, table, gap)
+                frame = self._rows(session, fitting, item, table, gap)
             except (VenueError, SchemaError, DerivdataError) as problem:
                 if isinstance(problem, Stopped | ArchiveError):
                     raise
@@ -221,6 +235,30 @@ class _Job:
                     raise
                 continue
             self._enter(table, symbol, gap, frame, "")
+
+    def _rows(
+        self,
+        session: VenueSession,
+        endpoints: list[Endpoint],
+        item: Instrument,
+        table: str,
+        gap: times.Window,
+    ) -> pd.DataFrame:
+        """Return the rows of a window from every request, each as far back as it reaches.
+
+        Of two prices of one kind at one instant the first request's counts.
+        """
+        parts = [tables.TABLES[table].empty()]
+        for endpoint in endpoints:
+            reach = self._reachable(endpoint)
+            if reach is not None and reach.start < gap.end:
+                window = times.Window(max(gap.start, reach.start), gap.end)
+                parts.append(history(session, endpoint, item, table, window))
+        if len(parts) == 2:
+            return parts[1]
+        keyed = tables.TABLES[table]
+        rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        return keyed.conform(rows.drop_duplicates([*keyed.key]))
 
     def _reachable(self, endpoint: Endpoint) -> times.Window | None:
         reach = endpoint.paging.reach_days if endpoint.paging else None
@@ -241,6 +279,16 @@ class _Job:
             self.done.failed.append(f"{self.exchange} {table} {symbol}: {error}")
         if self.progress is not None:
             self.progress(f"{self.exchange} {table} {symbol}: {error or f'{counts.written} rows'}")
+
+
+def _requests(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
+    """Return the requests that refill a table, in the order of preference."""
+    return [
+        endpoint
+        for what in TABLES[table]
+        for endpoint in endpoints_for(venue, what, unconfirmed=unconfirmed)
+        if table in endpoint.tables
+    ]
 
 
 def history(

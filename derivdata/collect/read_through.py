@@ -23,7 +23,7 @@ __all__ = ["ReadThrough", "open_venues"]
 _FRESH = pd.Timedelta(60, "s")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _FIRST = pd.Timestamp("2019-01-01", tz="UTC")
-_FILLED = ("funding_settlements", "oi_history")
+_FILLED = ("funding_settlements", "oi_history", "prices_history")
 
 
 def open_venues(

@@ -29,6 +29,7 @@ from derivdata.service.store import LiveStore, Store
 
 __all__ = ["Local", "open_store", "serve", "start"]
 
+SAMPLE = "sample"
 VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"
@@ -89,7 +90,7 @@ class Local:
 
 
 def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
-    """Open a sample for ``"sample"`` or ``"sample@1"``, the venues for ``"venues"``, else the archive there.
+    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive at that path.
 
     Parameters
     ----------
@@ -101,10 +102,10 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
     ArchiveError
         There is no archive at the path, or it cannot be read.
     """
-    if source in ("sample", "sample@1"):
+    if source == SAMPLE:
         from derivdata import sample
 
-        return sample.open("sample@1" if source == "sample@1" else "sample")
+        return sample.open()
     if source == VENUES:
         from derivdata.collect.read_through import open_venues
 
@@ -134,7 +135,7 @@ def start(
     Parameters
     ----------
     source
-        ``"sample"``, ``"sample@1"``, ``"venues"``, an archive's path, or a store.
+        ``"sample"``, ``"venues"``, an archive's path, or a store.
     now
         The service's clock, which stands still; the store's own unless given, which for the venues is the
         machine's and moves.

@@ -32,7 +32,6 @@ KEPT_HEADERS = (
     "Retry-After",
     "Sunset",
     "Warning",
-    "X-Derivdata-Corrections",
     "X-Derivdata-Data-Version",
     "X-Derivdata-Source",
     "X-Derivdata-Source-Id",

@@ -372,7 +372,7 @@ def force_orders(reading: Reading) -> Records:
     return records
 
 
-_Bar = tuple[int, str, str, str, str, int, str, str, int, str, str, str]
+_Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
 
 
 def klines(reading: Reading) -> Records:

@@ -11,7 +11,16 @@ from functools import partial
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Liquidation, Option, Payment, Quotes, Records, State
+from derivdata.venues.record_types import (
+    Instrument,
+    Liquidation,
+    Option,
+    Payment,
+    Price,
+    Quotes,
+    Records,
+    State,
+)
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
@@ -255,6 +264,7 @@ class _Paid(Wire):
     timestamp: int
     interest_1h: float
     interest_8h: float
+    index_price: float | None = None
 
 
 class _PaidBody(Wire):
@@ -262,13 +272,15 @@ class _PaidBody(Wire):
 
 
 def funding_history(reading: Reading) -> Records:
-    """Read what was paid in each hour."""
+    """Read what was paid in each hour, and the index price at its end."""
     item = reading.instrument(reading.asked("instrument_name"), _named)
     records = Records()
     for row in reading.decode(_PaidBody).result:
         time = reading.ms(row.timestamp)
         records.times.append(time)
         records.payments.append(Payment(item, time, row.interest_1h, 1.0))
+        if row.index_price is not None:
+            records.prices.append(Price(item, time, "index", row.index_price, "1h"))
     return records
 
 
@@ -415,8 +427,8 @@ ENDPOINTS = (
         every=300, each=_CURRENCIES[:3],
     ),
     _endpoint(
-        "settlements", "GET", "/public/get_funding_rate_history", ("funding_settlements",), funding_history,
-        symbol="instrument_name",
+        "settlements", "GET", "/public/get_funding_rate_history", ("funding_settlements", "prices_history"),
+        funding_history, symbol="instrument_name",
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=744, limit_name="", span_hours=744),
     ),
     _endpoint(

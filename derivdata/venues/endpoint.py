@@ -41,10 +41,12 @@ class Paging:
     span_hours
         Longest window of one request.
     reach_days
-        How far back the venue's history goes; None is the listing.
+        How far back the venue's history goes, or is walked; None is the listing.
     exclusive
         Whether rows of the instant `end` itself are left out: the next page then starts one unit later, so
         that rows which share an instant are not lost where a page ends.
+    thinned
+        Whether the first page of each span is all that is taken of it: of a series with a row every second.
     """
 
     by: Literal["time", "cursor", "page"] = "time"
@@ -58,6 +60,7 @@ class Paging:
     span_hours: float | None = None
     reach_days: float | None = None
     exclusive: bool = False
+    thinned: bool = False
 
 
 @dataclass(frozen=True)

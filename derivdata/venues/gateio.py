@@ -16,7 +16,7 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Price, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
 
 _SIZE = str | float
@@ -160,7 +160,7 @@ class _Stats(Wire):
 
 
 def contract_stats(reading: Reading) -> Records:
-    """Read open interest of the past, which counts both sides."""
+    """Read open interest of the past, which counts both sides, and the mark prices beside it."""
     item = reading.instrument(reading.asked("contract"), _named)
     resolution = reading.resolution("interval")
     records = Records()
@@ -176,6 +176,7 @@ def contract_stats(reading: Reading) -> Records:
         coins = item.coins(one_side, row.mark_price)
         records.times.append(time)
         records.oi.append(OiPoint(item, time, row.open_interest_usd / 2, resolution, coins))
+        records.prices.append(Price(item, time, "mark", row.mark_price, resolution))
     return records
 
 
@@ -315,7 +316,7 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[End
             symbol="contract", paging=_SECONDS,
         ),
         of(
-            "oi_history", "GET", f"{base}/contract_stats", ("oi_history",), contract_stats,
+            "oi_history", "GET", f"{base}/contract_stats", ("oi_history", "prices_history"), contract_stats,
             params={"interval": "5m"}, symbol="contract",
             paging=Paging(start="from", end="", unit="s", limit=1000),
         ),

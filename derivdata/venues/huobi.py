@@ -14,8 +14,8 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Records, State
-from derivdata.venues.wire import Wire, require_close
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Price, Records, State
+from derivdata.venues.wire import Wire, require_close, seconds_us
 
 _HOUR_US = 3_600_000_000
 _LIMIT_CODES = {1032, 1067, 1084}
@@ -324,6 +324,27 @@ _PAGES = Paging(
     "page", descending=True, start="", end="", cursor="page_index", limit=50, limit_name="page_size"
 )
 
+
+class _Bar(Wire):
+    id: int
+    open: str
+
+
+class _Bars(Wire):
+    data: list[_Bar]
+
+
+def mark_klines(reading: Reading) -> Records:
+    """Read mark prices at the start of each bar."""
+    item = reading.instrument(reading.asked("contract_code"), _named)
+    records = Records()
+    for row in reading.decode(_Bars).data:
+        time = seconds_us(row.id, reading.where)
+        records.times.append(time)
+        records.prices.append(Price(item, time, "mark", reading.required(row.open), "1h"))
+    return records
+
+
 ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts, lists=True),
     _endpoint(
@@ -349,6 +370,12 @@ ENDPOINTS = (
     _endpoint(
         "tickers", "GET", "/linear-swap-ex/market/detail/batch_merged",
         ("markets_symbol_exchanges", "prices_history"), merged, every=60,
+    ),
+    _endpoint(
+        "prices", "GET", "/index/market/history/linear_swap_mark_price_kline", ("prices_history",),
+        mark_klines, params={"period": "60min", "size": "2000"}, symbol="contract_code", margin="linear",
+        paging=Paging(descending=True, start="", end="", limit=2000, limit_name="", reach_days=83),
+        confirmed=False, note="the specification names the path alone",
     ),
     _endpoint(
         "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,

@@ -67,7 +67,7 @@ def _backward(
         while True:
             page = yield _params(paging, first, last)
             oldest = min(page.times, default=last) + (unit if paging.exclusive else 0)
-            if oldest >= last or oldest <= first:
+            if paging.thinned or oldest >= last or oldest <= first:
                 break
             last = oldest
         end = first

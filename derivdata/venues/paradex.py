@@ -195,6 +195,17 @@ _WALK = Paging(
     limit_name="page_size",
 )
 
+_SERIES = Paging(
+    descending=True,
+    start="start_at",
+    end="end_at",
+    limit=1,
+    limit_name="page_size",
+    span_hours=1 / 60,
+    thinned=True,
+    reach_days=7,
+)
+
 ENDPOINTS = (
     _endpoint("instruments", "GET", "/markets", (), markets, lists=True),
     _endpoint(
@@ -204,7 +215,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "funding_series", "GET", "/funding/data", ("funding_history",), funding_data, symbol="market",
-        paging=_WALK,
+        paging=_SERIES, note="one row a minute, 1,440 requests a day; the newest week",
     ),
     _endpoint(
         "liquidations", "GET", "/trades", ("liquidations_fills",), trades, symbol="market", paging=_WALK,

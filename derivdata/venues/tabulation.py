@@ -301,7 +301,8 @@ def _prices(records: Records, at: int | None) -> dict[str, Any]:
         for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last))
         if value is not None
     ]
-    rows = [*now, *preferred(records.prices)]
+    # Venues write 0 where they have no price, of an index that is not made or a contract that never traded.
+    rows = [row for row in [*now, *preferred(records.prices)] if row.price > 0.0]
     return {
         "symbol": [row.instrument.symbol for row in rows],
         "time": _stamps([row.time or None for row in rows], at),

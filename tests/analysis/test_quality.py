@@ -249,3 +249,24 @@ def test_faults_put_into_five_recorded_series_are_found(fault: str, settlements:
 
 def test_a_clean_recording_raises_few_false_alarms(settlements: tuple) -> None:
     assert injected_faults.false_alarms(settlements[1]) <= 1.0
+
+
+def test_kinds_of_price_are_series_of_their_own() -> None:
+    """Mark and index at one instant are no duplicates; a spike of one mark shows against the other marks."""
+    time = pd.date_range("2026-01-01", periods=200, freq="h", tz="UTC", unit="us")
+    walk = 100.0 * np.exp(np.cumsum(np.random.default_rng(5).normal(0.0, 0.002, 200)))
+    parts = []
+    for venue in ("a", "b", "c"):
+        for kind, factor in (("mark", 1.0), ("index", 0.999)):
+            price = walk * factor
+            if (venue, kind) == ("b", "mark"):
+                price = np.where(np.arange(200) == 120, price * 1.5, price)
+            parts.append(
+                pd.DataFrame(
+                    {"symbol": "BTC", "exchange": venue, "time": time, "kind": kind, "price_usd": price}
+                )
+            )
+    report = quality(pd.concat(parts, ignore_index=True)).set_index(["exchange", "kind"])
+    assert report["present"].tolist() == [200] * 6
+    assert report["duplicates"].tolist() == [0] * 6
+    assert report["spikes"].to_dict() == {key: float(key == ("b", "mark")) for key in report.index}

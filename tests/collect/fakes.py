@@ -81,6 +81,14 @@ class Truth:
         number = second // 300
         return number * 300, 1000 + number * 31 % 500 + len(symbol), 50000.0 + number * 17 % 100
 
+    def index(self, second: int) -> float:
+        """The index price at an instant."""
+        return 49_900.0 + second // HOUR * 13 % 100
+
+    def bars(self, symbol: str) -> list[tuple[int, float]]:
+        """(second, mark) at each full hour."""
+        return [(s, mark) for s, _, mark in self.oi(symbol) if s % HOUR == 0]
+
 
 class Dropped(Exception):
     """The venue hangs up without an answer."""
@@ -328,6 +336,14 @@ def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange:
             {"symbol": params["symbol"], "fundingTime": t, "fundingRate": f"{r:.8f}", "markPrice": ""}
             for t, r in _page(rows, start, end, limit, newest=False)
         ]
+    if place.lower().endswith("klines"):
+        last = 0.0 if "markPrice" in place else 1.0
+        bars = [(s * 1000, m + last) for s, m in fakes.truth.bars(symbol)]
+        found2 = _page(bars, start, end, min(int(params.get("limit", 500)), 1500), newest=False)
+        return [
+            [t, str(m), str(m + 9), str(m - 9), "1", "0", t + 3_599_999, "0", 1, "0", "0", "0"]
+            for t, m in found2
+        ]
     if place.endswith("openInterestHist"):
         month = fakes.now().timestamp() * 1000 - 30 * 86_400_000
         if start and start < month - 60_000:
@@ -379,6 +395,12 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingRateTimestamp": str(t)}
             for t, r in found
         ]
+    elif place.endswith("mark-price-kline"):
+        bars = [(s * 1000, m) for s, m in fakes.truth.bars(params["symbol"][:3])]
+        start, end = _number(params, "start", 0), _number(params, "end", 9e15)
+        found2 = _page(bars, start, end, min(int(params.get("limit", 200)), 1000), newest=True)
+        result["symbol"] = params["symbol"]
+        result["list"] = [[str(t), str(m), str(m + 9), str(m - 9), "1"] for t, m in found2]
     elif place.endswith("/tickers"):
         result["list"] = [
             {
@@ -622,8 +644,8 @@ def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         result = [
             {
                 "timestamp": t,
-                "index_price": 1.0,
-                "prev_index_price": 1.0,
+                "index_price": fakes.truth.index(t // 1000),
+                "prev_index_price": fakes.truth.index(t // 1000 - HOUR),
                 "interest_1h": r,
                 "interest_8h": 8 * r,
             }
@@ -677,6 +699,24 @@ def _lighter(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _paradex(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    if place.endswith("/funding/data"):
+        start, end = int(_number(params, "start_at", 0)), int(_number(params, "end_at", 9e15))
+        size = min(int(params.get("page_size", 100)), 5000)
+        every_five = range(end // 5000 * 5, start // 1000 - 1, -5)  # seconds, the newest first
+        return {
+            "results": [
+                {
+                    "market": params["market"],
+                    "funding_rate": f"{s % 1000 * 1e-7:.8f}",
+                    "funding_rate_8h": "",
+                    "funding_period_hours": 8,
+                    "created_at": s * 1000,
+                }
+                for s in every_five[:size]
+                if start <= s * 1000 <= end
+            ],
+            "next": "older",
+        }
     return {
         "results": [
             {

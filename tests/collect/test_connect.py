@@ -239,3 +239,24 @@ def test_archive_and_checks_lie_in_the_folder_that_the_variable_names(
     assert checked.checked_on() == {"okx /api/v5/public/funding-rate": "2026-06-30"}
     assert [path.name for path in tmp_path.iterdir()] == ["venues-checked.json"]
     assert read_through.open_venues().archive.path == tmp_path / "venues"
+
+
+def test_prices_are_those_of_polls_and_of_histories(fakes: Fakes) -> None:
+    """Gate's mark is told beside its open interest; bybit's of the past is not, and that is said."""
+    dd.connect("venues", venues=["gateio", "bybit"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
+        rows = dd.prices.history("BTC", "2026-01-19", "2026-01-20", resolution="1h")
+    notices = [str(one.message) for one in caught]
+    assert sum(text.startswith("bybit has no confirmed request for past prices") for text in notices) == 1
+    truth = dict(fakes.truth.bars("BTC"))
+    assert set(rows["exchange"]) == {"gateio"}
+    assert len(rows) == 24
+    assert all(
+        price == truth[int(time.timestamp())]
+        for time, price in zip(rows["time"], rows["price_usd"], strict=True)
+    )
+    now = dd.asof() + pd.Timedelta(5, "min")
+    polled = dd.prices.history("BTC", now - pd.Timedelta(1, "h"), now, kind="index", resolution="raw")
+    assert "bybit" in set(polled["exchange"])
+    assert (polled["resolution"] == "raw").all()

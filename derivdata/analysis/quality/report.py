@@ -63,7 +63,7 @@ def quality(
     Returns
     -------
     DataFrame
-        One row per symbol and venue:
+        One row per symbol and venue, and of prices per ``kind``:
 
         ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
         them at the steps in force; ``present``; ``missing``; ``gaps`` and ``longest_gap_hours`` [h];
@@ -106,6 +106,8 @@ def quality(
     _check(table, column)
     window = _requested_window(table, start, end)
     keys = [name for name in ("symbol", "exchange") if name in table.columns]
+    if {"kind", "price_usd"} <= set(table.columns):  # mark, index and last of a venue are series of their own
+        keys.append("kind")
     groups = table.groupby(keys, observed=True, sort=True) if keys else None
     codes = np.zeros(len(table), dtype=np.intp) if groups is None else groups.ngroup().to_numpy()
     first = np.unique(codes[codes >= 0], return_index=True)[1] if len(table) else np.zeros(0, dtype=np.intp)
@@ -217,7 +219,8 @@ def _compare(figures: dict[str, Any], points: Points, report: pd.DataFrame, *, r
         return
     bucket = np.full(len(report), np.nan)
     waiting: dict[int, list[tuple[Indices, int, Floats]]] = {}
-    for rows in report.groupby("symbol", observed=True).indices.values():
+    same = [name for name in ("symbol", "kind") if name in report.columns]
+    for rows in report.groupby(same, observed=True).indices.values():
         if len(rows) < _LEAST_VENUES:
             continue
         bucket[rows] = row_quantile(figures["step_hours"][rows][None], 0.5) * 3_600e6

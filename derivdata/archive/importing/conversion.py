@@ -49,7 +49,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     _hold_to_range(columns, plan, rejections)
     _convert(columns, plan, rejections)
     _require(columns, plan, rejections)
-    names = [name for name in (*plan.table.columns, "price_usd", RANK) if name in columns]
+    names = [name for name in (*plan.table.columns, RANK) if name in columns]
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if not rejections.bad.any():
         return Rows(frame, 0, None)
@@ -114,8 +114,6 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
     wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
     if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
         wanted.append("interval_hours")
-    if plan.unit == "coins":
-        wanted.append("price_usd")
     columns = {}
     for name in wanted:
         raw = plan.raw(name, chunk)
@@ -144,10 +142,15 @@ def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Reject
     for name, column in plan.table.columns.items():
         values = columns.get(name)
         if values is not None and column.least is not None:
-            low = np.flatnonzero(values < column.least)
+            impossible = values <= column.least if column.positive else values < column.least
+            low = np.flatnonzero(impossible)
             if low.size:
-                first = f"{name}={values[low[0]]:g} is negative"
-                rejections.reject(values < column.least, first)
+                first = (
+                    f"{name}={values[low[0]]:g} is not above 0"
+                    if column.positive
+                    else f"{name}={values[low[0]]:g} is negative"
+                )
+                rejections.reject(impossible, first)
     if "interval_hours" in columns:
         hours = columns["interval_hours"]
         rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
@@ -176,8 +179,6 @@ def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict
 def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     if "rate_bps_8h" in columns:
         _convert_rate(columns, plan, rejections)
-    if plan.unit == "coins" and (price := columns.get("price_usd")) is not None:
-        rejections.reject(price <= 0, lambda i: f"price_usd={price[i]:g} is no price")
     if "iv" in columns:
         if plan.unit is None:
             try:

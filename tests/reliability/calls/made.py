@@ -51,6 +51,16 @@ def amounts(name: str = "oi_usd") -> xr.DataArray:
 
 
 @functools.cache
+def bars() -> xr.Dataset:
+    return dd.analysis.volatility.bars(amounts("price_usd"), step_hours=4.0)
+
+
+@functools.cache
+def volatilities() -> xr.DataArray:
+    return dd.analysis.volatility.realised(bars(), 3)
+
+
+@functools.cache
 def share() -> xr.DataArray:
     return dd.analysis.oi.market_share(amounts())
 

@@ -10,6 +10,7 @@ from tests.reliability.calls.made import (
     HOURS,
     VENUES,
     amounts,
+    bars,
     counts,
     depth,
     events,
@@ -18,6 +19,7 @@ from tests.reliability.calls.made import (
     rates,
     settled,
     share,
+    volatilities,
 )
 
 __all__ = ["CALLS"]
@@ -31,6 +33,10 @@ CALLS: Calls = {
         "by": ("symbol", "exchange"), "delay": "0h",
     },
     "analysis.align.settlement_sums": lambda: {"panel": settled(), "interval_hours": 8.0, "hours": 8},
+    "analysis.basis.against_index": lambda: {
+        "price": amounts("price_usd"), "index": amounts("price_usd"),
+    },
+    "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "exchange": "okx"},
     "analysis.funding.best_pair": lambda: {
         "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age_hours": None,
         "tradable": VENUES,
@@ -89,6 +95,7 @@ CALLS: Calls = {
     "analysis.oi.migration": lambda: {
         "oi": amounts(), "start": HOURS[0], "end": HOURS[40], "method": "midpoint", "price": None,
     },
+    "analysis.oi.in_coins": lambda: {"oi": amounts(), "price": amounts("price_usd")},
     "analysis.oi.oi_to_volume": lambda: {"oi": amounts(), "volume_24h": amounts("volume_24h_usd")},
     "analysis.oi.share_trend": lambda: {"share": share(), "ci": "ar1", "confidence": 0.95},
     "analysis.quality.quality": lambda: {"table": history(), "column": "rate_bps_8h", **DAY, "outlier": 12.0},
@@ -103,4 +110,13 @@ CALLS: Calls = {
     },
     "analysis.liquidations.clusters": lambda: {"events": events(), "gap": "60s", "by": ("symbol",)},
     "analysis.liquidations.imbalance": lambda: {"long_usd": 3.0, "short_usd": 1.0},
+    "analysis.volatility.bars": lambda: {"price": amounts("price_usd"), "step_hours": 4.0},
+    "analysis.volatility.bipower": lambda: {"price": amounts("price_usd"), "window": 6},
+    "analysis.volatility.cone": lambda: {
+        "data": bars(), "windows": [2, 4], "method": "parkinson", "quantiles": [0.1, 0.9],
+    },
+    "analysis.volatility.implied_minus_realised": lambda: {
+        "implied": volatilities(), "realised": volatilities(), "horizon_hours": 8.0, "ahead": True,
+    },
+    "analysis.volatility.realised": lambda: {"data": bars(), "window": 3, "method": "yang_zhang"},
 }  # fmt: skip

@@ -1,0 +1,89 @@
+"""Basis: how far a perpetual trades from its index, and the same perpetual on one venue from another.
+
+A basis is in basis points of what it is measured against: ``10,000 (price / reference − 1)``. Prices are
+compared at equal instants only; two sides that are a minute apart would measure the market's move.
+"""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from derivdata.analysis.panels import require, require_venues
+from derivdata.arguments import typed
+from derivdata.units import BPS
+
+__all__ = ["against_index", "against_venue"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@typed
+def against_index(price: xr.DataArray, index: xr.DataArray) -> xr.DataArray:
+    """Compute the basis of perpetuals against the index of their own venue.
+
+    Parameters
+    ----------
+    price
+        Mark or last prices [USD], dims ``symbol``, ``exchange`` and ``time``: a panel of
+        ``dd.prices.history``.
+    index
+        Index prices [USD] with the same dims.
+
+    Returns
+    -------
+    DataArray
+        ``basis_bps`` [bps], positive where the perpetual is above the index: dims of `price`, the symbols,
+        venues and instants that both have. NaN where either has no price.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Dims are missing or the unit is another one.
+
+    Examples
+    --------
+    >>> mark = dd.panel(dd.prices.history("BTC", "1d", exchanges=["okx"]), "price_usd")
+    >>> index = dd.panel(dd.prices.history("BTC", "1d", exchanges=["okx"], kind="index"), "price_usd")
+    >>> dd.analysis.basis.against_index(mark, index).sizes["time"]
+    24
+    """
+    require(price, "symbol", "exchange", "time", units="USD", name="price")
+    require(index, "symbol", "exchange", "time", units="USD", name="index")
+    price, index = xr.align(price, index, join="inner")
+    return _basis(price, index).transpose(*price.dims)
+
+
+@typed
+def against_venue(price: xr.DataArray, exchange: str) -> xr.DataArray:
+    """Compute the basis of every venue against one of them.
+
+    Parameters
+    ----------
+    price
+        Prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed.
+    exchange
+        The venue to measure against.
+
+    Returns
+    -------
+    DataArray
+        ``basis_bps`` [bps] in the dims of `price`, positive where a venue is above `exchange`, which itself
+        is at 0. NaN where either has no price.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Dims are missing, the unit is another one, or `exchange` is not in the panel.
+    """
+    require(price, "exchange", "time", units="USD", name="price")
+    require_venues(price, exchange=exchange)
+    reference = price.sel(exchange=exchange).drop_vars("exchange")
+    return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=exchange)
+
+
+def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:
+    # No price is zero or below: such a value is a venue's "none", and its ratio would be infinite.
+    price, reference = price.where(price > 0.0), reference.where(reference > 0.0)
+    return (BPS * (price / reference - 1.0)).rename("basis_bps").assign_attrs(units="bps")

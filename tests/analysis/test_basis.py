@@ -1,0 +1,107 @@
+"""Basis against the index and between venues, and open interest in coins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata import sample
+from derivdata.analysis import basis, oi
+
+
+def panel(
+    values: list[list[float]], venues: list[str], hours: list[int], name: str = "price_usd"
+) -> xr.DataArray:
+    time = np.datetime64("2026-01-01", "us") + np.array(hours) * np.timedelta64(1, "h")
+    coords = {"symbol": ["BTC"], "exchange": venues, "time": time}
+    return xr.DataArray(
+        [values], dims=("symbol", "exchange", "time"), coords=coords, name=name, attrs={"units": "USD"}
+    )
+
+
+def test_basis_by_hand() -> None:
+    """100.1 over 100 is 10 bps, 99.9 is −10; only instants and venues that both have."""
+    price = panel([[100.1, 99.9, 50.0], [101.0, 102.0, 103.0]], ["okx", "zo"], [0, 1, 2])
+    index = panel([[100.0, 100.0, np.nan, 1.0]], ["okx"], [0, 1, 2, 3])
+    found = basis.against_index(price, index)
+    assert found.name == "basis_bps"
+    assert found.attrs["units"] == "bps"
+    assert found["exchange"].values.tolist() == ["okx"]
+    np.testing.assert_allclose(found.values[0, 0], [10.0, -10.0, np.nan], atol=1e-9)
+
+
+def test_a_venue_against_another() -> None:
+    price = panel([[100.0, 0.0], [101.0, 99.0]], ["okx", "zo"], [0, 1])
+    found = basis.against_venue(price, "okx")
+    np.testing.assert_allclose(found.values[0], [[0.0, np.nan], [100.0, np.nan]], atol=1e-9)
+    assert found.dims == price.dims
+    with pytest.raises(ValueError, match="nobody"):
+        basis.against_venue(price, "nobody")
+
+
+def test_rates_are_no_prices() -> None:
+    price = panel([[1.0]], ["okx"], [0])
+    with pytest.raises(ValueError, match="bps"):
+        basis.against_index(price.rename("rate_bps_8h").assign_attrs(units="bps/8h"), price)
+
+
+def test_basis_stays_lazy() -> None:
+    price = panel([[100.1, 99.9], [101.0, 102.0]], ["okx", "zo"], [0, 1])
+    index = panel([[100.0, 100.0], [100.0, 100.0]], ["okx", "zo"], [0, 1])
+    lazy = basis.against_index(price.chunk(time=1), index.chunk(time=1))
+    assert lazy.chunks is not None
+    np.testing.assert_allclose(lazy.compute(), basis.against_index(price, index))
+    assert basis.against_venue(price.chunk(time=1), "zo").chunks is not None
+
+
+def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
+    dd.connect("sample")
+    window = ("2026-06-29", "2026-06-29T06:00")
+    mark, index = (
+        dd.panel(
+            dd.prices.history("BTC", *window, exchanges=["okx", "vest"], kind=kind, resolution="5m"),
+            "price_usd",
+        )
+        for kind in ("mark", "index")
+    )
+    found = basis.against_index(mark, index).sel(symbol="BTC")
+    truth = sample.truth(
+        "premium", symbols=["BTC"], exchanges=["okx", "vest"], start=window[0], end=window[1]
+    )
+    wide = truth.pivot(index="exchange", columns="time", values="premium_bps")
+    assert found.sizes["time"] == 72
+    np.testing.assert_allclose(found.values, wide.to_numpy(), atol=1e-6)
+
+
+def test_open_interest_in_coins_by_hand() -> None:
+    """1,000 USD at 50 are 20 coins; without a price at the instant there is no figure."""
+    held = panel([[1000.0, 1000.0, 1000.0]], ["okx"], [0, 1, 2], "oi_usd")
+    price = panel([[50.0, 0.0]], ["okx"], [0, 1])
+    found = oi.in_coins(held, price)
+    np.testing.assert_allclose(found.values[0, 0], [20.0, np.nan, np.nan])
+    assert (found.name, found.attrs["units"]) == ("oi_coin", "coin")
+    share = oi.market_share(found.isel(time=[0]))
+    assert share.item() == 1.0
+    with pytest.raises(ValueError, match="USD"):
+        oi.in_coins(found, price)
+
+
+def test_the_samples_coins_do_not_move_with_the_price() -> None:
+    """Its open interest is a level times the price: in coins the price's move is gone."""
+    dd.connect("sample")
+    held = dd.panel(dd.oi.history("BTC", "30d", exchanges=["okx"], resolution="1h"), "oi_usd")
+    price = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], resolution="1h"), "price_usd")
+    coins = oi.in_coins(held, price).squeeze(drop=True).to_series()
+    frame = pd.DataFrame(
+        {
+            "usd": held.squeeze(drop=True).to_series(),
+            "coins": coins,
+            "price": price.squeeze(drop=True).to_series(),
+        }
+    )
+    moves = np.log(frame.dropna()).diff().dropna().corr()
+    assert len(frame.dropna()) > 700
+    assert moves.loc["usd", "price"] > moves.loc["coins", "price"] + 0.1

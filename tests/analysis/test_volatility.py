@@ -1,0 +1,223 @@
+"""Realised volatility: values by hand, slow references, known truths, and every kind of array."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import derivdata as dd
+from derivdata.analysis import volatility
+
+METHODS = ("close_to_close", "parkinson", "garman_klass", "rogers_satchell", "yang_zhang")
+NAMES = ("open_usd", "high_usd", "low_usd", "close_usd")
+
+
+def dataset(rows: list[tuple[float, float, float, float]], hours: float = 24.0) -> xr.Dataset:
+    time = np.datetime64("2026-01-01", "us") + np.arange(len(rows)) * np.timedelta64(round(hours * 60), "m")
+    columns = np.array(rows, dtype=float).T
+    return xr.Dataset({name: ("time", c) for name, c in zip(NAMES, columns, strict=True)}, {"time": time})
+
+
+def walk(days: int, steps: int, sigma: float, seed: int = 7, drift: float = 0.0) -> xr.DataArray:
+    """A geometric random walk of that many steps a day, from 100."""
+    rng = np.random.default_rng(seed)
+    dt = 1.0 / (365.0 * steps)
+    moves = drift * dt + sigma * math.sqrt(dt) * rng.standard_normal(days * steps)
+    logs = np.concatenate([[0.0], np.cumsum(moves)])
+    time = np.datetime64("2026-01-01", "us") + np.arange(len(logs)) * np.timedelta64(
+        86_400_000_000 // steps, "us"
+    )
+    return xr.DataArray(
+        100.0 * np.exp(logs), dims="time", coords={"time": time}, name="price_usd", attrs={"units": "USD"}
+    )
+
+
+def slow(rows: np.ndarray, method: str) -> float:
+    """The textbook sums over one window of rows (o, h, l, c); the row before it comes first."""
+    before, rows = rows[0], rows[1:]
+    n = len(rows)
+    o, c = [math.log(r[0]) for r in rows], [math.log(r[3]) for r in rows]
+    h, low = [math.log(r[1]) for r in rows], [math.log(r[2]) for r in rows]
+    last = [math.log(before[3]), *c[:-1]]
+    rs = sum((h[i] - c[i]) * (h[i] - o[i]) + (low[i] - c[i]) * (low[i] - o[i]) for i in range(n)) / n
+
+    def spread(x: list[float]) -> float:
+        mean = sum(x) / n
+        return sum((v - mean) ** 2 for v in x) / (n - 1)
+
+    if method == "close_to_close":
+        return math.sqrt(365 * spread([c[i] - last[i] for i in range(n)]))
+    if method == "parkinson":
+        return math.sqrt(365 * sum((h[i] - low[i]) ** 2 for i in range(n)) / (4 * n * math.log(2)))
+    if method == "garman_klass":
+        total = sum(0.5 * (h[i] - low[i]) ** 2 - (2 * math.log(2) - 1) * (c[i] - o[i]) ** 2 for i in range(n))
+        return math.sqrt(365 * total / n)
+    if method == "rogers_satchell":
+        return math.sqrt(365 * rs)
+    k = 0.34 / (1.34 + (n + 1) / (n - 1))
+    gaps, inside = spread([o[i] - last[i] for i in range(n)]), spread([c[i] - o[i] for i in range(n)])
+    return math.sqrt(365 * (gaps + k * inside + (1 - k) * rs))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_window_is_the_textbook_sum(method: str) -> None:
+    made = volatility.bars(walk(12, 24, 0.6))
+    found = volatility.realised(made, 5, method=method).values  # type: ignore[arg-type]
+    rows = np.stack([made[name].values for name in NAMES], axis=-1)
+    for end in range(5, 12):
+        assert found[end] == pytest.approx(slow(rows[end - 5 : end + 1], method), rel=1e-12)
+    assert np.isnan(found[:4]).all()
+
+
+def test_parkinson_by_hand() -> None:
+    """High over low is e^0.02 each day: 0.02² / (4 ln 2) a day, times 365, is 0.2295² a year."""
+    rows = [(100.0, 100.0 * math.exp(0.01), 100.0 * math.exp(-0.01), 100.0)] * 3
+    found = volatility.realised(dataset(rows), 3, method="parkinson")
+    assert float(found[-1]) == pytest.approx(math.sqrt(0.0004 / 2.772588722 * 365), rel=1e-9)
+    assert float(found[-1]) == pytest.approx(0.2295, abs=5e-5)
+    assert found.attrs["units"] == "1/√year"
+
+
+def test_close_to_close_by_hand() -> None:
+    """Returns +1 %, −1 %, +1 %, −1 %: mean 0, variance 4 × 0.0001 / 3 a day."""
+    closes = [100.0, 100.0 * math.exp(0.01), 100.0, 100.0 * math.exp(0.01), 100.0]
+    rows = [(c, c, c, c) for c in closes]
+    found = volatility.realised(dataset(rows), 4, method="close_to_close")
+    assert float(found[-1]) == pytest.approx(math.sqrt(4e-4 / 3 * 365), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_known_volatility_is_recovered(method: str) -> None:
+    """2,000 days of 288 steps at 50 %: ranges of samples are smaller by 0.58/√288 a side, some 4 %."""
+    made = volatility.bars(walk(2000, 288, 0.5))
+    found = float(volatility.realised(made, 1999, method=method)[-1])  # type: ignore[arg-type]
+    assert found == pytest.approx(0.5, rel=0.03 if method == "close_to_close" else 0.07)
+    if method == "parkinson":
+        assert found < 0.5
+
+
+def test_a_drift_does_not_fool_rogers_satchell() -> None:
+    """At a drift of 2,000 % a year a day's range is mostly drift, and Parkinson is too high by half and more.
+
+    Rogers–Satchell is 10 % low here: the ends of ranges of samples are.
+    """
+    made = volatility.bars(walk(1000, 288, 0.5, drift=20.0))
+    one, other = (
+        float(volatility.realised(made, 999, method=method)[-1])
+        for method in ("parkinson", "rogers_satchell")
+    )
+    assert one > 0.65
+    assert other == pytest.approx(0.45, abs=0.02)
+
+
+def test_a_step_of_another_length_is_annualised_by_it() -> None:
+    daily = dataset([(1.0, 1.1, 0.9, 1.0)] * 3)
+    hourly = dataset([(1.0, 1.1, 0.9, 1.0)] * 3, hours=1.0)
+    one, other = (float(volatility.realised(d, 2, method="parkinson")[-1]) for d in (daily, hourly))
+    assert other == pytest.approx(one * math.sqrt(24), rel=1e-12)
+
+
+def test_jumps_are_not_continuous() -> None:
+    """One jump of 5 % in 1,440 returns of 0.2 %: 0.0025 beside 1,440 × 0.000004 = 0.00576."""
+    price = walk(5, 288, 0.002 * math.sqrt(288 * 365), seed=3)
+    jumped = price.copy(
+        data=np.where(np.arange(price.size) >= 700, price.values * math.exp(0.05), price.values)
+    )
+    calm, shaken = (volatility.bipower(p, 1440).isel(time=-1) for p in (price, jumped))
+    assert float(calm["jump_share"]) < 0.05
+    assert float(shaken["jump_share"]) == pytest.approx(0.0025 / (0.0025 + 0.00576), abs=0.05)
+    assert float(shaken["continuous"]) == pytest.approx(float(calm["continuous"]), rel=0.03)
+
+
+def test_bipower_by_hand() -> None:
+    """Returns 1 %, −2 %, 1 %: products 2e-4 and 2e-4; π/2 × 2e-4 a return."""
+    logs = np.array([0.0, 0.01, -0.01, 0.0])
+    price = walk(3, 1, 0.1).copy(data=100.0 * np.exp(logs))
+    found = volatility.bipower(price, 3).isel(time=-1)
+    assert float(found["volatility"]) == pytest.approx(math.sqrt(6e-4 / 3 * 365), rel=1e-9)
+    assert float(found["continuous"]) == pytest.approx(math.sqrt(math.pi / 2 * 2e-4 * 365), rel=1e-9)
+    assert float(found["jump_share"]) == 0.0  # π/2 × 2e-4 is above 2e-4: no part, not a negative one
+
+
+def test_bars_by_hand() -> None:
+    """Bars of two hours: the second opens at 12, the close before it; 14:00 to 16:00 has no price."""
+    time = np.array(
+        ["2026-01-01T10:00", "2026-01-01T11:30", "2026-01-01T12:30", "2026-01-01T13:00", "2026-01-01T17:00"],
+        "M8[us]",
+    )
+    price = xr.DataArray(
+        [10.0, 12.0, 15.0, 11.0, 9.0], dims="time", coords={"time": time}, attrs={"units": "USD"}
+    )
+    made = volatility.bars(price, step_hours=2.0)
+    assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
+    rows = np.stack([made[name].values for name in NAMES], axis=-1)
+    assert rows[0].tolist() == [10.0, 12.0, 10.0, 12.0]
+    assert rows[1].tolist() == [12.0, 15.0, 11.0, 11.0]
+    assert np.isnan(rows[2]).all()
+    assert rows[3].tolist() == [9.0, 9.0, 9.0, 9.0]
+    assert made["count"].values.tolist() == [2, 2, 0, 1]
+    assert np.isnan(volatility.realised(made, 2)[-1])  # a bar is missing
+
+
+def test_nothing_after_an_instant_changes_it() -> None:
+    made = volatility.bars(walk(30, 24, 0.5))
+    early = volatility.realised(made.isel(time=slice(0, 20)), 5)
+    np.testing.assert_array_equal(volatility.realised(made, 5)[:20], early)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_lazy_panels_stay_lazy_and_agree(method: str) -> None:
+    made = volatility.bars(walk(20, 24, 0.5)).expand_dims(symbol=["BTC"])
+    lazy = volatility.realised(made.chunk(time=7), 5, method=method)  # type: ignore[arg-type]
+    assert lazy.chunks is not None
+    np.testing.assert_allclose(lazy.compute(), volatility.realised(made, 5, method=method))  # type: ignore[arg-type]
+
+
+def test_a_cone_is_the_quantiles_of_its_windows() -> None:
+    made = volatility.bars(walk(60, 24, 0.5))
+    cone = volatility.cone(made, [5, 20], quantiles=[0.0, 0.5, 1.0], method="parkinson")
+    five = volatility.realised(made, 5, method="parkinson").values
+    five = five[~np.isnan(five)]
+    found = cone["volatility"].sel(window=5)
+    assert found.values == pytest.approx([five.min(), np.median(five), five.max()])
+    assert float(cone["latest"].sel(window=5)) == five[-1]
+    assert cone["count"].values.tolist() == [57, 42]
+    width = cone["volatility"].sel(quantile=1.0) - cone["volatility"].sel(quantile=0.0)
+    assert float(width.sel(window=20)) < float(width.sel(window=5))
+
+
+def test_implied_is_held_against_the_window_that_follows() -> None:
+    time = np.datetime64("2026-01-01", "us") + np.arange(4) * np.timedelta64(1, "D")
+    implied = xr.DataArray([0.5, 0.6, 0.7, 0.8], dims="time", coords={"time": time})
+    ended = xr.DataArray([0.4, 0.3, 0.2, 0.1], dims="time", coords={"time": time})
+    ahead = volatility.implied_minus_realised(implied, ended, horizon_hours=24.0)
+    np.testing.assert_allclose(ahead["volatility"], [0.2, 0.4, 0.6, np.nan])
+    np.testing.assert_allclose(ahead["variance"], [0.25 - 0.09, 0.36 - 0.04, 0.49 - 0.01, np.nan])
+    behind = volatility.implied_minus_realised(implied, ended, horizon_hours=24.0, ahead=False)
+    np.testing.assert_allclose(behind["volatility"], [0.1, 0.3, 0.5, 0.7])
+
+
+def test_what_is_refused() -> None:
+    made = volatility.bars(walk(5, 24, 0.5))
+    with pytest.raises(ValueError, match="window=1: a variance needs two"):
+        volatility.realised(made, 1)
+    with pytest.raises(ValueError, match="regular steps"):
+        volatility.realised(made.isel(time=[0, 1, 3]), 2)
+    with pytest.raises(ValueError, match=r"step_hours=0\.0 is not a length"):
+        volatility.bars(walk(5, 24, 0.5), step_hours=0.0)
+    with pytest.raises(ValueError, match="are not parts from 0 to 1"):
+        volatility.cone(made, [2], quantiles=[5.0])
+
+
+def test_the_sample_has_the_volatility_that_it_publishes() -> None:
+    """60 days of five-minute returns know a volatility to 1/√(2 × 17,280), some 0.5 %."""
+    from derivdata import sample
+
+    dd.connect("sample")
+    price = dd.panel(dd.prices.history("BTC", "60d", exchanges=["okx"], resolution="5m"), "price_usd")
+    found = volatility.bipower(price, price.sizes["time"] - 1)["volatility"].isel(time=-1).item()
+    truth = sample.truth("prices", symbols=["BTC"])["volatility"].item()
+    assert found == pytest.approx(truth, rel=0.05)

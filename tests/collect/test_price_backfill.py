@@ -1,0 +1,158 @@
+"""Past prices and sampled rates of the venues, held to what the fake venues know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.archive import Archive, open_archive
+from derivdata.collect import backfill
+from derivdata.collect.read_through import ReadThrough
+from tests.collect.fakes import Fakes, SimulatedClock
+
+START, END = "2026-01-28", "2026-02-01"
+FIRST, LAST = (pd.Timestamp(text, tz="UTC") for text in (START, END))
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock("2026-02-01T00:30:00")
+
+
+@pytest.fixture
+def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
+    with Fakes(int(LAST.timestamp()) + 1800, clock.utc) as running:
+        yield running
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "market")
+
+
+def fill(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, venue: str, table: str, **options: Any
+) -> Any:
+    start = options.pop("start", START)
+    return backfill(
+        archive, ["BTC"], start, END, venues=[venue], names=[table], clock=clock,
+        addresses=fakes.addresses, **options,
+    )  # fmt: skip
+
+
+def kinds(archive: Archive) -> dict[str, pd.DataFrame]:
+    rows = archive.read("prices_history", FIRST, LAST)
+    return {str(kind): part.set_index("time") for kind, part in rows.groupby("kind", observed=True)}
+
+
+def inside(rows: list[tuple[int, float]]) -> pd.Series:
+    found = {pd.Timestamp(s, unit="s", tz="UTC"): price for s, price in rows}
+    return pd.Series({t: p for t, p in found.items() if FIRST <= t < LAST})
+
+
+def hold(frame: pd.DataFrame, truth: pd.Series, resolution: str) -> None:
+    assert frame.index.tolist() == truth.index.tolist()
+    np.testing.assert_array_equal(frame["price_usd"], truth)
+    assert set(frame["resolution"]) == {resolution}
+
+
+def test_deribit_tells_its_index_beside_the_payments(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    done = fill(archive, fakes, clock, "deribit", "prices_history")
+    assert (done.failed, done.notices) == ([], [])
+    hours = range(int(FIRST.timestamp()), int(LAST.timestamp()), 3600)
+    found = kinds(archive)
+    assert set(found) == {"index"}
+    hold(found["index"], inside([(s, fakes.truth.index(s)) for s in hours]), "1h")
+    assert fill(archive, fakes, clock, "deribit", "prices_history").written == {}  # the ledger has the window
+
+
+def test_gate_tells_its_mark_beside_the_open_interest(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    done = fill(archive, fakes, clock, "gateio", "prices_history")
+    assert done.failed == []
+    found = kinds(archive)
+    assert set(found) == {"mark"}
+    hold(found["mark"], inside([(s, mark) for s, _, mark in fakes.truth.oi("BTC")]), "5m")
+
+
+@pytest.mark.parametrize(
+    ("venue", "known"), [("binance", {"mark": 0.0, "last": 1.0}), ("bybit", {"mark": 0.0})]
+)
+def test_candles_are_asked_only_where_unconfirmed_requests_are_wanted(
+    venue: str, known: dict[str, float], archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """A candle's price is its open, at its start; binance has candles of the mark and of trades."""
+    done = fill(archive, fakes, clock, venue, "prices_history")
+    assert done.notices == [
+        f"{venue} has no confirmed request for past prices: prices_history begins with the first poll"
+    ]
+    assert archive.requests().empty
+    assert fill(archive, fakes, clock, venue, "prices_history", unconfirmed=True).failed == []
+    found = kinds(archive)
+    assert set(found) == set(known)
+    for kind, above in known.items():
+        hold(found[kind], inside([(s, mark + above) for s, mark in fakes.truth.bars("BTC")]), "1h")
+
+
+def test_paradex_has_a_row_of_its_rate_for_every_minute(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    """Of rows five seconds apart the newest of each minute; a fraction of 8 hours is 10,000 bps."""
+    start = LAST - pd.Timedelta(1, "h")
+    assert fill(archive, fakes, clock, "paradex", "funding_history", start=start).failed == []
+    rows = archive.read("funding_history", start, LAST)
+    assert 59 <= len(rows) <= 61
+    assert rows["time"].diff().dropna().max() <= pd.Timedelta(1, "min")
+    seconds = rows["time"].astype("int64") // 1_000_000
+    np.testing.assert_allclose(rows["rate_bps_8h"], seconds % 1000 * 1e-3, atol=1e-9)
+    assert (rows["kind"] == "sampled").all()
+
+
+def test_a_venue_without_a_history_of_sampled_rates_says_so(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    done = fill(archive, fakes, clock, "okx", "funding_history")
+    assert done.notices == [
+        "okx publishes no history of sampled rates: funding_history begins with the first poll"
+    ]
+    assert (done.failed, done.written) == ([], {})
+
+
+def test_connect_venues_answers_prices(archive: Archive, fakes: Fakes, clock: SimulatedClock) -> None:
+    store = ReadThrough(archive, venues=["gateio"], clock=clock, addresses=fakes.addresses)
+    try:
+        assert "prices_history" in store.tables()
+        rows = store.read("prices_history", FIRST, LAST, symbols=["BTC"])
+    finally:
+        store.close()
+    assert len(rows) == 4 * 288
+    assert "BTC" in store.symbols("prices_history")
+
+
+def test_a_price_of_zero_is_none() -> None:
+    body = (
+        '[{"symbol": "BTCUSDT", "markPrice": "50000.0", "indexPrice": "0.00000000",'
+        ' "lastFundingRate": "0.0001", "nextFundingTime": 1789315200000, "time": 1789308896002}]'
+    )
+    prices = dd.venues.read("binance", "/fapi/v1/premiumIndex", body)["prices_history"]
+    assert prices[["kind", "price_usd"]].astype(object).to_numpy().tolist() == [["mark", 50000.0]]
+
+
+def test_the_mark_of_htx_is_the_open_of_its_candle() -> None:
+    body = (
+        '{"ch": "market.BTC-USDT.mark_price.60min", "status": "ok", "ts": 1769904000000,'
+        ' "data": [{"id": 1769900400, "open": "50000.5", "close": "50010", "low": "49990", "high": "50020"}]}'
+    )
+    request = "/index/market/history/linear_swap_mark_price_kline?contract_code=BTC-USDT"
+    rows = dd.venues.read("huobi", request, body)["prices_history"]
+    assert rows["price_usd"].tolist() == [50000.5]
+    assert rows["time"].tolist() == [pd.Timestamp("2026-01-31T23:00", tz="UTC")]
