@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from derivdata._typing import Array
 from derivdata.errors import NotConnected
 from derivdata.units import SECONDS_PER_YEAR
 
@@ -236,7 +237,7 @@ def parse(texts: Any) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
 
 
-def micros(texts: Any) -> np.ndarray[Any, Any]:
+def micros(texts: Any) -> Array:
     """Return the same as microseconds since 1970, which is faster than their index; NaT is the least number.
 
     Raises
@@ -278,7 +279,7 @@ def year_fraction(start: Any, end: Any) -> Any:
     return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
 
 
-def _uniform(texts: Any) -> np.ndarray[Any, Any] | None:
+def _uniform(texts: Any) -> Array | None:
     """Microseconds of texts in one of the two wire formats, read by Arrow; None where it knows them not."""
     zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
     try:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis._typing import Array
+from derivdata._typing import Array
 from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import hours as elapsed_hours

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import hours, whole
 

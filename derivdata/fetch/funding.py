@@ -19,6 +19,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata import api, tables, times, transport
+from derivdata._typing import Array
 from derivdata.arguments import typed
 from derivdata.errors import SchemaError
 from derivdata.fetch.reading import Envelope, Point, Settlement, answer_time, series
@@ -257,7 +258,7 @@ def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
     return columns
 
 
-def _decimals(field: str, values: list[str | float | None]) -> np.ndarray[Any, Any]:
+def _decimals(field: str, values: list[str | float | None]) -> Array:
     """Convert numbers, most of them text, to floats; None is missing."""
     with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
         return np.array(pa.array(values, pa.string()).cast(pa.float64()))

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import api, times, transport
+from derivdata._typing import Array
 from derivdata.errors import SchemaError
 from derivdata.schema import Table, coded, floats, repeated
 from derivdata.transport import Answer
@@ -30,8 +31,6 @@ __all__ = [
     "micros",
     "series",
 ]
-
-Array = np.ndarray[Any, Any]
 
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
 _UNSTATED_STEP_US = HOUR_US
@@ -60,7 +59,7 @@ class Envelope(msgspec.Struct, kw_only=True):
     notices: Any = None
 
 
-def micros(answer: Answer[Any], texts: Sequence[str | None]) -> np.ndarray[Any, Any]:
+def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
     """Return instants of an answer's texts [µs since 1970].
 
     Raises
@@ -137,7 +136,7 @@ def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) 
     """
     # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
     # Venues mostly share one grid of instants, which is then read once.
-    parts: list[dict[str, np.ndarray[Any, Any]]] = []
+    parts: list[dict[str, Array]] = []
     texts: list[str] | None = None
     for venue, raw in answer.body.series.items():
         points = transport.decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from derivdata import times
+from derivdata._typing import Array
 from derivdata.errors import SchemaError
 
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
@@ -144,7 +145,7 @@ def words_dtype(*words: str) -> pd.CategoricalDtype:
     return pd.CategoricalDtype(pd.Index(words, dtype="str"))
 
 
-def coded(words: Iterable[str], codes: np.ndarray[Any, Any]) -> pd.Categorical:
+def coded(words: Iterable[str], codes: Array) -> pd.Categorical:
     """Build a text column from the place of each row's word among `words`."""
     return pd.Categorical.from_codes(codes, dtype=words_dtype(*words), validate=False)
 
@@ -172,7 +173,7 @@ def _categorical(values: Any) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=pd.Index(words, dtype="str"))
 
 
-def _used(codes: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+def _used(codes: Array, size: int) -> Array:
     """Return which of `size` codes occur; runs of equal neighbours are looked at once."""
     used = np.zeros(size + 1, dtype=bool)  # the last place is for −1, what is missing
     used[codes[:1]] = True
@@ -201,7 +202,7 @@ def _only(values: Any, kinds: frozenset[type]) -> bool:
     return isinstance(values, list) and set(map(type, values)) <= kinds
 
 
-def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
+def floats(values: Sequence[float | None]) -> Array:
     """Return numbers as an array, None as NaN.
 
     Raises
@@ -213,7 +214,7 @@ def floats(values: Sequence[float | None]) -> np.ndarray[Any, Any]:
     return np.array(values, dtype=np.float64) if numbers is None else numbers
 
 
-def packed(values: Sequence[Any]) -> np.ndarray[Any, Any] | None:
+def packed(values: Sequence[Any]) -> Array | None:
     """Return numbers as an array, faster than numpy does; None where one is missing or is no number."""
     room = bytearray(8 * len(values))
     try:
@@ -223,7 +224,7 @@ def packed(values: Sequence[Any]) -> np.ndarray[Any, Any] | None:
     return np.frombuffer(room)
 
 
-def _number(values: Any) -> np.ndarray[Any, Any]:
+def _number(values: Any) -> Array:
     if isinstance(values, pa.ChunkedArray):
         return np.array(values)
     if _only(values, _PLAIN_NUMBERS):

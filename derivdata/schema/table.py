@@ -11,11 +11,10 @@ import numpy as np
 import pandas as pd
 from msgspec import Struct
 
+from derivdata._typing import Array
 from derivdata.errors import SchemaError
 from derivdata.schema.column import Column, Kind, cast_columns, repeated, text
 from derivdata.schema.gathering import gather, in_batches
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ class Table:
         self._refuse_doubles(ordered, tied)
         return ordered
 
-    def _refuse_doubles(self, columns: Mapping[str, Any], tied: np.ndarray[Any, Any]) -> None:
+    def _refuse_doubles(self, columns: Mapping[str, Any], tied: Array) -> None:
         """Refuse duplicates, of a pager that repeats a page or a venue that sends a row twice.
 
         `tied` says which rows equal the one before in key and order.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from derivdata._typing import Array, Indices
 from derivdata.arguments import typed
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns
@@ -157,7 +157,7 @@ def _check(table: pd.DataFrame, column: str) -> None:
         raise ValueError("times without a zone: say which with table['time'].dt.tz_localize('UTC')")
 
 
-def _cells(table: pd.DataFrame) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
+def _cells(table: pd.DataFrame) -> tuple[Indices, list[Array]]:
     """Return the place of each row in the panel, flattened with time innermost, and each dim's labels."""
     cells = np.zeros(len(table), dtype=np.intp)
     labels = []
@@ -170,7 +170,7 @@ def _cells(table: pd.DataFrame) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
     return cells, labels
 
 
-def _labels(values: pd.Series) -> tuple[NDArray[Any], NDArray[Any]]:
+def _labels(values: pd.Series) -> tuple[Array, Array]:
     """Return the place of each value among the labels, and the labels, sorted.
 
     The codes of a categorical are those of its categories: put into the order of the labels in use they need

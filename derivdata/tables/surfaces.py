@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
+from derivdata._typing import Array
 from derivdata.arguments import typed
 from derivdata.notices import warn_caller
 from derivdata.tables.columns import COLUMNS
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["one_per_place", "surface", "surface_history", "surface_of"]
 
-Array = np.ndarray[Any, Any]
 _DIMS = ("expiry", "strike", "side")
 _SIDES = pd.Index(["call", "put"], dtype="str")
 _KEYS = ("symbol", "exchange", "time", "expiry", "side")

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.funding.ledger import Ledger, of_sampled, of_settled
 from derivdata.analysis.panels import (
     beside,

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.panels import (
     beside,
     by_chunk,

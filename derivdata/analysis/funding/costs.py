@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.inputs import along, require_numbers, together
 from derivdata.analysis.panels import require
 from derivdata.arguments import Numbers, typed

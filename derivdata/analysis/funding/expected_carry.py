@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.accrual import prepare
 from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverting_carry, slippage_bps

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.analysis._typing import Bools, Floats
+from derivdata._typing import Bools, Floats
 from derivdata.analysis.funding.ar1 import Fit, decay
 
 __all__ = ["phi_interval"]

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis._typing import Bools, Floats
+from derivdata._typing import Bools, Floats
 from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.panels import beside, hours, kind_of, like, require, require_rate, whole
 from derivdata.arguments import Numbers, typed

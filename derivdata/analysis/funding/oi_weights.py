@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.panels import hours, labels_of, like, refuse_negative, require, require_rate, whole
 from derivdata.arguments import typed
 from derivdata.units import RATE_UNIT, USD_UNIT

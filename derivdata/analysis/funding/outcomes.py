@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats, Indices
+from derivdata._typing import Floats, Indices
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.best_pairs import extremes, tradable_mask
 from derivdata.analysis.funding.costs import legs_cost

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.funding.accrual import PreparedPanel
 from derivdata.analysis.funding.ledger import earned_between
 from derivdata.analysis.panels import hours_at, like

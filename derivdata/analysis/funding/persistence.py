@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.grid_bootstrap import phi_interval
 from derivdata.analysis.funding.status import FundingStatus

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata.analysis._typing import Bools, Floats, Indices
+from derivdata._typing import Bools, Floats, Indices
 
 __all__ = ["Room", "mean_and_deviation", "median_and_deviation", "sliding"]
 

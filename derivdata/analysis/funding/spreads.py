@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.panels import like, require_rate, require_venues, whole
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.arguments import typed

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.funding.rolling import Room, mean_and_deviation, median_and_deviation
 from derivdata.analysis.panels import hours, like, require, whole
 from derivdata.arguments import typed

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata import times
-from derivdata.analysis._typing import Array
+from derivdata._typing import Array
 from derivdata.analysis.inputs import require_numbers, together
 from derivdata.analysis.liquidations.orders import check_orders
 from derivdata.arguments import Numbers, typed

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.analysis._typing import Array, Indices
+from derivdata._typing import Array, Indices
 from derivdata.analysis.liquidations.buckets import imbalance
 from derivdata.analysis.liquidations.orders import check_orders
 from derivdata.arguments import typed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Array
+from derivdata._typing import Array
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata.analysis._typing import Array
+from derivdata._typing import Array
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import hours, require_share
 from derivdata.arguments import typed

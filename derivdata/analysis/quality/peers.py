@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.analysis._typing import Array, Bools, Floats
+from derivdata._typing import Array, Bools, Floats
 from derivdata.analysis.quality.series import row_quantile, row_quantiles
 
 __all__ = ["Comparison", "compare", "median_of_others"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis._typing import Array, Floats, Indices
+from derivdata._typing import Array, Floats, Indices
 from derivdata.analysis.quality.series import Batch
 
 __all__ = ["Points", "collect_points"]

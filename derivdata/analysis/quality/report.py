@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.analysis._typing import Array, Floats, Indices
+from derivdata._typing import Array, Floats, Indices
 from derivdata.analysis.quality.peers import compare, median_of_others
 from derivdata.analysis.quality.points import Points, collect_points
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.analysis._typing import Array, Bools, Floats
+from derivdata._typing import Array, Bools, Floats
 from derivdata.analysis.last_value import last_valid
 
 __all__ = [

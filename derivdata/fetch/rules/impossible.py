@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from derivdata._typing import Array
 from derivdata.fetch.reading import Evidence
 from derivdata.fetch.rules.definition import rule
 from derivdata.tables import COLUMNS
@@ -81,7 +82,7 @@ def book_order(e: Evidence) -> Iterator[str]:
             yield f"the {side}s are not sorted from the best price"
 
 
-def book_prices(e: Evidence, side: str) -> np.ndarray[Any, Any] | None:
+def book_prices(e: Evidence, side: str) -> Array | None:
     """Return the prices of a book's side as the answer lists them; None where it is no book."""
     if "level" not in e.columns:
         return None
