@@ -1,4 +1,4 @@
-"""What a forked child must not share with its parent: locks, sockets, files that are being written.
+"""Renew in a forked child what it must not share with its parent: locks, sockets, files being written.
 
 A fork copies the memory of one thread. A lock that another thread holds stays locked for ever in the child,
 and a socket or a file is the same one in both. Objects that have such things register here: their lock is
@@ -21,7 +21,7 @@ def __dir__() -> list[str]:
 
 
 _PATIENCE_SECONDS = 5.0
-_objects: list[weakref.ref[Forkable]] = []
+_objects: list[weakref.ref[Forkable]] = []  # weak: what is registered here must not live longer for it
 _acquired: list[threading.Lock] = []
 
 
@@ -49,6 +49,8 @@ def _alive() -> list[Forkable]:
 
 
 def _before() -> None:
+    # A forking thread takes many locks. Every other thread that takes two of them takes them in the same
+    # order, newest object first, so that no two threads wait for each other.
     for one in _alive():
         lock = one.fork_lock
         if lock.acquire(timeout=_PATIENCE_SECONDS):  # never for good: the forking thread may hold it itself
@@ -61,6 +63,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
+    # The copied locks are locked, some by threads that the child does not have: objects get new ones.
     _acquired.clear()
     for one in _alive():
         one.after_fork()

@@ -13,6 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 ADDED = {
     "derivdata/api/oi.py": """
+from derivdata.api.params import PATH_SYMBOL
+
 OI_LARGEST = Endpoint(
     "/oi/{symbol}/largest", "free", "oi_largest", "The largest venue of one symbol now.",
     params=(PATH_SYMBOL,), unit="usd",

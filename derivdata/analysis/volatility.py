@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata.analysis._typing import Floats
+from derivdata._typing import Floats
 from derivdata.analysis.inputs import require_times, require_variables
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import require

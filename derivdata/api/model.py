@@ -1,4 +1,4 @@
-"""What an endpoint and a parameter are, and how arguments become one canonical request."""
+"""Endpoints and parameters as data, and the canonical request that arguments become."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def allows(tier: str, needed: str) -> bool:
 
 
 class ParamKind(StrEnum):
-    """How a parameter is written on the wire."""
+    """Spelling of a parameter on the wire."""
 
     TEXT = "text"
     LIST = "comma-separated text"
@@ -116,7 +116,7 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether the local service alone answers it: the API document does not have it."""
+        """True if the local service alone answers it: the API document does not have it."""
         return self.path.startswith(LOCAL)
 
     def request(self, params: Mapping[str, Any], *, strict: bool = True) -> Request:

@@ -1,4 +1,4 @@
-"""What a bundle says of itself, for people."""
+"""Summary of a bundle, for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = ("B", "kB", "MB", "GB")
 
 @dataclass(frozen=True)
 class Contents:
-    """What a whole bundle holds.
+    """Summary of a whole bundle.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which answers two recordings do not share, and which rows of their tables."""
+"""Compare two recordings: answers that they do not share, and rows of tables that differ."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class BundleDiff:
-    """What differs between two recordings.
+    """Difference of two recordings.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What computes here, and how that differs from what computed when a bundle was made."""
+"""Versions of everything that computes here, compared with those that made a bundle."""
 
 from __future__ import annotations
 

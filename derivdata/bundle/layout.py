@@ -1,4 +1,4 @@
-"""What a bundle holds: a manifest, a list of answers, and every body once, named by its hash.
+"""Layout of a bundle: a manifest, a list of answers, and every body once, named by its hash.
 
 ::
 
@@ -54,7 +54,7 @@ MEMBERS = 65_000
 
 
 class Manifest(msgspec.Struct, kw_only=True):
-    """What made a bundle.
+    """The manifest: source, clock and versions that made a bundle.
 
     Attributes
     ----------

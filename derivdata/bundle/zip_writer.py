@@ -33,7 +33,7 @@ class Packed(NamedTuple):
 
 @dataclass(frozen=True)
 class Member:
-    """Where a member's compressed bytes are in the file, and what the directory says of it."""
+    """A member: the place of its compressed bytes in the file, and its entry in the directory."""
 
     name: str
     start: int
@@ -45,7 +45,7 @@ class Member:
 
 def pack(data: bytes) -> Packed:
     """Return a body, deflated."""
-    squeezer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    squeezer = zlib.compressobj(6, zlib.DEFLATED, -15)  # negative: zip has no zlib header around the data
     return Packed(squeezer.compress(data) + squeezer.flush(), zlib.crc32(data), len(data))
 
 
@@ -69,16 +69,22 @@ class Zip:
             self._out.write(source.read(min(left, _CHUNK)))
 
     def finish(self) -> None:
-        """Write the directory."""
+        """Write the directory, by which readers find the members.
+
+        Counts have 16 bits and places 32: a bundle stays below both (`layout.MEMBERS`, `layout.TOTAL_BYTES`),
+        so that there is no need for Zip64 records.
+        """
         start = self._out.tell()
         for member in self.members.values():
             self._out.write(_central(member))
         count, size = len(self.members), self._out.tell() - start
+        # This disk, the directory's disk, members here and in all, its size and place, no comment.
         self._out.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, size, start, 0))
 
     def _head(self, name: str, crc: int, packed_size: int, size: int) -> None:
         offset, text = self._out.tell(), name.encode()
         shared = (_VERSION, _UTF8, _DEFLATED, _TIME, _DATE, crc, packed_size, size, len(text))
+        # Sizes and checksum stand before the data, and in no descriptor after it: they are known by now.
         self._out.write(struct.pack("<4s5H3L2H", b"PK\3\4", *shared, 0) + text)
         self.members[name] = Member(name, self._out.tell(), packed_size, crc, size, offset)
 
@@ -96,6 +102,7 @@ def _central(member: Member) -> bytes:
         member.size,
         len(text),
     )
+    # No extra field, no comment, disk 0, internal attributes 0, then mode and place of the member's head.
     return (
         struct.pack("<4s6H3L5H2L", b"PK\1\2", _UNIX | _VERSION, *shared, 0, 0, 0, 0, _MODE, member.offset)
         + text

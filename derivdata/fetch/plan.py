@@ -1,4 +1,4 @@
-"""What a large fetch would ask for, before it is asked."""
+"""Plan a large fetch: its requests and their time, before any is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the families of open interest and of volume share: histories, totals of venues, largest symbols."""
+"""The fetchers of open interest and volume, written once: histories, totals of venues, largest symbols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read one answer: what it says of itself, its instants and series, and the evidence that rules look at."""
+"""Read one answer: its fields, its instants and series, and the evidence that rules look at."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Figure: TypeAlias = float | msgspec.UnsetType | None
 
 
 class Envelope(msgspec.Struct, kw_only=True):
-    """What an answer may say of itself beside its rows; rules compare it with the request."""
+    """The fields of an answer beside its rows; rules compare them with the request."""
 
     symbol: Any = None
     exchange: Any = None

@@ -1,4 +1,4 @@
-"""What a column and a table are: kinds, units, keys; frames are built and checked here and nowhere else."""
+"""Columns and tables: kinds, units, keys. Frames are built and checked here and nowhere else."""
 
 from __future__ import annotations
 

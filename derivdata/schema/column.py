@@ -1,4 +1,4 @@
-"""What a column is, and how values of any kind become its dtype, or a `SchemaError` that says why not."""
+"""Columns: kinds of values, and the cast of any values to a column's dtype or a `SchemaError`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
 
 class Kind(StrEnum):
-    """How a column is stored."""
+    """Kind of value of a column; its text is the dtype of pandas."""
 
     TEXT = "category"
     LABEL = "str"
@@ -286,18 +286,14 @@ def _time(values: Any) -> Any:
     if not isinstance(values, pd.DatetimeIndex):
         values = list(values)
         if not _only(values, _PLAIN_TEXT):
-            _refuse_numbers(values)
+            numbers = [v for v in values if isinstance(v, bool | int | float) and v == v]
+            if numbers:
+                raise TypeError(f"expected an instant, got {numbers[0]!r}")
         return times.parse(values).array
     if values.tz is None and len(values):
         raise ValueError("instants without a zone: say which with .dt.tz_localize('UTC')")
     utc = values.tz_localize("UTC") if values.tz is None else values.tz_convert("UTC")
     return utc.as_unit("us").array
-
-
-def _refuse_numbers(values: list[Any]) -> None:
-    wrong = [v for v in values if isinstance(v, bool | int | float) and v == v]
-    if wrong:
-        raise TypeError(f"expected an instant, got {wrong[0]!r}")
 
 
 _CASTS = {

@@ -1,4 +1,4 @@
-"""What a table is: one row per key, declared columns, declared dtypes, rows in order and none twice."""
+"""Tables: one row per key, declared columns and dtypes, rows in order and none twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table is written down: names of columns, wire names that differ, one line of meaning."""
+"""Define a table: names of columns, wire names that differ, one line of meaning."""
 
 from __future__ import annotations
 

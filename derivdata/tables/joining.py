@@ -52,12 +52,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
             raise ValueError(
                 f"frames[{place}] has other columns than frames[0]: {', '.join(map(str, other))}"
             )
-    plain = [frame.set_axis(frame.columns, axis=1).reset_index(drop=True) for frame in frames]
-    for frame in plain:
-        frame.attrs = {}
-    words = {name: _words(plain, name) for name in columns if name in plain[0] and _is_text(plain, name)}
-    plain = [frame.astype(words) for frame in plain]
-    joined = pd.concat(plain, ignore_index=True)
+    joined = pd.concat(_plain(frames), ignore_index=True)
     table = _table_of(columns)
     if table is not None:
         joined = table.conform(joined)
@@ -65,6 +60,23 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     if any(provenances):
         joined.attrs["provenance"] = joined_provenance(provenances)
     return joined
+
+
+def _plain(frames: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """Return the frames without index and attrs, each text column with the words of all frames.
+
+    Of categories that differ pandas would make objects.
+    """
+    plain = [frame.set_axis(frame.columns, axis=1).reset_index(drop=True) for frame in frames]
+    for frame in plain:
+        frame.attrs = {}
+    for name in plain[0].columns:
+        dtypes = [frame[name].dtype for frame in plain]
+        if all(isinstance(dtype, pd.CategoricalDtype) for dtype in dtypes):
+            words = sorted({word for dtype in dtypes for word in dtype.categories})
+            union = pd.CategoricalDtype(pd.Index(words, dtype="str"))
+            plain = [frame.astype({name: union}) for frame in plain]
+    return plain
 
 
 def joined_provenance(provenances: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
@@ -90,13 +102,3 @@ def _table_of(columns: list[str]) -> Table | None:
     from derivdata.tables import TABLES
 
     return next((table for table in TABLES.values() if list(table.columns) == columns), None)
-
-
-def _is_text(frames: Sequence[pd.DataFrame], name: str) -> bool:
-    return all(isinstance(frame[name].dtype, pd.CategoricalDtype) for frame in frames)
-
-
-def _words(frames: Sequence[pd.DataFrame], name: str) -> pd.CategoricalDtype:
-    """Return the words of a text column in all frames, so that it stays one."""
-    words = sorted({word for frame in frames for word in frame[name].cat.categories})
-    return pd.CategoricalDtype(pd.Index(words, dtype="str"))

@@ -77,7 +77,7 @@ _THOUSANDS = re.compile(r"(?<![A-Z0-9])K(?=(?:BONK|DOGS|FLOKI|LUNC|NEIRO|PEPE|SH
 
 
 class Contract(NamedTuple):
-    """What a contract's name says: base symbol, and the quote currency or none."""
+    """A contract's name, read: base symbol, and the quote currency or none."""
 
     symbol: str
     quote: str

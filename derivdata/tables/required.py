@@ -1,4 +1,4 @@
-"""What a frame must hold before anything is taken from it; misuse is refused by name."""
+"""Check that a frame has the columns that a function needs; misuse is refused by name."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _CODEC = pa.Codec("zstd", compression_level=1)
 
 
 class Head(msgspec.Struct):
-    """What a record says beside the body."""
+    """The head of a record: everything but the body."""
 
     key: str
     url: str
@@ -70,17 +70,21 @@ def dump(key: str, url: str, response: Any) -> bytes:
         body_bytes=len(response.content),
     )
     packed: bytes = _CODEC.compress(response.content, asbytes=True)
-    rest = msgspec.json.encode(head) + b"\n" + packed
+    rest = msgspec.json.encode(head) + b"\n" + packed  # JSON has no bare newline: the first one ends the head
     return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 def read(data: bytes, key: str) -> Record | None:
     """Return what a record holds; None if it is damaged or another key's."""
+    # The seal comes first: nothing is decoded that is not what was written, and the size to which the body
+    # unpacks is that of the head, so that a damaged file cannot ask for much memory. It is a hash without a
+    # secret: it shows damage (a torn write, a bad disk), not the malice of who may write into the folder.
     seal, _, rest = data.partition(b"\n")
     if seal != _MAGIC + hashlib.sha256(rest).hexdigest().encode():
         return None
     line, _, packed = rest.partition(b"\n")
     head = _head(line)
+    # A file that was copied or renamed is whole and still no answer to this key.
     if head is None or head.key != key or head.body_bytes > _BODY_BYTES:
         return None
     body = _unpacked(packed, head.body_bytes)
@@ -289,7 +293,7 @@ class AnswerFiles:
             with suppress(OSError):
                 file = os.open(self._folder / _JOURNAL, flags, 0o600)
                 try:
-                    os.write(file, text)
+                    os.write(file, text)  # O_APPEND: the system puts each write at the end as it is then
                     if os.fstat(file).st_size > _JOURNAL_BYTES:
                         os.unlink(self._folder / _JOURNAL)
                 finally:

@@ -1,4 +1,4 @@
-"""Where the cache folder is, what it holds, and how it is emptied."""
+"""Find the cache folder, list what it holds, and empty it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _remove(folder: str, owner: int) -> None:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds.
+    """Summary of the cache.
 
     Attributes
     ----------

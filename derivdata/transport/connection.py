@@ -43,7 +43,7 @@ _AHEAD = pd.Timedelta(5, "min")
 
 
 class _Marks(NamedTuple):
-    """Which source an answer is of, and which version of its data; None where it does not say.
+    """Source of an answer and version of its data; None where the answer does not state them.
 
     The version changes when rows of the past do, and stays when a source only grows at its end.
     """

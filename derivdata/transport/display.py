@@ -1,4 +1,4 @@
-"""What a person sees of requests: warnings, deprecations, a progress bar."""
+"""Tell people about requests: warnings, deprecations, a progress bar."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _LARGEST = 64 * 2**20
 
 
 class KeylessReply(NamedTuple):
-    """What a venue answered: the status, the headers, and the decoded body."""
+    """A venue's answer: the status, the headers, and the decoded body."""
 
     status: int
     headers: Mapping[str, str]

@@ -80,14 +80,11 @@ def find(given: Secret | None) -> Secret | None:
     ValueError
         The key cannot be one, or its file may be read by others.
     """
-    secret = given or _from_environment() or _from_file()
+    in_environment = os.environ.get("DERIVDATA_API_KEY")
+    secret = given or (Secret(in_environment) if in_environment else _from_file())
     if secret is not None:
         secret.check()
     return secret
-
-
-def _from_environment() -> Secret | None:
-    return Secret(os.environ["DERIVDATA_API_KEY"]) if os.environ.get("DERIVDATA_API_KEY") else None
 
 
 def _from_file() -> Secret | None:

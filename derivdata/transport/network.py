@@ -38,7 +38,7 @@ _MAX_REDIRECTS = 5
 
 
 class Reply(NamedTuple):
-    """What came for a request, from the cache or the network."""
+    """Reply to a request, from the cache or the network."""
 
     status: int
     headers: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Where a source is: its base address, checked once, and when a key may travel to it."""
+"""The address of a source, checked once, and whether a key may travel to it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ _UNCHANGED = _Unchanged.UNCHANGED
 
 
 class Session:
-    """What every fetch of this process goes through: `SESSION` is the one that there is.
+    """The one way of every fetch of this process to its answers: `SESSION` is its only instance.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How a connection works: where its answers are kept, what bounds a request, and the clock for durations."""
+"""Settings of a connection: its cache, the bounds of a request, and the clock for durations."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a connection works.
+    """Settings of a connection.
 
     Attributes
     ----------

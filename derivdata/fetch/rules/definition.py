@@ -1,4 +1,4 @@
-"""What a rule is, and how one is written down: a function that yields a sentence for each breach."""
+"""The form of a rule: a function that yields a sentence for each breach, with a name and an outcome."""
 
 from __future__ import annotations
 
