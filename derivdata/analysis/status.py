@@ -66,6 +66,8 @@ class Status(IntFlag):
     """The implied volatility is far from its neighbours'."""
     OFF_AT_THE_MONEY = 1 << 21
     """The fit misses the quotes at the money by more than half their spread."""
+    FLAT = 1 << 22
+    """All smiles are flat within their noise: ρ and ψ are not determined, the volatility is."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

@@ -32,6 +32,7 @@ SurfaceMethod = Literal["svi", "essvi", "essvi_seq", "ssvi_power", "ssvi_heston"
 _FACTS = ("rmse_vol", "n", "nfev", "k_min", "k_max", "status")
 _TYPES = (np.float64, np.int32, np.int32, np.float64, np.float64, np.int32)
 _SURFACES, _JOINT_SURFACES = 512, 64
+_FLAT = 4.0  # rms residuals by which a slice may leave its value at the money and still count as flat
 
 
 class _Found(NamedTuple):
@@ -274,10 +275,28 @@ def _solved(
         here = rows[:, None], np.arange(count)
         slices[here] = fitted.slices
         nfev[here] = fitted.solution.nfev[:, None]
-        status[here] |= np.where(fitted.solution.converged, 0, np.int32(Status.NOT_CONVERGED))[:, None]
+        reason = np.where(
+            _all_flat(fitted.slices, quotes), np.int32(Status.FLAT), np.int32(Status.NOT_CONVERGED)
+        )
+        status[here] |= np.where(fitted.solution.converged, 0, reason)[:, None]
         for part, values in zip(shared, fitted.shared, strict=True):
             part[rows] = values
     return slices, nfev, status, shared
+
+
+def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> NDArray[np.bool_]:
+    """Tell which surfaces have no slice that leaves its value at the money by much more than its residuals.
+
+    Both are counted with the quotes' weights. There the search ends in a valley without a floor: along it ρ
+    and ψ change a lot and the volatilities by less than 0.01 points.
+    """
+    theta, rho, psi = (part[..., None] for part in essvi.natural(slices))
+    w = _ssvi_variance((theta, rho, psi), quotes.k)
+    squares = quotes.scale**2
+    counted = squares.sum(axis=-1) / np.maximum(squares.max(axis=-1), 1e-300)  # in quotes of full weight
+    rms = np.sqrt((squares * (w - quotes.w) ** 2).sum(axis=-1) / np.maximum(counted, 1.0))
+    bend = (quotes.scale * np.abs(w - theta)).max(axis=-1)
+    return np.asarray((bend <= _FLAT * rms).all(axis=-1))
 
 
 def _joint(
@@ -296,7 +315,7 @@ def _joint(
     for part, value in zip(start, joint.raw, strict=True):
         part[:, :count] = np.where(free, value, part[:, :count])
     nfev[:, :count] += np.where(live, joint.nfev[:, None], 0).astype(np.int32)
-    settled = status[:, :count] & ~np.int32(Status.NOT_CONVERGED)
+    settled = status[:, :count] & ~np.int32(Status.NOT_CONVERGED | Status.FLAT)
     lost = status[:, :count] | np.int32(Status.FALLBACK_USED)
     status[:, :count] = np.where(free, settled, np.where(live, lost, status[:, :count]))
     return start, nfev, status
