@@ -76,6 +76,17 @@ def _table_panel(symbols: str) -> int:
     return _peak_bytes(lambda: dd.panel(rows))
 
 
+def _chains(days: str, what: str) -> int:
+    """Arranging or fitting a history of daily chains, which do not count, in one call."""
+    from derivdata.analysis import chain, surface
+    from tests.analysis.made_chains import daily_chains
+
+    options = chain.clean(daily_chains(int(days)))
+    if what == "smiles":
+        return _peak_bytes(lambda: chain.smiles(options))
+    return _peak_bytes(lambda: surface.from_chain(options, method="essvi", weights="price"))
+
+
 def _peak_bytes(run: Callable[[], Any]) -> int:
     gc.collect()
     before = _resident("VmRSS")
@@ -91,5 +102,11 @@ def _resident(name: str) -> int:
 
 
 if __name__ == "__main__":
-    tasks = {"history": _history, "append": _append, "panel": _panel, "table_panel": _table_panel}
+    tasks = {
+        "history": _history,
+        "append": _append,
+        "panel": _panel,
+        "table_panel": _table_panel,
+        "chains": _chains,
+    }
     print(tasks[sys.argv[1]](*sys.argv[2:]))

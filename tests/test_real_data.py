@@ -123,6 +123,11 @@ def test_an_option_chain_comes_back_as_a_surface(archive: Path) -> None:
     assert call["expiry"] == at("2026-03-27T08:00")
     assert np.isnan(call["gamma"])
     surface = dd.options.surface("BTC", "deribit")
+    recorded = at("2026-01-24T21:18:21.044844")
+    assert (chain["time"] == recorded).all(), "served at its own time, not at the service's clock"
+    assert pd.Timestamp(surface["as_of"].item(), tz="UTC") == recorded
+    years = (at("2026-03-27T08:00") - recorded) / pd.Timedelta("365D")
+    assert surface["year_fraction"].sel(expiry="2026-03-27T08:00").item() == pytest.approx(years, rel=1e-12)
     place = {"expiry": "2026-03-27T08:00", "strike": 100_000.0, "side": "call"}
     assert surface["iv"].sel(place).item() == 0.3788
     assert surface["underlying_price"].sel(expiry="2026-03-27T08:00").item() == pytest.approx(

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.special import expit
 
+from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
-from derivdata.analysis import surface
+from derivdata.analysis import chain, surface
+from tests.analysis.made_chains import daily_chains
 from tests.analysis.mingone import mingone, quotes, ssvi
 
 __all__ = ["ROWS", "YEARS", "boards"]
@@ -104,7 +106,42 @@ def _slices(rhos: Floats, steps: Floats, shares: Floats) -> tuple[list[float], l
     return theta, rho, psi
 
 
+_DAYS = 200
+_PIVOT = "pandas pivot of one column: a row per chain and expiry, a column per strike"
+
+
+def _history(_: Path) -> Made:
+    options = chain.clean(daily_chains(_DAYS))
+    calls = options[options["side"] == "call"]
+
+    return Made(
+        {
+            OURS: lambda: chain.smiles(options),
+            _PIVOT: lambda: calls.pivot(index=["time", "expiry"], columns="strike", values="iv"),
+        },
+        checks=_peaks,
+    )
+
+
+def _peaks() -> list[Check]:
+    """Most memory beside the rows of a history in one call, and of a fourth of it."""
+    checks = []
+    for what in ("smiles", "surface.from_chain"):
+        few, all_ = (peak_bytes_of("chains", str(days), what) / 1e6 for days in (_DAYS // 4, _DAYS))
+        value = f"{all_:.0f} MB; {few:.0f} MB for a fourth of the days"
+        checks.append(Check(f"peak memory of {what}, {_DAYS} days", value, "≤ 1,000 MB", all_ <= 1_000))
+    return checks
+
+
 ROWS = [
+    Row(
+        "chain-history",
+        what="smiles of a history of option chains, one call",
+        given=f"{_DAYS} daily chains of 11 expiries, some 800 options each",
+        make=_history,
+        goals={_PIVOT: stated()},
+        rounds=3,
+    ),
     Row(
         "essvi",
         what="eSSVI surfaces",
@@ -112,5 +149,5 @@ ROWS = [
         make=_fits,
         goals={_TRF: faster(10), _ONCE: stated()},
         rounds=3,
-    )
+    ),
 ]

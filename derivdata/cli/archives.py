@@ -33,7 +33,9 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         help="one value in every row",
     )
     parser.add_argument("--tz", metavar="ZONE", help="zone of instants that state none")
-    parser.add_argument("--unit", metavar="UNIT", help="unit of the file's rates or volatilities")
+    parser.add_argument(
+        "--unit", metavar="UNIT", help="unit of the file's rates, volatilities or open interest (coins)"
+    )
     parser.add_argument(
         "--map-value",
         type=value_pair,

@@ -40,16 +40,20 @@ def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, An
 _FILL_NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quantity", "value_usd")
 
 
-def chains(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
+def chains(
+    surface: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+) -> dict[str, Any]:
     """Return the columns of the hourly chains with ``first <= time < last`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    return _chains(hours, names, exchanges)
+    return _chains(surface, hours, names, exchanges)
 
 
-def newest_chains(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
+def newest_chains(
+    surface: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+) -> dict[str, Any]:
     """Return the columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
     hour = last // HOUR_US * HOUR_US
-    return _chains(np.array([hour] if hour >= first else [], dtype=np.int64), names, exchanges)
+    return _chains(surface, np.array([hour] if hour >= first else [], dtype=np.int64), names, exchanges)
 
 
 def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
@@ -75,16 +79,21 @@ def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     }
 
 
-def _chains(hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
+def _chains(surface: options.SurfaceModel, hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
     days = options.session(hours)
-    parts = [
-        options.chain(symbol, exchange, day, hours[days == day])
+    by_day = [
+        options.chain(surface, symbol, exchange, day, hours[days == day])
         for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
-    if not parts:
+    if not by_day:
         return {}
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    # A venue that is paid in the coin has no column of prices in USD, and the other way round.
+    names_of_columns = dict.fromkeys(name for part in by_day for name in part)
+    columns = {
+        name: np.concatenate([part.get(name, np.full(len(part["time"]), np.nan)) for part in by_day])
+        for name in names_of_columns
+    }
     return columns | {
         "symbol": text(columns["symbol"], options.SYMBOLS),
         "exchange": text(columns["exchange"], options.EXCHANGES),

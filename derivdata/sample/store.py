@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -15,16 +16,21 @@ from derivdata.sample.universe import exchange_names, select
 from derivdata.sample.universe import symbols as every_symbol
 from derivdata.tables import TABLES
 
-__all__ = ["VERSION", "Sample"]
+__all__ = ["Name", "Sample", "surface_of"]
 
-VERSION = 3
-"""Counts every change of what the sample answers."""
+Name = Literal["sample", "sample@1"]
+"""The sample as it is, and the one of version 0.1, whose volatilities are eSSVI slices."""
+
+_SURFACES: dict[str, options.SurfaceModel] = {
+    "sample": options.BatesSurface(),
+    "sample@1": options.EssviSurface(),
+}
+_VERSIONS = {"sample": 4, "sample@1": 3}
+"""Count every change of what a sample answers; 3 is that of version 0.1, whose caches stay valid."""
 
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "liquidations_fills": events.fills,
-    "options_snapshot": events.chains,
-    "options_overview_history": overview,
     "orderbook_depth_history": books.depths,
     "prices_history": quotes.quotes,
     "hip3_traders": onchain.hip3_traders,
@@ -36,7 +42,6 @@ _EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "rwa_market_hours": trading_hours.newest,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
-    "options_snapshot": events.newest_chains,
     "orderbook_book": books.newest,
     "prices_history": quotes.newest,
     "rwa_market_hours": trading_hours.newest,
@@ -47,22 +52,48 @@ _UNLISTED = frozenset(
 )
 """Tables whose rows belong to no pair of symbol and venue."""
 
-_TABLES = frozenset((*histories.HISTORIES, *_EVENTS))
+_TABLES = frozenset((*histories.HISTORIES, *_EVENTS, *_OPTIONS))
+
+
+def surface_of(name: Name) -> options.SurfaceModel:
+    """Return the model behind the options of a sample.
+
+    Raises
+    ------
+    ValueError
+        There is no such sample.
+    """
+    if name not in _SURFACES:
+        raise ValueError(f"there is no sample {name!r}; there is {', '.join(_SURFACES)}")
+    return _SURFACES[name]
 
 
 class Sample:
     """A deterministic synthetic market; a store for the service.
 
-    It has no state: every answer is computed when asked for, from the seed and nothing else.
+    It has no state: every answer is computed when asked for, from the seed and nothing else. The samples
+    differ in the model behind their options alone.
+
+    Raises
+    ------
+    ValueError
+        There is no sample of that name.
     """
 
-    label = "sample"
-    id = f"sample-{SEED}-{VERSION}"
-    version = str(VERSION)
-    identity = f"sample-{SEED}-{VERSION}"
     synthetic = True
     start = START
     now = NOW
+
+    def __init__(self, name: Name = "sample") -> None:
+        surface = surface_of(name)
+        self.label: str = name
+        self.version = str(_VERSIONS[name])
+        self.id = self.identity = f"sample-{SEED}-{self.version}"
+        self._events = _EVENTS | {
+            "options_snapshot": partial(events.chains, surface),
+            "options_overview_history": partial(overview, surface),
+        }
+        self._newest = _NEWEST | {"options_snapshot": partial(events.newest_chains, surface)}
 
     def __repr__(self) -> str:
         return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
@@ -99,8 +130,8 @@ class Sample:
         first, last = max(micros(start), micros(START)), micros(end)
         if first >= last:
             return TABLES[table].empty()
-        if table in _EVENTS:
-            return _built(table, _EVENTS[table](first, last, symbols, exchanges))
+        if table in self._events:
+            return _built(table, self._events[table](first, last, symbols, exchanges))
         return _built(table, histories.read(table, first, last, select(symbols, exchanges)))
 
     def latest(
@@ -121,10 +152,10 @@ class Sample:
         first, last = max(micros(at - within), micros(START)), micros(at)
         if first > last:
             return TABLES[table].empty()
-        if table in _NEWEST:
-            return _built(table, _NEWEST[table](first, last, symbols, exchanges))
-        if table in _EVENTS:
-            return _newest(table, _built(table, _EVENTS[table](first, last + 1, symbols, exchanges)))
+        if table in self._newest:
+            return _built(table, self._newest[table](first, last, symbols, exchanges))
+        if table in self._events:
+            return _newest(table, _built(table, self._events[table](first, last + 1, symbols, exchanges)))
         return _built(table, histories.latest(table, first, last, select(symbols, exchanges)))
 
 

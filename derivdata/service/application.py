@@ -20,7 +20,7 @@ from starlette.routing import Route
 import derivdata
 from derivdata import api
 from derivdata.errors import DerivdataError
-from derivdata.service import answer_size, json_rows, legacy, query
+from derivdata.service import answer_size, corrections, json_rows, legacy, query
 from derivdata.service.access import Caller, Keys, RateLimit
 from derivdata.service.answers import ANSWERS, RequestContext
 from derivdata.service.base_symbols import BaseSymbols
@@ -208,7 +208,8 @@ class _Service:
         if packed and answer.worth_compressing and not answer.is_compressed:
             await run_in_threadpool(answer.compressed)
         self._cache.put(key, answer)
-        return self._response(request, 200, answer, version | dict(headers))
+        stated = {corrections.HEADER: answer.corrections} if answer.corrections else {}
+        return self._response(request, 200, answer, version | stated | dict(headers))
 
     async def _made(
         self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
@@ -229,7 +230,9 @@ class _Service:
     ) -> EncodedBody:
         params = query.parse(endpoint, texts, self._view.exchanges)
         context = RequestContext(self._view, tier, params)
-        return EncodedBody(answer_size.encoded(endpoint, context, ANSWERS[endpoint.path]), packed=packed)
+        with corrections.noted() as noted:
+            body = answer_size.encoded(endpoint, context, ANSWERS[endpoint.path])
+        return EncodedBody(body, packed=packed, corrections=corrections.header_value(noted))
 
     def _version(self) -> dict[str, str]:
         """Return the version of the past, as a header; none where the store cannot be read.

@@ -133,7 +133,9 @@ class BaseSymbols:
         if table not in _ALL_SHOWN:
             keep = self._first_by_quote(table, native, frame["exchange"].astype(object))
             frame, symbol = frame[keep], symbol[keep]
-        return tables.TABLES[table].conform(frame.assign(symbol=symbol))
+        named = tables.TABLES[table].conform(frame.assign(symbol=symbol))
+        named.attrs = dict(frame.attrs)  # the store's provenance, with corrections
+        return named
 
     def _first_by_quote(self, table: str, native: pd.Series, exchange: pd.Series) -> pd.Series:
         """Return whether the venue has no contract of the symbol with a preferred quote currency."""

@@ -94,10 +94,13 @@ def tokens(values: Any) -> list[bytes]:
     if isinstance(values.dtype, pd.CategoricalDtype):
         words = [*map(encode, values.cat.categories), b"null"]
         return [words[code] for code in values.cat.codes.tolist()]
-    if pd.api.types.is_float_dtype(values.dtype) and isinstance(values.dtype, np.dtype):
+    if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
         return _numbers(values.to_numpy())
-    if pd.api.types.is_string_dtype(values.dtype):
-        values = values.astype(object).where(values.notna(), None)
+    if pd.api.types.infer_dtype(values, skipna=True) == "string":  # repeated names are written once
+        codes, distinct = pd.factorize(values)
+        words = [*map(encode, distinct), b"null"]
+        return [words[code] for code in codes.tolist()]
+    values = values.astype(object).where(values.notna(), None)
     return [encode(None if value is pd.NA else value) for value in values.tolist()]
 
 

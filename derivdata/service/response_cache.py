@@ -23,10 +23,12 @@ class EncodedBody:
         The answer.
     packed
         Whether to compress it now, in the thread that made it, if it is worth it.
+    corrections
+        Value of the header that states corrections of what it was made of; empty where there are none.
     """
 
-    def __init__(self, body: bytes, *, packed: bool = False) -> None:
-        self.body = body
+    def __init__(self, body: bytes, *, packed: bool = False, corrections: str = "") -> None:
+        self.body, self.corrections = body, corrections
         self._packed = _packed(body) if packed and self.worth_compressing else b""
 
     @property
@@ -37,7 +39,7 @@ class EncodedBody:
     @property
     def size(self) -> int:
         """Bytes that it takes, with its compressed form where there is one."""
-        return len(self.body) + len(self._packed)
+        return len(self.body) + len(self._packed) + len(self.corrections)
 
     @property
     def is_compressed(self) -> bool:

@@ -29,7 +29,6 @@ from derivdata.service.store import LiveStore, Store
 
 __all__ = ["Local", "open_store", "serve", "start"]
 
-SAMPLE = "sample"
 VENUES = "venues"
 _PATIENCE = 30.0
 _OPEN = "  no key is asked for: every request counts as Team"
@@ -90,7 +89,7 @@ class Local:
 
 
 def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
-    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive at that path.
+    """Open a sample for ``"sample"`` or ``"sample@1"``, the venues for ``"venues"``, else the archive there.
 
     Parameters
     ----------
@@ -102,10 +101,10 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
     ArchiveError
         There is no archive at the path, or it cannot be read.
     """
-    if source == SAMPLE:
+    if source in ("sample", "sample@1"):
         from derivdata import sample
 
-        return sample.open()
+        return sample.open("sample@1" if source == "sample@1" else "sample")
     if source == VENUES:
         from derivdata.collect.read_through import open_venues
 
@@ -135,7 +134,7 @@ def start(
     Parameters
     ----------
     source
-        ``"sample"``, ``"venues"``, an archive's path, or a store.
+        ``"sample"``, ``"sample@1"``, ``"venues"``, an archive's path, or a store.
     now
         The service's clock, which stands still; the store's own unless given, which for the venues is the
         machine's and moves.

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.service import buckets
+from derivdata.service import buckets, corrections
 from derivdata.service.buckets import length
 from derivdata.service.view import Series, View
 from derivdata.service.window import Window, adaptive
@@ -118,10 +118,12 @@ def _made(view: View, question: _Question, days: list[Window], used: str | None)
     sums = {key: view.recall(key) for key in keys}
     missing = [day for day, key in zip(days, keys, strict=True) if sums[key] is None]
     for run in _runs(missing):
-        for day, made in _run(view, question, run, used):
+        with corrections.noted() as noted:
+            by_day = list(_run(view, question, run, used))
+        for day, made in by_day:
             key = (question, used, day.start, day.end)
             sums[key] = made
-            view.remember(key, made, made.size)
+            view.remember(key, made, made.size, noted)
     return [sums[key] for key in keys]
 
 

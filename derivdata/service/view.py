@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from derivdata import api, tables, times
-from derivdata.service import buckets
+from derivdata.service import buckets, corrections
 from derivdata.service.cancellation import check
 from derivdata.service.refusal import not_found
 from derivdata.service.store import Store
@@ -50,6 +50,7 @@ class _SharedResult:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.value: Any = _NOT_MADE
+        self.corrections: list[str] = []
 
 
 class View:
@@ -68,7 +69,7 @@ class View:
         self.horizon = now + INSTANT
         self._memo: OrderedDict[tuple[str, str], _SharedResult] = OrderedDict()
         self._lock = threading.Lock()
-        self._cache: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._cache: OrderedDict[Hashable, tuple[Any, int, list[str]]] = OrderedDict()
         self._cached_bytes = 0
 
     @property
@@ -103,7 +104,10 @@ class View:
                 self._memo.popitem(last=False)
         with shared.lock:
             if shared.value is _NOT_MADE:
-                shared.value = make()
+                with corrections.noted() as shared.corrections:
+                    shared.value = make()
+            else:
+                corrections.note(shared.corrections)
             return shared.value  # type: ignore[no-any-return]
 
     def recall(self, key: Hashable) -> Any:
@@ -114,14 +118,18 @@ class View:
             if entry is None:
                 return None
             self._cache.move_to_end(full)
-            return entry[0]
+        corrections.note(entry[2])
+        return entry[0]
 
-    def remember(self, key: Hashable, value: Any, size: int) -> None:
-        """Keep a value of so many bytes, and forget those that were not recalled for longest."""
+    def remember(self, key: Hashable, value: Any, size: int, noted: Sequence[str] = ()) -> None:
+        """Keep a value of so many bytes, and forget those that were not recalled for longest.
+
+        `noted` are the corrections of the rows that it was made of, for every answer that recalls it.
+        """
         full = (key, self.store.identity)
         with self._lock:
-            self._cached_bytes += size - self._cache.pop(full, (None, 0))[1]
-            self._cache[full] = (value, size)
+            self._cached_bytes += size - self._cache.pop(full, (None, 0, []))[1]
+            self._cache[full] = (value, size, list(noted))
             while self._cached_bytes > _CACHED_BYTES:
                 self._cached_bytes -= self._cache.popitem(last=False)[1][1]
 
@@ -156,6 +164,7 @@ class View:
         if start >= end or not self.has(table):
             return tables.TABLES[table].empty()
         frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges)
+        corrections.note_read(frame)
         return frame[buckets.ends(frame) <= self.now] if table == "volume_history" else frame
 
     def current(
@@ -173,8 +182,22 @@ class View:
         at = self.now if at is None else min(at, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
-        frame = self.store.latest(table, at, within=_LONGEST, symbols=symbols, exchanges=exchanges)
+        frame = self.latest(table, at, within=_LONGEST, symbols=symbols, exchanges=exchanges)
         return frame[(at - frame["time"]) <= _reach(frame)]
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return what the store's `latest` does; every read of an answer passes here or through `read`."""
+        return corrections.note_read(
+            self.store.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
+        )
 
     def series(
         self,

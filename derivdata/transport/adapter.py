@@ -32,6 +32,7 @@ KEPT_HEADERS = (
     "Retry-After",
     "Sunset",
     "Warning",
+    "X-Derivdata-Corrections",
     "X-Derivdata-Data-Version",
     "X-Derivdata-Source",
     "X-Derivdata-Source-Id",

@@ -22,7 +22,8 @@ _COLON, _QUOTE, _BLANK = ord(":"), ord('"'), ord(" ")
 _PIECE_BYTES = 1 << 20
 _Scalar: TypeAlias = str | int | float | bool | None
 _List: TypeAlias = list[dict[str, _Scalar] | _Scalar]
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TOGETHER = 1000
+_members: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
 _flat: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     dict[str, dict[str, dict[str, _Scalar] | _List | _Scalar] | _List | _Scalar] | _List | _Scalar
 )
@@ -191,9 +192,17 @@ def _fields(part: bytes | msgspec.Raw) -> int:
     """
     if len(memoryview(part)) > _PIECE_BYTES:
         members = _members.decode(part)
-        return len(members) + sum(map(_fields, members.values()))
+        if isinstance(members, dict):
+            return len(members) + sum(map(_fields, members.values()))
+        groups = (members[first : first + _TOGETHER] for first in range(0, len(members), _TOGETHER))
+        return sum(_fields_of(_flat.decode(b"[%b]" % b",".join(group))) for group in groups)
+    return _fields_of(_flat.decode(part))
+
+
+def _fields_of(decoded: Any) -> int:
+    """Return how many fields the objects of a decoded part have."""
     count = 0
-    pending = [_flat.decode(part)]
+    pending = [decoded]
     while pending:
         one = pending.pop()
         if isinstance(one, dict):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 import msgspec
 import pandas as pd
@@ -57,6 +58,8 @@ class Answer(Generic[T]):
         Hash of the raw body.
     notices
         The service's notices: clamps, no data.
+    corrections
+        Corrections that a source states of its rows; they go into the provenance without a warning.
     source, synthetic
         The source, and whether its data is synthetic.
     attribution
@@ -71,6 +74,7 @@ class Answer(Generic[T]):
     source: str
     synthetic: bool
     attribution: str = ""
+    corrections: tuple[str, ...] = ()
 
 
 class _Provenance(dict[str, Any]):
@@ -260,7 +264,13 @@ def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
         source=response.source,
         synthetic=response.synthetic,
         attribution=response.attribution,
+        corrections=_corrections_in(response.headers),
     )
+
+
+def _corrections_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    texts = unquote(headers.get("X-Derivdata-Corrections", "")).split("\n")
+    return tuple(plain_text(text, NOTICE_LENGTH) for text in texts[: _NOTICES + 1] if text)
 
 
 def get_each(
@@ -359,7 +369,7 @@ def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
                 }
                 for a in answers
             ],
-            "notices": list(dict.fromkeys(n for a in answers for n in a.notices)),
+            "notices": list(dict.fromkeys(n for a in answers for n in (*a.notices, *a.corrections))),
             "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
         }
     )

@@ -61,6 +61,13 @@ def test_joining_samples_with_settlements_leaves_no_kind():
         panels.kind_of(both)
 
 
+def test_joining_them_as_xarray_does_by_default_is_not_noticed():
+    """As docs/panels-and-surfaces.md says: the first array's attributes stand for both. A table refuses."""
+    pieces = [series([1.0], hours=[0.0]), series([1.0], kind="sampled", hours=[8.0])]
+    joined = xr.concat(pieces, "time", coords="minimal", compat="override", join="outer")
+    assert panels.kind_of(joined) == "settled"
+
+
 @pytest.mark.parametrize(
     ("hours", "message"), [([0.0, 2.0, 1.0], "ascend"), ([0.0, 1.0, 1.0], "ascend"), ([], "no rows")]
 )

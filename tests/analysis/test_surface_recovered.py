@@ -1,4 +1,4 @@
-"""The sample's true surfaces come back from what the service serves, for every symbol and venue."""
+"""The eSSVI surfaces of ``sample@1`` come back from what the service serves, for every symbol and venue."""
 
 from __future__ import annotations
 
@@ -24,14 +24,21 @@ def _sample() -> Iterator[None]:
 
 
 def truth(symbol: str, venue: str) -> xr.Dataset:
-    frame = sample.truth("surface", symbols=[symbol], exchanges=[venue], start=NOW, end="2026-06-30T13:00")
+    frame = sample.truth(
+        "surface",
+        symbols=[symbol],
+        exchanges=[venue],
+        start=NOW,
+        end="2026-06-30T13:00",
+        source="sample@1",
+    )
     frame = frame.assign(expiry=frame["expiry"].dt.tz_localize(None)).set_index("expiry")
     return frame[["theta", "rho", "psi"]].to_xarray()
 
 
 @pytest.mark.parametrize(("symbol", "venue"), PAIRS)
 def test_essvi_finds_the_true_parameters(symbol: str, venue: str) -> None:
-    dd.connect("sample")
+    dd.connect("sample@1")
     fit = surface.from_chain(dd.options.surface(symbol, venue), method="essvi", weights="equal")
     known = truth(symbol, venue).sel(expiry=fit["expiry"])
     for name, tolerance in (("theta", 2e-5), ("rho", 2e-3), ("psi", 2e-3)):
@@ -42,7 +49,7 @@ def test_essvi_finds_the_true_parameters(symbol: str, venue: str) -> None:
 
 
 def test_model_free_variance_is_that_of_the_true_surface() -> None:
-    dd.connect("sample")
+    dd.connect("sample@1")
     fit = surface.from_chain(dd.options.surface("BTC", "deribit"), method="essvi", weights="equal")
     known = truth("BTC", "deribit").sel(expiry=fit["expiry"])
     exact = surface.from_essvi(
@@ -58,7 +65,7 @@ def test_model_free_variance_is_that_of_the_true_surface() -> None:
 
 
 def test_surfaces_of_venues_and_hours_fit_in_one_call() -> None:
-    dd.connect("sample")
+    dd.connect("sample@1")
     history = dd.options.surface_history("BTC", "deribit", "3h")
     many = surface.from_chain(history, method="essvi", weights="equal")
     assert set(many["theta"].dims) == {"time", "expiry"}

@@ -5,12 +5,19 @@ from derivdata import sample
 from derivdata.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
 
-TIMELESS = [t for t in TOPICS if t not in ("clusters", "surface")]
+TIMELESS = [t for t in TOPICS if t not in ("clusters", "surface", "volatilities")]
 
 
 def test_an_unknown_topic_is_refused():
     with pytest.raises(ValueError, match="topic='fees' is not one of funding, funding_base"):
         sample.truth("fees")
+
+
+def test_an_unknown_sample_is_refused():
+    with pytest.raises(ValueError, match="there is no sample 'sample@2'; there is sample, sample@1"):
+        sample.truth("surface", source="sample@2")
+    with pytest.raises(ValueError, match="there is no sample 'sampel'"):
+        sample.open("sampel")
 
 
 @pytest.mark.parametrize("topic", TIMELESS)

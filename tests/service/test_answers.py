@@ -276,5 +276,6 @@ def test_option_chain(ask: Caller) -> None:
         "open_interest": 12.5,
         "underlying_price": 60100.0,
     }
+    assert body["time"] == "2026-06-30T11:55:00Z", "the chain's own time; the clock's is 12:00"
     bare = ask.body("/options/snapshot", exchange="okx", symbol="ETH")["instruments"][0]
     assert "delta" not in bare

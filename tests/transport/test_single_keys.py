@@ -27,6 +27,7 @@ TWICE = [
     b'[{"t":1,"t":2}]',
     b'{"x":{"y":{"z":{"a":1,"a":2}}}}',
     b'{"x":[[{"a":1,"a":2}]]}',
+    b'{"x":[' + b'{"a":1},' * 200_000 + b'{"a":1,"a":2}]}',
 ]
 
 
@@ -47,7 +48,11 @@ def test_ordinary_answers_need_the_count_alone(monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("the exact test was used")
 
     large = {"series": {f"venue{n}": POINTS * 20 for n in range(20)}}
-    compact = [json.dumps(one, separators=(",", ":")).encode() for one in (ORDINARY, large, POINTS, {})]
+    rows = {
+        "data": [{"timestamp": "2026-06-01T00:00:00Z", "exchange": "okx", "oi_usd": n} for n in range(20_000)]
+    }
+    ordinary = (ORDINARY, large, rows, rows["data"], POINTS, {})
+    compact = [json.dumps(one, separators=(",", ":")).encode() for one in ordinary]
     assert max(map(len, compact)) > bodies._PIECE_BYTES
     monkeypatch.setattr(bodies, "_once_each", type("Refused", (), {"decode": refuse}))
     for body in compact:

@@ -86,8 +86,8 @@ def clean(
     Examples
     --------
     >>> options = dd.analysis.chain.clean(dd.options.snapshot("BTC", "deribit"))
-    >>> sum(options.attrs["dropped"].values())
-    0
+    >>> {reason: count for reason, count in options.attrs["dropped"].items() if count}
+    {'no_time_value': 13}
     """
     if is_cleaned(chain) and dates is not None:
         raise ValueError("dates is for a chain that was not cleaned: its expiries have their time of day")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,9 @@ from derivdata.analysis.status import flag_attrs
 __all__ = ["by_label"]
 
 _ABSENT = {"f": np.nan, "i": 0, "U": ""}
+_MOST_CELLS = 4_000_000
+_CHUNK_CELLS = 1_000_000
+_FEW_INSTANTS = 8
 
 
 def by_label(
@@ -38,7 +43,15 @@ def by_label(
     Returns
     -------
     Dataset
-        Where the table has no row numbers are NaN, flags 0 and texts empty. Instants are naive UTC.
+        Where the table has no row numbers are NaN, flags 0 and texts empty. Instants are naive UTC. A long
+        history has few expiries and strikes in common from day to day, so that its grid grows with the square
+        of its length and is almost empty: a variable of over 4 million cells is lazy, and each chunk of a
+        few instants is filled when it is computed.
+
+    Raises
+    ------
+    ImportError
+        A lazy variable without dask.
     """
     keys = keys_of(table)
     table = table.dropna(subset=list(place))
@@ -49,7 +62,10 @@ def by_label(
     data = {}
     for name, depends in variables.items():
         dims = [*varying, *depends]
-        values = _scattered(table[name], [codes[dim] for dim in dims], [len(labels[dim]) for dim in dims])
+        shape = [len(labels[dim]) for dim in dims]
+        long = "time" in varying and len(labels["time"]) > _FEW_INSTANTS and math.prod(shape) > _MOST_CELLS
+        scatter = functools.partial(_lazily, axis=varying.index("time")) if long else _scattered
+        values = scatter(_plain(table[name]), [codes[dim] for dim in dims], shape)
         attrs: dict[str, Any] = {"units": units[name]} if name in units else {}
         data[name] = (dims, values, flag_attrs() if name.endswith("status") else attrs)
     constants = {
@@ -66,9 +82,40 @@ def _plain(column: Any) -> Any:
     return column.to_numpy(dtype=str if column.dtype.kind == "O" else None)
 
 
-def _scattered(column: Any, codes: list[npt.NDArray[np.intp]], shape: list[int]) -> npt.NDArray[Any]:
-    values = _plain(column)
+def _scattered(
+    values: npt.NDArray[Any], codes: list[npt.NDArray[np.intp]], shape: list[int]
+) -> npt.NDArray[Any]:
     grid = np.full(shape, _ABSENT[values.dtype.kind], dtype=values.dtype)
     if len(values):
         grid[tuple(codes)] = values if codes else values[0]
     return grid
+
+
+def _lazily(
+    values: npt.NDArray[Any], codes: list[npt.NDArray[np.intp]], shape: list[int], *, axis: int
+) -> Any:
+    """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
+    try:
+        import dask.array
+        from dask.delayed import delayed
+    except ImportError:
+        raise ImportError(
+            f"{shape[axis]} chains on one grid have {math.prod(shape):,} places, almost all of them empty: "
+            "to fill them chunk by chunk takes dask. Install 'derivdata[dask]', pass fewer instants, or take "
+            "surface.from_chain, which fits a few at a time"
+        ) from None
+    da: Any = dask.array
+    later: Any = delayed
+    step = max(_CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
+    order = np.argsort(codes[axis], kind="stable")
+    starts = range(0, shape[axis], step)
+    ends = np.searchsorted(codes[axis][order], [*starts, shape[axis]])
+    chunks = []
+    for i, start in enumerate(starts):
+        rows = order[ends[i] : ends[i + 1]]
+        size = min(step, shape[axis] - start)
+        own = [each[rows] - start if dim == axis else each[rows] for dim, each in enumerate(codes)]
+        part = [*shape[:axis], size, *shape[axis + 1 :]]
+        grid = later(_scattered, pure=False)(values[rows], own, part)
+        chunks.append(da.from_delayed(grid, part, dtype=values.dtype))
+    return da.concatenate(chunks, axis=axis)

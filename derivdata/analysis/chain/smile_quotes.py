@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -67,12 +68,15 @@ def smiles(
         the chain has quotes ``iv_bid`` and ``iv_ask``, implied at the forward; by expiry
         ``forward_source``, ``forward_status``, ``discount`` and the coordinates ``forward`` [USD] and
         ``year_fraction`` [years]. Strikes are the union of all: NaN where an expiry does not list one.
+        Over a long history (more than 4 million places) the variables are lazy, chunked along ``time``.
         ``attrs["dropped"]`` (JSON) holds the counts of `clean` with ``near_expiry`` and ``no_forward``.
 
     Raises
     ------
     ValueError
         `options` is not the result of `clean`; an unknown `side` or method.
+    ImportError
+        The history is long and dask is not installed (``derivdata[dask]``).
     """
     if not {"year_fraction", "status"}.issubset(options.columns):
         raise ValueError("the options were not cleaned: pass chain.clean(options)")
@@ -150,7 +154,10 @@ def arbitrage(quotes: xr.Dataset) -> pd.DataFrame:
     Undiscounted calls rebuilt from ``iv``; tolerance 1e-9 of the forward.
     """
     require_variables(quotes, "quotes", ("iv", "forward", "year_fraction"), dims=("expiry", "strike"))
-    frame = quotes[["iv"]].to_dataframe().dropna(subset="iv").reset_index()
+    sizes = quotes.chunksizes.get("time", ())
+    cuts = list(itertools.accumulate(sizes, initial=0)) if sizes else []
+    parts = [quotes.isel(time=slice(*cut)) for cut in itertools.pairwise(cuts)] or [quotes]
+    frame = pd.concat(part[["iv"]].to_dataframe().dropna(subset="iv").reset_index() for part in parts)
     labels = [str(dim) for dim in quotes["iv"].dims if dim != "strike"]
     frame = frame.sort_values([*labels, "strike"], ignore_index=True)
     forward, strike, years = (frame[name] for name in ("forward", "strike", "year_fraction"))

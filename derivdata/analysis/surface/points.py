@@ -89,7 +89,7 @@ def constant_maturity(
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> fixed = dd.analysis.surface.constant_maturity(surface, days=(7, 30), points=("atm", "rr25"))
     >>> fixed["atmf"].round(3).values
-    array([0.485, 0.487])
+    array([0.464, 0.467])
     """
     tenor = xr.DataArray(np.asarray(days, dtype=np.float64), dims="tenor")
 

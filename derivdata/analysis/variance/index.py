@@ -62,7 +62,7 @@ def volatility_index(variance: xr.Dataset, *, days: float = 30.0) -> xr.Dataset:
     >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
     >>> index = dd.analysis.variance.volatility_index(dd.analysis.variance.model_free(surface))
     >>> round(index["index_pct"].item(), 1)
-    52.9
+    47.8
     """
     if not days > 0.0:
         raise ValueError(f"days={days!r} is not a time ahead")

@@ -104,7 +104,9 @@ def import_files(
     unit
         What the file's funding rates are: ``"bps_8h"`` (the default), or per the venue's own
         `interval_hours`: ``"native"`` (a fraction), ``"percent"`` or ``"bps"``. For options what ``iv`` is:
-        ``"decimal"`` (the default) or ``"percent"``.
+        ``"decimal"`` (the default) or ``"percent"``. For open interest what ``oi_usd`` is: ``"usd"`` (the
+        default) or ``"coins"``, which become USD by ``price_usd`` (of the file, `map` or `set`), or by the
+        newest price of the hour before each row that the archive has.
     map_values
         House name to the file's words and the table's, ``{"side": {"sell": "long", "buy": "short"}}``.
     accept

@@ -49,7 +49,7 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     _hold_to_range(columns, plan, rejections)
     _convert(columns, plan, rejections)
     _require(columns, plan, rejections)
-    names = [name for name in (*plan.table.columns, RANK) if name in columns]
+    names = [name for name in (*plan.table.columns, "price_usd", RANK) if name in columns]
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if not rejections.bad.any():
         return Rows(frame, 0, None)
@@ -114,6 +114,8 @@ def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str
     wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
     if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
         wanted.append("interval_hours")
+    if plan.unit == "coins":
+        wanted.append("price_usd")
     columns = {}
     for name in wanted:
         raw = plan.raw(name, chunk)
@@ -179,6 +181,8 @@ def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict
 def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
     if "rate_bps_8h" in columns:
         _convert_rate(columns, plan, rejections)
+    if plan.unit == "coins" and (price := columns.get("price_usd")) is not None:
+        rejections.reject(price <= 0, lambda i: f"price_usd={price[i]:g} is no price")
     if "iv" in columns:
         if plan.unit is None:
             try:

@@ -20,6 +20,7 @@ RATE_UNITS = ("bps_8h", "native", "percent", "bps")
 
 _WORDS = (Kind.TEXT, Kind.LABEL)
 _IV_UNITS = ("decimal", "percent")
+_OI_UNITS = ("usd", "coins")
 _MADE = ("order_id", "fill_id")
 _DEFAULTS = {
     "funding_history": {"kind": "sampled", "resolution": "raw"},
@@ -57,7 +58,8 @@ class ImportPlan(NamedTuple):
     @property
     def wanted(self) -> frozenset[str]:
         """Columns of a file that may be read."""
-        return frozenset({*self.sources.values(), *self.table.columns, "interval_hours"})
+        more = ("interval_hours", *(("price_usd",) if self.unit == "coins" else ()))
+        return frozenset({*self.sources.values(), *self.table.columns, *more})
 
     def required(self, name: str) -> bool:
         """Return whether a row without this value is rejected."""
@@ -112,6 +114,7 @@ def make_plan(
     """
     keyed = archive_table(table)
     names = {*keyed.columns, "interval_hours"} if "rate_bps_8h" in keyed.columns else {*keyed.columns}
+    names |= {"price_usd"} if unit == "coins" else set()
     given_values = values or {}
     for argument, given in (("map", sources), ("set", constants), ("map_values", given_values)):
         unknown = sorted(set(given) - names)
@@ -145,7 +148,7 @@ def _check_unit(table: Table, unit: str | None) -> None:
         return
     units = (*_units(table),)
     if not units:
-        raise ValueError(f"unit={unit!r}: table {table.name} has no rate and no volatility to convert")
+        raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
     if unit not in units:
         raise ValueError(f"unit={unit!r} is not one of {', '.join(units)}")
 
@@ -153,4 +156,6 @@ def _check_unit(table: Table, unit: str | None) -> None:
 def _units(table: Table) -> tuple[str, ...]:
     if "rate_bps_8h" in table.columns:
         return RATE_UNITS
+    if table.name == "oi_history":
+        return _OI_UNITS
     return _IV_UNITS if "iv" in table.columns else ()

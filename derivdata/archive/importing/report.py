@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata.archive.archive import Archive
+from derivdata.archive.importing.coin_amounts import usd_from_coins
 from derivdata.archive.importing.conversion import RANK, Rows
 from derivdata.archive.importing.plan import ImportPlan
 
@@ -46,9 +47,12 @@ class ImportReport:
         self._waiting = []
         again = rows.duplicated(list(self._plan.table.key))
         equal = rows.duplicated()
+        rows = rows[~again]
+        if self._plan.unit == "coins":
+            rows = usd_from_coins(rows, self._archive)
         counts = self._archive.merge(
             self._plan.table.name,
-            self._complete(rows[~again]),
+            self._complete(rows),
             unit=self._plan.unit,
             accept=self._plan.accept,
         )

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from derivdata import api, tables, transport
 from derivdata.arguments import typed
-from derivdata.fetch.reading import Envelope, Figure
+from derivdata.fetch.reading import Envelope, Figure, instants
 from derivdata.fetch.retrieval import columns_of, tabulate
 from derivdata.notices import warn_caller
 from derivdata.tables.naming import names, symbol_of, venue_of
@@ -51,6 +51,7 @@ class _Chain(Envelope):
     symbol: str
     exchange: str
     instruments: list[_Instrument]
+    time: str | None = None
 
 
 class _Metric(msgspec.Struct):
@@ -83,7 +84,8 @@ def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.D
     DataFrame, table ``options_snapshot``
         One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none. Prices
         [coin or USD], ``index_price_usd`` and ``volume`` are the library's own columns: an archive may have
-        them, the hosted service does not, and there they are NaN.
+        them, the hosted service does not, and there they are NaN. ``time`` is when the service answered, and
+        of an archive when the chain was recorded.
 
     Raises
     ------
@@ -147,7 +149,7 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
         tables.OPTIONS_SNAPSHOT.joined([columns]),
         symbol=answer.body.symbol,
         exchange=answer.body.exchange,
-        as_of=answer.as_of,
+        as_of=_time_of(answer),
         provenance=provenance,
     )
 
@@ -206,5 +208,10 @@ def _requested(symbol: str, exchange: str) -> Answer[_Chain]:
 def _columns(answer: Answer[_Chain]) -> dict[str, Any]:
     body = answer.body
     return tables.OPTIONS_SNAPSHOT.rows(
-        body.instruments, symbol=body.symbol, exchange=body.exchange, time=answer.as_of
+        body.instruments, symbol=body.symbol, exchange=body.exchange, time=_time_of(answer)
     )
+
+
+def _time_of(answer: Answer[_Chain]) -> pd.Timestamp:
+    """Return the chain's own time, which services of the library state, or else the answer's."""
+    return answer.as_of if answer.body.time is None else instants(answer, [answer.body.time])[0]

@@ -9,6 +9,7 @@ import pandas as pd
 from derivdata import times
 from derivdata.sample.grid import NOW, micros
 from derivdata.sample.ground_truth import parameters, realisations
+from derivdata.sample.store import Name, surface_of
 from derivdata.sample.universe import Pairs, select
 
 __all__ = ["TOPICS", "truth"]
@@ -28,12 +29,9 @@ _TIMELESS: dict[str, Callable[[Pairs], pd.DataFrame]] = {
     "liquidations": parameters.liquidations,
     "shocks": parameters.shocks,
 }
-_WINDOWED = {
-    "clusters": realisations.clusters,
-    "premium": realisations.premium,
-    "surface": realisations.surface,
-}
-TOPICS = (*_TIMELESS, *_WINDOWED)
+_PAIRS = {"clusters": realisations.clusters, "premium": realisations.premium}
+_OPTIONS = {"surface": realisations.surface, "volatilities": realisations.volatilities}
+TOPICS = (*_TIMELESS, *_PAIRS, *_OPTIONS)
 
 
 def truth(
@@ -43,6 +41,7 @@ def truth(
     exchanges: Sequence[str] | None = None,
     start: times.Instant | None = None,
     end: times.Instant | None = None,
+    source: Name = "sample",
 ) -> pd.DataFrame:
     """Return what the sample was made from.
 
@@ -76,13 +75,19 @@ def truth(
             Per pair and five minutes of the window, the mark over the index less one [bps]: the premium from
             which the funding rate is formed, before its clamp.
         ``"surface"``
-            eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ), forward and spot of every expiry open at
-            each full hour of the window.
+            Parameters of the options' model, forward and spot of every expiry open at each full hour of the
+            window. Of the sample: the parameters of `derivdata.sample.options.bates.Bates`, the same for all
+            expiries of an instant; ``expected_variance``, the expected quadratic variation; ``atm_iv``, the
+            volatility at the forward. Of ``sample@1``: the eSSVI parameters ``theta``, ``rho``, ``psi`` (θφ).
+        ``"volatilities"``
+            Volatility and log-moneyness of every strike, expiry and full hour of the window.
     symbols, exchanges
         What to keep; None is everything.
     start, end
-        Half-open window, for clusters, premium and surface alone; unless given, the last hour up to the
-        sample's clock and that instant itself.
+        Half-open window, for the last four topics alone; unless given, the last hour up to the sample's
+        clock and that instant itself.
+    source
+        Which sample; they differ in their options alone.
 
     Returns
     -------
@@ -92,16 +97,20 @@ def truth(
     Raises
     ------
     ValueError
-        The topic is unknown, or has no time and a window was given.
+        The topic or the sample is unknown, or the topic has no time and a window was given.
     """
+    model = surface_of(source)
     if topic in _TIMELESS:
         if start is not None or end is not None:
             raise ValueError(f"topic {topic!r} has no time: leave out start and end")
         return _TIMELESS[topic](select(symbols, exchanges))
-    if topic not in _WINDOWED:
+    if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not one of {', '.join(TOPICS)}")
     window = times.window(
         NOW - pd.Timedelta(1, "h") if start is None else start,
         NOW + pd.Timedelta(1, "us") if end is None else end,
     )
-    return _WINDOWED[topic](micros(window.start), micros(window.end), symbols, exchanges)
+    first, last = micros(window.start), micros(window.end)
+    if topic in _PAIRS:
+        return _PAIRS[topic](first, last, symbols, exchanges)
+    return _OPTIONS[topic](model, first, last, symbols, exchanges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from derivdata.sample import funding, liquidations, options
 from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, STEP_US, Ints, instants
 from derivdata.sample.universe import exchange_names, pairs, select, symbols
 
-__all__ = ["clusters", "premium", "surface"]
+__all__ = ["clusters", "premium", "surface", "volatilities"]
 
 Names = Sequence[str] | None
 
@@ -75,29 +76,73 @@ def premium(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFra
     return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
-def surface(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
-    """Return slices of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
+def surface(
+    model: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+) -> pd.DataFrame:
+    """Return the parameters of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = options.session(hours)
     parts = [
-        _slices(symbol, exchange, day, hours[days == day])
+        _expiries(model, symbol, exchange, day, hours[days == day])
         for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
-    none = _slices("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    none = _expiries(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
     table = pd.concat([none, *parts])
     return table.sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
 
 
-def _slices(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+def volatilities(
+    model: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+) -> pd.DataFrame:
+    """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    days = options.session(hours)
+    parts = [
+        _strikes(model, symbol, exchange, day, hours[days == day])
+        for symbol, exchange in options.markets(names, exchanges)
+        for day in np.unique(days).tolist()
+    ]
+    none = _strikes(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    table = pd.concat([none, *parts])
+    return table.sort_values(["symbol", "exchange", "time", "expiry", "strike"], ignore_index=True)
+
+
+def _expiries(
+    model: options.SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
+) -> pd.DataFrame:
     expiry = options.listing(symbol, exchange, trading_day).expiry
-    slices = options.slices(symbol, exchange, expiry, hours)
-    shape = slices.theta.shape
+    forwards = options.forwards(symbol, exchange, expiry, hours)
+    parameters = model.parameters(symbol, exchange, forwards.year_fraction, hours)
+    shape = forwards.year_fraction.shape
+    columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + options.EXPIRY_US}
+    columns |= {"year_fraction": forwards.year_fraction, **parameters}
+    columns |= {"underlying_price": forwards.underlying_price, "spot": forwards.spot}
+    return _frame(symbol, exchange, {name: np.broadcast_to(part, shape) for name, part in columns.items()})
+
+
+def _strikes(
+    model: options.SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
+) -> pd.DataFrame:
+    listed = options.listing(symbol, exchange, trading_day)
+    strike, place = listed.strike[listed.call], listed.place[listed.call]
+    forwards = options.forwards(symbol, exchange, listed.expiry, hours)
+    years, forward = forwards.year_fraction, forwards.underlying_price[place]
+    k = np.log(strike[:, None] / forward)
+    w = model.total_variance(symbol, exchange, years, hours, k, place)
     columns = {
-        "time": np.broadcast_to(hours, shape),
-        "expiry": np.broadcast_to(expiry[:, None] * DAY_US + options.EXPIRY_US, shape),
-        **{name: np.broadcast_to(values, shape) for name, values in slices._asdict().items()},
+        "time": hours,
+        "expiry": listed.expiry[place][:, None] * DAY_US + options.EXPIRY_US,
+        "strike": strike[:, None],
+        "year_fraction": years[place],
+        "log_moneyness": k,
+        "iv": np.sqrt(w / years[place]),
+        "underlying_price": forward,
     }
+    return _frame(symbol, exchange, {name: np.broadcast_to(part, k.shape) for name, part in columns.items()})
+
+
+def _frame(symbol: str, exchange: str, columns: dict[str, Any]) -> pd.DataFrame:
     table = pd.DataFrame({name: values.ravel() for name, values in columns.items()})
     table["time"], table["expiry"] = instants(table["time"]), instants(table["expiry"])
     table.insert(0, "symbol", symbol)

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from derivdata.analysis.black76 import normalised as black
 from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import noise
-from derivdata.sample.grid import DAY_US, Ints
+from derivdata.sample.grid import DAY_US, HOUR_US, Ints
 from derivdata.sample.noise import Floats
+from derivdata.sample.options.forwards import Forwards, forwards
 from derivdata.sample.options.listings import EXPIRY_US, Listing, instrument_names, listing
-from derivdata.sample.options.surfaces import Slices, slices, total_variance
+from derivdata.sample.options.quotes import is_inverse, quotes
+from derivdata.sample.options.surface_model import SurfaceModel
 from derivdata.sample.universe import symbols
 
 __all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets", "open_interest"]
@@ -31,6 +34,7 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 """Units of vega [per 1.00 of volatility] and theta [per year] on each venue; None gives no greeks."""
 
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
+_SPREADS = noise.key("options spreads")
 
 
 def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> list[tuple[str, str]]:
@@ -44,25 +48,27 @@ def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> lis
     ]
 
 
-def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
+def chain(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
     ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
     a put.
 
-    Every value is rounded once: volatility and prices to 6 digits, greeks to 6 but gamma to 10.
+    Every value is rounded once: volatility to 6 digits, or to 4 where the venue quotes prices, which have
+    its ticks; other prices and greeks to 6 digits but gamma to 10.
     """
     listed = listing(symbol, exchange, trading_day)
-    s = slices(symbol, exchange, listed.expiry, time)
-    forward = s.underlying_price[listed.place]
+    f = forwards(symbol, exchange, listed.expiry, time)
+    forward = f.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
-    w = total_variance(k, s.theta[listed.place], s.rho[listed.place], s.psi[listed.place])
-    iv = np.sqrt(w / s.year_fraction[listed.place])
+    w = surface.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
+    iv = np.sqrt(w / f.year_fraction[listed.place])
     columns: dict[str, Floats] = {
-        "iv": np.asarray(np.round(iv, 6)),
+        "iv": np.asarray(np.round(iv, 4 if surface.quoted else 6)),
         "underlying_price": np.round(forward, 6),
-        "open_interest": open_interest(symbol, exchange, trading_day, time),
-        **_greeks(exchange, listed, s, k, w),
+        "open_interest": open_interest(surface, symbol, exchange, trading_day, time),
+        **_greeks(exchange, listed, f, k, w),
+        **(_quotes(symbol, exchange, listed, f, time, k, w) if surface.quoted else {}),
     }
     count = len(time)
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
@@ -78,12 +84,30 @@ def chain(symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str,
     }
 
 
-def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> dict[str, Floats]:
+def _quotes(
+    symbol: str, exchange: str, listed: Listing, f: Forwards, time: Ints, k: Floats, w: Floats
+) -> dict[str, Floats]:
+    """Return bid, ask and mark in the venue's currency, and the index price."""
+    forward = f.underlying_price[listed.place]
+    unit = 1.0 if is_inverse(symbol, exchange) else forward
+    sign = np.where(listed.call, -1.0, 1.0)[:, None]
+    intrinsic = np.maximum(sign * np.expm1(k), 0.0)
+    root = np.sqrt(w)
+    time_value = black.time_value(np.abs(k).ravel(), root.ravel()).reshape(k.shape) * np.exp(0.5 * k)
+    d1 = -k / root + 0.5 * root
+    vega = np.exp(-0.5 * d1 * d1) * np.sqrt(f.year_fraction[listed.place] / (2.0 * np.pi))
+    hours = time // HOUR_US
+    width = 0.7 + 0.6 * noise.uniform((listed.streams ^ _SPREADS)[:, None], hours)
+    prices = quotes(symbol, exchange, unit * (intrinsic + time_value), unit * vega, unit * intrinsic, width)
+    return prices | {"index_price_usd": np.broadcast_to(np.round(f.spot, 6), k.shape)}
+
+
+def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -> dict[str, Floats]:
     """Return the Black-76 greeks with r = 0 in the venue's units; NaN where the venue gives none."""
     units = GREEKS[exchange]
     if units is None:
         return {name: np.full(k.shape, np.nan) for name in ("delta", "gamma", "vega", "theta")}
-    root, years, forward = np.sqrt(w), s.year_fraction[listed.place], s.underlying_price[listed.place]
+    root, years, forward = np.sqrt(w), f.year_fraction[listed.place], f.underlying_price[listed.place]
     d1 = -k / root + 0.5 * root
     density = np.exp(-0.5 * d1 * d1) / np.sqrt(2.0 * np.pi)
     vega = forward * density * np.sqrt(years)
@@ -95,13 +119,15 @@ def _greeks(exchange: str, listed: Listing, s: Slices, k: Floats, w: Floats) -> 
     }
 
 
-def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
+def open_interest(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
     """Return contracts: more near the money at the day's opening, growing since the listing."""
     own = symbols().name.index(symbol)
     size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
     listed = listing(symbol, exchange, trading_day)
-    opening = slices(symbol, exchange, listed.expiry, np.array([trading_day * DAY_US + EXPIRY_US]))
-    width = 0.9 * np.sqrt(opening.theta[listed.place]) + 0.08
+    at = np.array([trading_day * DAY_US + EXPIRY_US])
+    opening = forwards(symbol, exchange, listed.expiry, at)
+    variance = surface.typical_variance(symbol, exchange, opening.year_fraction, at)
+    width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
     k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
     age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
     day = time // DAY_US

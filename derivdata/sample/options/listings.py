@@ -17,7 +17,7 @@ from derivdata.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
 from derivdata.sample.noise import Flags, Floats, Keys
 from derivdata.sample.universe import symbols
 
-__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "session"]
+__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "nice", "session"]
 
 EXPIRY_US = 8 * HOUR_US
 _ROUND = 64
@@ -136,7 +136,7 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
     last = trading_day - ANCHOR_DAY + 1
     seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
     wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
-    step = _nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
+    step = nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
     reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
     low = max(float(np.floor(np.min(seen) / reach / step)), 1.0)
     return np.asarray(np.round(np.arange(low, float(np.ceil(np.max(seen) * reach / step)) + 1.0) * step, 4))
@@ -148,7 +148,7 @@ def _midnight_prices(own: int, days: int) -> Floats:
     return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
-def _nice(value: float) -> float:
+def nice(value: float) -> float:
     """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
     power = 10.0 ** np.floor(np.log10(value))
     return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))

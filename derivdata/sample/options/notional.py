@@ -12,8 +12,9 @@ from derivdata.sample.grid import HOUR_US, Ints, instants
 from derivdata.sample.histories import text
 from derivdata.sample.noise import Floats
 from derivdata.sample.options.chains import EXCHANGES, SYMBOLS, markets, open_interest
+from derivdata.sample.options.forwards import forwards
 from derivdata.sample.options.listings import listing, session
-from derivdata.sample.options.surfaces import slices
+from derivdata.sample.options.surface_model import SurfaceModel
 
 __all__ = ["overview"]
 
@@ -25,7 +26,11 @@ _DAY = 24
 
 
 def overview(
-    first: int, last: int, names: Sequence[str] | None, exchanges: Sequence[str] | None
+    surface: SurfaceModel,
+    first: int,
+    last: int,
+    names: Sequence[str] | None,
+    exchanges: Sequence[str] | None,
 ) -> dict[str, Any]:
     """Return the columns of the hourly overview with ``first <= time < last`` [µs].
 
@@ -37,7 +42,7 @@ def overview(
     if not hours.size or not chosen:
         return {}
     longer = np.arange(hours[0] - _DAY, hours[-1] + 1)
-    parts = [_market(symbol, exchange, longer) for symbol, exchange in chosen]
+    parts = [_market(surface, symbol, exchange, longer) for symbol, exchange in chosen]
     count = np.full(len(chosen), hours.size)
     return {
         "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in chosen], count), SYMBOLS),
@@ -48,11 +53,11 @@ def overview(
     }
 
 
-def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
+def _market(surface: SurfaceModel, symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
     days = session(hours * HOUR_US)
     oi = np.concatenate(
-        [_open_interest(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
+        [_open_interest_usd(surface, symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
     )
     shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
     running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
@@ -60,8 +65,10 @@ def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     return oi[_DAY:], np.round(volume, 2)
 
 
-def _open_interest(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
+def _open_interest_usd(
+    surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
+) -> Floats:
     listed = listing(symbol, exchange, trading_day)
-    forward = slices(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
-    contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)
+    forward = forwards(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
+    contracts = open_interest(surface, symbol, exchange, trading_day, hours * HOUR_US)
     return np.asarray(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))

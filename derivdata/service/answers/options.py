@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import api, tables, times
-from derivdata.service import buckets, json_rows
+from derivdata.service import buckets, corrections, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.refusal import bad_request
 from derivdata.service.venue_totals import cut
@@ -43,17 +43,20 @@ _KEYS = ["time", "expiry"]
 def snapshot(context: RequestContext) -> dict[str, Any]:
     """``GET /options/snapshot``: the newest chain, at most an hour old; greeks where there are any.
 
-    Pairs of the document's matrix are answered, and those that the source holds besides.
+    Pairs of the document's matrix are answered, and those that the source holds besides. ``time``, a
+    field of ours, is the chain's own time where the answer's ``Date`` is another.
     """
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
     optional = (*_GREEKS, *_PRICES)
     shown = [name for name in _COLUMNS if name not in optional or chain[name].notna().any()]
+    recorded = chain["time"].max() if len(chain) else view.now
     return {
         "symbol": symbol,
         "exchange": exchange,
         "count": len(chain),
+        **({} if recorded == view.now else {"time": times.iso(recorded)}),
         "instruments": json_rows.rows({name: chain[name] for name in shown}),
     }
 
@@ -149,7 +152,7 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
         The pair is neither documented nor in the store (400), or there are no options at all (404).
     """
     view.need("options_snapshot")
-    chain = view.store.latest(
+    chain = view.latest(
         "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
     )
     if chain.empty and exchange not in api.OPTIONS_MATRIX.get(symbol, ()):
@@ -197,9 +200,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
     """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
         return view.read("options_snapshot", at, at)
-    chain = view.store.latest(
-        "options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
-    )
+    chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
 
@@ -212,7 +213,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     chain = tables.OPTIONS_SNAPSHOT.empty()
     for at, within in ((start, buckets.HOLD), (last, last - start)):
         if chain.empty and at >= view.store.start:
-            chain = view.store.latest(
+            chain = view.latest(
                 "options_snapshot",
                 at,
                 within=within,
@@ -230,8 +231,9 @@ def _atm_by_day(context: RequestContext, window: Window) -> Iterator[pd.DataFram
         key = ("atm", params["symbol"], params["exchange"], day.start, day.end)
         frame = view.recall(key)
         if frame is None:
-            frame = _atm(_hourly(context, day))
-            view.remember(key, frame, int(frame.memory_usage().sum()) + 1024)
+            with corrections.noted() as noted:
+                frame = _atm(_hourly(context, day))
+            view.remember(key, frame, int(frame.memory_usage().sum()) + 1024, noted)
         yield frame
 
 

@@ -21,7 +21,7 @@ def book(context: RequestContext) -> dict[str, Any]:
     """``GET /orderbook/book``: the newest book, at most an hour old, as pairs of price and size."""
     view, params = context.view, context.params
     _require(view, "orderbook_book", params["symbol"], params["exchange"])
-    levels = view.store.latest(
+    levels = view.latest(
         "orderbook_book",
         view.now,
         within=buckets.HOLD,

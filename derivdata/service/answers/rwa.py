@@ -20,7 +20,7 @@ def market_hours(context: RequestContext) -> dict[str, Any]:
     """``GET /rwa/market-hours``: sessions and holidays; the filter takes ids, short names and codes."""
     view, wanted = context.view, context.params["exchange"]
     view.need("rwa_market_hours")
-    calendar = view.store.latest("rwa_market_hours", view.now, within=_DAY)
+    calendar = view.latest("rwa_market_hours", view.now, within=_DAY)
     calendar = calendar.sort_values(["exchange_id", "start", "end"])
     chosen = pd.Series(wanted is None, index=calendar.index)
     for name in wanted or ():

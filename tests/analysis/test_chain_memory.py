@@ -1,0 +1,69 @@
+"""A history of chains takes memory in proportion to its rows, not to the grid of all its labels."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+
+import dask.array  # noqa: F401  (imported here, so that no measurement holds the import)
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import chain, surface
+from derivdata.analysis.chain import labels
+from tests.analysis.made_chains import daily_chains
+
+
+def peak_of(work) -> int:
+    """The most bytes that Python, numpy and pandas held beside what was there before."""
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_memory_grows_with_the_rows(monkeypatch):
+    """Four times the days: four times the rows, and sixteen times the places of the grid of smiles."""
+    monkeypatch.setattr(labels, "_MOST_CELLS", 20_000)
+    monkeypatch.setattr(labels, "_CHUNK_CELLS", 50_000)
+    few, many = (chain.clean(daily_chains(days)) for days in (10, 40))
+    assert len(many) / len(few) == pytest.approx(4.0, rel=0.05)
+    places = [chain.smiles(options)["iv"].size for options in (few, many)]
+    assert places[1] / places[0] > 8
+    peaks = [peak_of(lambda options=options: chain.smiles(options)) for options in (few, many)]
+    assert peaks[1] / peaks[0] < 4.5
+
+
+def test_lazy_smiles_are_the_filled_ones(monkeypatch):
+    options = chain.clean(daily_chains(12))
+    filled = chain.smiles(options)
+    assert not filled.chunks
+    violations = chain.arbitrage(
+        filled.assign(iv=filled["iv"].where(filled["strike"] != 9e4, filled["iv"] * 1.5))
+    )
+    monkeypatch.setattr(labels, "_MOST_CELLS", 10_000)
+    monkeypatch.setattr(labels, "_CHUNK_CELLS", 20_000)
+    lazy = chain.smiles(options.sample(frac=1.0, random_state=1))
+    assert len(lazy.chunksizes["time"]) > 2
+    assert max(lazy["iv"].data.blocks[i].size for i in range(len(lazy.chunksizes["time"]))) <= 20_000
+    xr.testing.assert_identical(lazy.compute(), filled)
+    bent = lazy.assign(iv=lazy["iv"].where(lazy["strike"] != 9e4, lazy["iv"] * 1.5))
+    assert len(violations) > 0
+    assert chain.arbitrage(bent).equals(violations)
+    fits = [
+        surface.fit(two["log_moneyness"], two["iv"], two["year_fraction"], method="slices")["a"]
+        for two in (lazy.isel(time=slice(2)), filled.isel(time=slice(2)))
+    ]
+    np.testing.assert_allclose(*(fit.compute() for fit in fits), rtol=1e-9)
+
+
+def test_a_long_history_without_dask_is_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(labels, "_MOST_CELLS", 10_000)
+    monkeypatch.setitem(sys.modules, "dask", None)
+    monkeypatch.setitem(sys.modules, "dask.array", None)
+    options = chain.clean(daily_chains(12))
+    with pytest.raises(ImportError, match=r"12 chains on one grid .* take surface.from_chain"):
+        chain.smiles(options)
+    assert chain.forwards(options).sizes["time"] == 12, "a grid of expiries alone is small"

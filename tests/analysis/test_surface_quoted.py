@@ -1,0 +1,130 @@
+"""Fits of the sample's quotes, whose model no fitted form contains, against that model's truth."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from derivdata import sample
+from derivdata.analysis import chain, smile, surface, variance
+from derivdata.analysis.status import Status
+from derivdata.sample.options import bates
+
+NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")
+MARKETS = [("BTC", "deribit"), ("ETH", "okx"), ("SOL", "bybit"), ("XRP", "deribit")]
+each_market = pytest.mark.parametrize("market", MARKETS, ids="-".join)
+
+
+@lru_cache(maxsize=8)
+def snapshot(market: tuple[str, str]) -> pd.DataFrame:
+    return sample.open().latest(
+        "options_snapshot", NOW, within=pd.Timedelta("1h"), symbols=[market[0]], exchanges=[market[1]]
+    )
+
+
+@lru_cache(maxsize=32)
+def fitted(market: tuple[str, str], **options: Any) -> xr.Dataset:
+    return surface.from_chain(snapshot(market), **options)
+
+
+def truth(market: tuple[str, str], topic: str = "surface") -> pd.DataFrame:
+    pair = {"symbols": [market[0]], "exchanges": [market[1]]}
+    table = sample.truth(topic, **pair, start=NOW, end=NOW + pd.Timedelta("1h"))
+    return table.assign(expiry=table["expiry"].dt.tz_localize(None))
+
+
+def off(fit: xr.Dataset) -> xr.DataArray:
+    return (fit["status"] & np.int32(Status.OFF_AT_THE_MONEY)) != 0
+
+
+@each_market
+def test_the_default_goes_through_the_money_and_is_free_of_arbitrage(market: tuple[str, str]) -> None:
+    """From four weeks on within half the spread there; before, where jumps bend the smile, within 2.5 points.
+
+    On narrow spreads (XRP) that is more than half of one, and then the status says so.
+    """
+    fit = fitted(market)
+    error = np.abs(smile.iv(fit, 0.0).to_numpy() - truth(market)["atm_iv"].to_numpy())
+    half, late = fit["atm_half_spread_vol"].to_numpy(), fit["year_fraction"].to_numpy() > 28 / 365
+    assert late.sum() == 5
+    assert (error[late] <= half[late]).all()
+    assert error.max() < 0.025
+    assert off(fit).to_numpy()[error > 1.1 * half].all()
+    assert not off(fit).to_numpy()[error < 0.7 * half].any()
+    assert bool(surface.calendar_check(fit)["ok"].all())
+    assert bool(smile.butterfly_check(fit)["ok"].all())
+
+
+@each_market
+def test_a_worse_method_is_flagged_at_the_money(market: tuple[str, str]) -> None:
+    """Equal weights let the many far strikes, which jumps lift, pull the middle: the flag says where."""
+    fit = fitted(market, method="essvi", weights="equal")
+    error = smile.iv(fit, 0.0).to_numpy() - truth(market)["atm_iv"].to_numpy()
+    far = np.abs(error) > 1.1 * fit["atm_half_spread_vol"].to_numpy()
+    assert far.mean() > 0.4
+    assert off(fit).to_numpy()[far].all()
+    # What is printed, fit less quote, is fit less truth but for the quotes' linear middle and their rounding.
+    np.testing.assert_allclose(fit["atm_error_vol"], error, rtol=0, atol=0.006)
+
+
+def test_alone_the_slices_cross_and_together_they_do_not() -> None:
+    crossings = {
+        method: int((~surface.calendar_check(fitted(("BTC", "deribit"), method=method))["ok"]).sum())
+        for method in ("slices", "svi")
+    }
+    assert crossings["slices"] > 0
+    assert crossings["svi"] == 0
+
+
+def test_no_fit_is_exact_in_the_wings() -> None:
+    """Shortly before expiry the wings are jumps and the middle is Gaussian: five parameters miss some."""
+    for method in ("slices", "svi", "essvi"):
+        fit = fitted(("BTC", "deribit"), method=method)
+        assert float(fit["rmse_vol"].isel(expiry=0)) > 0.01
+        assert float(fit["breach_vol"].max()) > 0.005
+
+
+@each_market
+def test_between_bid_and_ask_there_is_no_loss(market: tuple[str, str]) -> None:
+    """The fit to bid and ask lies outside them less than that to the marks, in the squares that it weighs."""
+    losses = []
+    for fit in (fitted(market), fitted(market, loss="bid_ask")):
+        quotes = chain.smiles(chain.clean(snapshot(market)))
+        model = smile.iv(fit, quotes["log_moneyness"], extrapolate=True)
+        outside = xr.concat([quotes["iv_bid"] - model, model - quotes["iv_ask"]], "edge").max("edge")
+        deviation = quotes["iv"] * quotes["year_fraction"] ** 0.5
+        vega = np.exp(-((quotes["log_moneyness"] / deviation - deviation / 2) ** 2) / 2)
+        losses.append(float((vega * outside.clip(0.0) ** 2).sum()))
+    assert losses[1] < 0.7 * losses[0]
+
+
+def test_a_surface_inside_all_spreads_has_no_loss() -> None:
+    """Marks that zigzag by 0.4 points about 50 %, and spreads of ±1 point: no distance outside is left."""
+    table = snapshot(("BTC", "deribit"))
+    quotes = chain.smiles(chain.clean(table))
+    iv = xr.full_like(quotes["iv"], 0.5).where(quotes["iv"].notnull())
+    wavy = iv + 0.004 * (-1.0) ** np.arange(iv.sizes["strike"])
+    k, t = quotes["log_moneyness"], quotes["year_fraction"]
+    fit = surface.fit(k, wavy, t, iv_bid=iv - 0.01, iv_ask=iv + 0.01)
+    model = smile.iv(fit, k)
+    assert float(np.abs(model - iv).max()) < 0.01
+
+
+@each_market
+def test_model_free_variance_is_the_log_contracts(market: tuple[str, str]) -> None:
+    """``−2 E[x] = −2 d ln M/dz`` at z = 0, jumps included, against the default fit."""
+    names = list(bates.Bates._fields)
+    t = truth(market)
+    h = 1e-4
+    for row, total in zip(
+        t.to_dict("records"), variance.model_free(fitted(market))["total_variance"].to_numpy(), strict=True
+    ):
+        model = bates.Bates(*(row[name] for name in names))
+        rise = bates.log_mgf(model, complex(h, 0.0), row["year_fraction"])
+        fall = bates.log_mgf(model, complex(-h, 0.0), row["year_fraction"])
+        assert total == pytest.approx(-2 * (rise - fall).real / (2 * h), rel=0.05)

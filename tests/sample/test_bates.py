@@ -1,0 +1,169 @@
+"""Prices of the Bates model against QuantLib, adaptive quadrature, and the models that it contains."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import QuantLib as ql
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from derivdata.sample.options import bates
+from derivdata.sample.options.bates import Bates, expected_variance, log_mgf, out_of_the_money
+from derivdata.sample.options.bates_surface import PUBLISHED
+
+Floats = NDArray[np.float64]
+
+SCALES = (1.0, 2.14, 5.22)
+"""The parameters as published, and as coins of 45 % and of 110 % volatility have them."""
+
+
+def scaled(s: float, variance: float = 1.0) -> Bates:
+    """The published model with log returns s times as large, and the variance off its mean by a factor."""
+    p = PUBLISHED
+    moved = {"variance": s * s * p.variance * variance, "long_variance": s * s * p.long_variance}
+    jumps = {"jump_mean": s * p.jump_mean, "jump_deviation": s * p.jump_deviation}
+    return p._replace(vol_of_variance=s * p.vol_of_variance, **moved, **jumps)
+
+
+def prices(model: Bates, years: float, k: Floats) -> Floats:
+    place = np.zeros(len(k), dtype=np.int64)
+    return out_of_the_money(model, np.array([[years]]), k[:, None], place)[:, 0]
+
+
+def around(model: Bates, years: float) -> Floats:
+    """Log-moneyness up to four expected deviations from the forward, which is itself not among them."""
+    deviation = math.sqrt(float(expected_variance(model, np.array(years))))
+    return deviation * np.array([-4.0, -2.5, -1.5, -0.7, -0.1, 0.05, 0.6, 1.2, 2.0, 3.0])
+
+
+def by_quadrature(model: Bates, years: float, k: float) -> float:
+    """The price by adaptive quadrature along another line of the complex plane, with nothing taken off."""
+    deviation = math.sqrt(float(expected_variance(model, np.array(years))))
+    real = 1.0 + min(3.0, 1.0 / deviation) if k > 0 else -min(1.0, 1.0 / deviation)
+
+    def integrand(u: float) -> float:
+        z = complex(real, u)
+        return float((np.exp(log_mgf(model, z, years) + (1.0 - z) * k) / (z * (z - 1.0))).real)
+
+    # The integrand shrinks over 1/√w or, at long expiries, over its exponential rate: cut where it is 1e-16.
+    rate = math.sqrt(1.0 - model.correlation**2) / model.vol_of_variance
+    rate *= model.variance + model.reversion * model.long_variance * years
+    end = math.hypot(9.0 / math.sqrt(float(bates.diffusive_variance(model, np.array(years)))), 37.0 / rate)
+    cuts = np.linspace(0.0, end, 60)
+    parts = [quad(integrand, a, b, epsabs=1e-14, epsrel=1e-10)[0] for a, b in itertools.pairwise(cuts)]
+    return math.fsum(parts) / math.pi
+
+
+def black(forward: float, strike: float, deviation: float) -> float:
+    """The option out of the money of K against 1: a call above, a put below."""
+    d = math.log(forward / strike) / deviation + deviation / 2
+    sign = 1.0 if strike > 1.0 else -1.0
+    return sign * float(forward * norm.cdf(sign * d) - strike * norm.cdf(sign * (d - deviation)))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("years", [1 / 365, 7 / 365, 0.25, 0.9])
+def test_prices_are_those_of_adaptive_quadrature(scale: float, years: float) -> None:
+    for variance in (0.5, 2.0):
+        model = scaled(scale, variance)
+        k = around(model, years)
+        reference = [by_quadrature(model, years, each) for each in k]
+        np.testing.assert_allclose(prices(model, years, k), reference, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [scaled(s) for s in SCALES])
+@pytest.mark.parametrize("days", [14, 91, 328])
+def test_prices_are_those_of_quantlib(model: Bates, days: int) -> None:
+    """Its BatesEngine with Gauss-Lobatto quadrature; r = 0, so that the forward is the spot."""
+    today = ql.Date(30, 6, 2026)
+    ql.Settings.instance().evaluationDate = today
+    flat = ql.YieldTermStructureHandle(ql.FlatForward(today, 0.0, ql.Actual365Fixed()))
+    spot = ql.QuoteHandle(ql.SimpleQuote(1.0))
+    process = ql.BatesProcess(
+        *(flat, flat, spot, model.variance, model.reversion, model.long_variance, model.vol_of_variance),
+        *(model.correlation, model.jumps_per_year, model.jump_mean, model.jump_deviation),
+    )
+    engine = ql.BatesEngine(ql.BatesModel(process), 1e-12, 100_000)
+    k = around(model, days / 365)
+    for each, price in zip(k, prices(model, days / 365, k), strict=True):
+        payoff = ql.PlainVanillaPayoff(ql.Option.Call if each > 0 else ql.Option.Put, math.exp(each))
+        option = ql.VanillaOption(payoff, ql.EuropeanExercise(today + days))
+        option.setPricingEngine(engine)
+        assert price == pytest.approx(option.NPV(), abs=1e-8)
+
+
+def test_without_jumps_and_with_a_certain_variance_it_is_black() -> None:
+    """σ → 0 leaves ``w = θT + (v − θ)(1 − e^(−κT))/κ``, here 0.09 × ¼ + 0.07 × (1 − e^(−½))/2.
+
+    At σ = 3e-4 the variance of ``∫ v dt`` is about σ²θT³/3 = 4e-11, and moves a price by 100 times that.
+    """
+    model = Bates(0.16, 0.09, 2.0, 3e-4, 0.0, 1e-12, -0.1, 0.1)
+    w = 0.09 * 0.25 + 0.07 * (1 - math.exp(-0.5)) / 2
+    k = np.array([-0.5, -0.2, 0.1, 0.4])
+    expected = [black(1.0, math.exp(each), math.sqrt(w)) for each in k]
+    np.testing.assert_allclose(prices(model, 0.25, k), expected, rtol=0, atol=1e-8)
+
+
+def test_with_a_certain_variance_it_is_merton() -> None:
+    """Merton (1976): Poisson weights of Black with ``F e^(−λmT) e^(n(μ + δ²/2))`` and ``w + nδ²``."""
+    model = Bates(0.09, 0.09, 2.0, 3e-4, 0.0, 3.0, -0.1, 0.15)
+    years, m = 0.5, math.exp(-0.1 + 0.15**2 / 2) - 1
+    for k in (-0.6, -0.1, 0.2, 0.7):
+        total = 0.0
+        for n in range(40):
+            weight = math.exp(-1.5) * 1.5**n / math.factorial(n)
+            forward = math.exp(-1.5 * m) * (1 + m) ** n
+            total += weight * black(forward, math.exp(k), math.sqrt(0.045 + n * 0.15**2))
+        assert prices(model, years, np.array([k]))[0] == pytest.approx(total, abs=1e-8)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_forward_is_a_martingale(scale: float) -> None:
+    """``E[e^(zx)]`` is 1 at z = 0 and at z = 1; a put and a call differ by ``1 − K/F``."""
+    model = scaled(scale)
+    for z in (0.0, 1.0):
+        assert log_mgf(model, complex(z, 0.0), 0.3) == pytest.approx(0.0, abs=1e-14)
+    k = 1e-9  # a call and a put at two strikes with nothing between
+    put, call = prices(model, 0.3, np.array([-k, k]))
+    assert call - put == pytest.approx(0.0, abs=2 * k)
+
+
+def test_variance_is_that_of_the_moments() -> None:
+    """``E[−2x]`` is the value of the log contract; without jumps it is the expected quadratic variation."""
+    model, h = scaled(2.14, 1.5)._replace(jumps_per_year=0.0), 1e-5
+    slope = (log_mgf(model, complex(h, 0.0), 0.7) - log_mgf(model, complex(-h, 0.0), 0.7)).real / (2 * h)
+    assert -2 * slope == pytest.approx(float(expected_variance(model, np.array(0.7))), rel=1e-8)
+
+
+def test_twice_as_many_nodes_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a year the rule has converged: twice as many nodes give the same price to 1e-11."""
+    cases: list[tuple[Bates, float, Floats]] = [
+        (scaled(s, v), t, around(scaled(s, v), t))
+        for s in SCALES
+        for v in (0.4, 2.5)
+        for t in (1e-4, 0.02, 0.9)
+    ]
+    fewer: list[Any] = [prices(*case) for case in cases]
+    monkeypatch.setattr(bates, "_NODES_WITHOUT_JUMP", 2 * bates._NODES_WITHOUT_JUMP)
+    monkeypatch.setattr(bates, "_NODES_WITH_JUMPS", 2 * bates._NODES_WITH_JUMPS)
+    for case, before in zip(cases, fewer, strict=True):
+        np.testing.assert_allclose(prices(*case), before, rtol=0, atol=1e-11)
+
+
+def test_far_from_the_money_only_jumps_count() -> None:
+    """Half an hour before expiry, 60 deviations away, the diffusion's sum must not come back periodically.
+
+    A call at k = 0.3 needs one jump: ``λT E[(e^J − e^k)⁺]``, by quadrature over the normal J. The diffusion's
+    w = 1e-5 adds w/2 × (k − μ)²/δ⁴, 0.2 %.
+    """
+    model, years, k = scaled(2.14), 0.5 / 8760, 0.3
+    mean, deviation = model.jump_mean, model.jump_deviation
+    one, _ = quad(lambda j: (math.exp(j) - math.exp(k)) * norm.pdf(j, mean, deviation), k, 2.0, epsabs=1e-15)
+    expected = model.jumps_per_year * years * one
+    assert prices(model, years, np.array([k]))[0] == pytest.approx(expected, rel=5e-3)
