@@ -9,8 +9,9 @@ from __future__ import annotations
 from derivdata.times import asof
 from derivdata.transport.cache_admin import CacheInfo, cache_clear, cache_info
 from derivdata.transport.connecting import connect, disconnect
-from derivdata.transport.connection import Connection, Local
+from derivdata.transport.connection import Connection
 from derivdata.transport.display import notify, progress
+from derivdata.transport.origin import Local
 from derivdata.transport.response import Response
 from derivdata.transport.session import (
     SESSION,

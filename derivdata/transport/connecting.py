@@ -12,9 +12,9 @@ import pandas as pd
 from derivdata import times
 from derivdata.errors import NotConnected
 from derivdata.transport.cache_admin import cache_folder
-from derivdata.transport.connection import Connection, Local
+from derivdata.transport.connection import Connection
 from derivdata.transport.keys import Secret, find
-from derivdata.transport.origin import is_url, site
+from derivdata.transport.origin import Local, is_url, site
 from derivdata.transport.session import SESSION
 from derivdata.transport.settings import IN_PROCESS, Settings
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 from urllib.parse import unquote, urlencode
 
 import pandas as pd
@@ -19,7 +19,7 @@ from derivdata.forking import renew_in_child
 from derivdata.notices import warn_caller
 from derivdata.transport.cache import AnswerFiles, Record
 from derivdata.transport.keys import Secret
-from derivdata.transport.origin import Site
+from derivdata.transport.origin import Local, Site
 from derivdata.transport.pace import Pace
 from derivdata.transport.response import DIGEST_HEADER, Response, http_date, plain_text
 from derivdata.transport.settings import Settings
@@ -28,7 +28,7 @@ from derivdata.transport.worker import TookTooLong, begun
 if TYPE_CHECKING:
     from derivdata.transport.network import Network, Reply
 
-__all__ = ["Connection", "Local"]
+__all__ = ["Connection"]
 
 T = TypeVar("T")
 
@@ -50,48 +50,6 @@ class _Marks(NamedTuple):
 
     source_id: str | None
     data_version: str | None
-
-
-class Local(Protocol):
-    """A local service, running in this process."""
-
-    @property
-    def url(self) -> str:
-        """Return the address that it answers at."""
-        ...
-
-    @property
-    def api_key(self) -> str | None:
-        """A key that it takes."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """Text that changes whenever an answer could."""
-        ...
-
-    @property
-    def label(self) -> str:
-        """The name that people know it by."""
-        ...
-
-    @property
-    def synthetic(self) -> bool:
-        """Return whether its data is synthetic."""
-        ...
-
-    @property
-    def now(self) -> pd.Timestamp:
-        """Its clock."""
-        ...
-
-    def take_notices(self) -> list[str]:
-        """Return what the source has to tell the user since the last time."""
-        ...
-
-    def close(self) -> None:
-        """Stop it."""
-        ...
 
 
 class Connection:

@@ -1,13 +1,16 @@
-"""The address of a source, checked once, and whether a key may travel to it."""
+"""Sources: an address, checked once, and whether a key may travel to it; or a service in this process."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import SplitResult, urlsplit
 
-__all__ = ["Site", "is_url", "origin_of", "site"]
+import pandas as pd
+
+__all__ = ["Local", "Site", "is_url", "origin_of", "site"]
 
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?\.?")
@@ -43,6 +46,48 @@ class Site:
         """Every spelling of the origin, each with its closing slash."""
         scheme = self.origin.partition(":")[0]
         return (f"{self.origin}/", f"{scheme}://{self.host}/")
+
+
+class Local(Protocol):
+    """A local service, running in this process."""
+
+    @property
+    def url(self) -> str:
+        """Return the address that it answers at."""
+        ...
+
+    @property
+    def api_key(self) -> str | None:
+        """A key that it takes."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """Text that changes whenever an answer could."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """The name that people know it by."""
+        ...
+
+    @property
+    def synthetic(self) -> bool:
+        """Return whether its data is synthetic."""
+        ...
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """Its clock."""
+        ...
+
+    def take_notices(self) -> list[str]:
+        """Return what the source has to tell the user since the last time."""
+        ...
+
+    def close(self) -> None:
+        """Stop it."""
+        ...
 
 
 def is_url(source: str) -> bool:
