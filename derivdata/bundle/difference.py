@@ -91,7 +91,8 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
     lines: list[tuple[Any, ...]] = []
     rows: dict[str, list[pd.DataFrame]] = {}
     for pair in _pairs(a.entries, b.entries):
-        if pair.a is not None and pair.b is not None and _same(pair.a, pair.b):
+        a_key, b_key = (None if e is None else (e.status, e.sha256, request_of(e)) for e in pair)
+        if a_key == b_key:
             continue
         name, changed = _compared(pair, a, b)
         lines.append(_line(pair, name, changed))
@@ -99,10 +100,6 @@ def _difference(a: Bundle, b: Bundle) -> BundleDiff:
             rows.setdefault(name, []).append(changed)
     answers = pd.DataFrame(lines, columns=list(_ANSWER_COLUMNS)).astype({"rows": "Int64"})
     return BundleDiff(answers, {n: pd.concat(f, ignore_index=True) for n, f in sorted(rows.items())})
-
-
-def _same(a: Entry, b: Entry) -> bool:
-    return (a.status, a.sha256, request_of(a)) == (b.status, b.sha256, request_of(b))
 
 
 def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:

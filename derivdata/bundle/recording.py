@@ -88,7 +88,7 @@ class Recording:
         return self._asof
 
     def _observe(self, response: Response) -> None:
-        if _holds_key(response):
+        if SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body):
             raise BundleError(
                 f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
                 "end the recording with dd.disconnect() to go on without it"
@@ -113,10 +113,6 @@ class Recording:
         state = "under way" if self._open else "ended"
         asof = "not read yet" if self._asof is None else times.iso(self._asof)
         return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
-
-
-def _holds_key(response: Response) -> bool:
-    return SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body)
 
 
 @typed

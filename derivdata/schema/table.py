@@ -194,19 +194,15 @@ def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
     for column in columns:
         unsettled = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
         codes = _codes(column.take(rank[unsettled]))
-        group = _narrow(np.cumsum(np.append(True, ~tied))[unsettled])
+        group = np.cumsum(np.append(True, ~tied))[unsettled]
+        if group.size and group[-1] < 2**16:
+            group = group.astype(np.uint16)  # ascending, so that all are small: 16 bits sort in linear time
         if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
             order = np.lexsort((codes, group))
             rank[unsettled] = rank[unsettled[order]]
             codes, group = codes[order], group[order]
         tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
     return rank, tied
-
-
-def _narrow(ascending: Array) -> Array:
-    """Return few numbers as 16 bits, which sort in linear time."""
-    few = ascending.size and ascending[-1] < 2**16
-    return ascending.astype(np.uint16) if few else ascending
 
 
 def _codes(column: Any) -> Array:
