@@ -216,7 +216,8 @@ def _has_appeared(folder: Path) -> bool:
         return False
     except NotADirectoryError:
         raise ArchiveError(f"{folder}: an archive is a folder, this is a file") from None
-    foreign = next((name for name in names if not name.startswith(".")), None)
+    # A collector may keep a body that it could not read before there is a first row.
+    foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
     if foreign is not None and NAME not in names:
         raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {foreign!r}")
     return NAME in names

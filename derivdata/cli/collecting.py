@@ -14,6 +14,16 @@ __all__ = ["add_backfill", "add_collect", "add_status", "add_venues"]
 def add_collect(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata collect``."""
     _add_collected(parser, "of histories (default: BTC ETH); the state is kept of all")
+    parser.add_argument(
+        "--depth", nargs="+", default=[], metavar="SYMBOL", help="keep order books of these, each minute"
+    )
+    parser.add_argument(
+        "--streams",
+        nargs="+",
+        default=[],
+        metavar="VENUE",
+        help="listen to liquidations of these venues, where the default is to ask for them (gateio)",
+    )
     parser.add_argument("--once", action="store_true", help="ask once and end")
     parser.add_argument("--log", choices=("json",), help="print a line of JSON each minute")
     parser.add_argument(
@@ -35,6 +45,8 @@ def _collect(arguments: argparse.Namespace) -> None:
         venues=arguments.venues,
         symbols=arguments.symbols,
         names=arguments.tables,
+        depth=arguments.depth,
+        streams=arguments.streams,
         unconfirmed=arguments.unconfirmed,
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         clock=clock,
@@ -138,7 +150,7 @@ def _venues(arguments: argparse.Namespace) -> None:
     from derivdata.venues.coverage import coverage_of
     from derivdata.venues.registry import VENUES
 
-    names = chosen_venues(arguments.venues)
+    names = chosen_venues(arguments.venues, unconfirmed=True)
     if arguments.action == "check":
         _check(names)
     elif arguments.action == "endpoints":

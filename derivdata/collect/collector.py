@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pandas as pd
 
@@ -13,9 +14,11 @@ from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.histories import Backfilled, backfill, chosen_venues
 from derivdata.collect.minute import Minute
+from derivdata.collect.quarantine import QUARANTINE, Quarantine
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
-from derivdata.collect.state import Poll, VenueState
+from derivdata.collect.state import BOOKS, Poll, VenueState
+from derivdata.errors import DerivdataError
 from derivdata.venues.registry import VENUES
 
 __all__ = ["Collector"]
@@ -27,8 +30,25 @@ _DEADLINE_SECONDS = 50.0
 _LIQUIDATIONS = "liquidations_fills"
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
+_DAY = pd.Timedelta(1, "D")
+"""How far back liquidations are refilled: some stand among all trades, which take many requests."""
 _END_SECONDS = 30.0
 """How long the end waits for a refill that is in the middle of a request; what it had written stays."""
+
+
+def _listened_to(venues: Sequence[str], streams: Sequence[str]) -> list[str]:
+    """Return the venues whose liquidations come by their stream.
+
+    Raises
+    ------
+    ValueError
+        One of `streams` has none.
+    """
+    for name in streams:
+        if name not in VENUES or VENUES[name].stream is None:
+            raise ValueError(f"streams: {name!r} has no stream of liquidations that is known")
+    pushing = [name for name in venues if (stream := VENUES[name].stream) and stream.is_default]
+    return [name for name in venues if name in pushing or name in streams]
 
 
 class Collector:
@@ -44,6 +64,11 @@ class Collector:
         Assets whose histories are refilled every hour; the state is kept of all contracts.
     names
         Tables to keep; None is all that polls give.
+    depth
+        Symbols whose order books and depth are kept, each minute.
+    streams
+        Venues whose liquidations are listened to though they have a list of them to ask for, which is the
+        default there: a venue is collected by one path, since the two do not name the same row alike.
     since
         How far back refills reach; where the archive's ledger begins before, they reach back to there.
     keep
@@ -66,6 +91,8 @@ class Collector:
         symbols: Sequence[str] = ("BTC", "ETH"),
         names: Sequence[str] | None = None,
         since: pd.Timedelta = _WEEK,
+        depth: Sequence[str] = (),
+        streams: Sequence[str] = (),
         keep: pd.Timedelta | None = None,
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
@@ -87,11 +114,16 @@ class Collector:
         self._sockets = dict(sockets or {})
         self._addresses, self._unconfirmed = dict(addresses or {}), unconfirmed
         self._log, self._progress = log, progress
-        self.shared = {name: Shared() for name in chosen_venues(venues)}
+        chosen = chosen_venues(venues, unconfirmed=unconfirmed)
+        self._listened = _listened_to(chosen, streams) if self._keeps(_LIQUIDATIONS) else []
+        quarantine = Quarantine(archive.path / QUARANTINE)
+        self.shared = {name: Shared(quarantine) for name in chosen}
         self._states = {
             name: VenueState(
                 VenueSession(VENUES[name], self.clock, address=self._addresses.get(name), shared=shared),
                 unconfirmed=unconfirmed,
+                symbols=self.symbols if self._keeps(_LIQUIDATIONS) and name not in self._listened else None,
+                depth=depth if any(map(self._keeps, BOOKS)) else (),
             )
             for name, shared in self.shared.items()
         }
@@ -102,6 +134,24 @@ class Collector:
         self._refill: threading.Thread | None = None
         self._refilled: pd.Timestamp | None = None
         self._dropped: pd.Timestamp | None = None
+
+    def _keeps(self, table: str) -> bool:
+        return self.names is None or table in self.names
+
+    def ask_book(self, exchange: str, symbol: str) -> None:
+        """Ask a venue for the order book of a symbol, and write it with its depth.
+
+        Raises
+        ------
+        ArchiveError
+            The archive cannot be written.
+        """
+        poll = Poll(exchange, self.clock.utc())
+        try:
+            self._states[exchange].add_book(poll, symbol)
+        except DerivdataError as problem:
+            poll.failed = dict.fromkeys(BOOKS, str(problem))
+        self.failed = self._write([poll]).failed
 
     @property
     def venues(self) -> list[str]:
@@ -134,8 +184,7 @@ class Collector:
         ArchiveError
             The archive cannot be written: a full disk, say. What was acknowledged before is there.
         """
-        if self.names is None or _LIQUIDATIONS in self.names:
-            self._listen()
+        self._listen()
         try:
             self._run()
         finally:
@@ -149,12 +198,16 @@ class Collector:
 
     def _listen(self) -> None:
         """Connect to the channels of liquidations, each in a thread of its own."""
-        for name, state in self._states.items():
-            if state.session.venue.stream is not None:
-                socket = self._sockets.get(name)
-                stream = LiquidationStream(state.session.venue, state.listed, self.clock, address=socket)
-                self._streams[name] = stream
-                stream.start()
+        for name in self._listened:
+            state = self._states[name]
+            stream = self._streams[name] = LiquidationStream(
+                state.session.venue,
+                state.listed,
+                self.clock,
+                address=self._sockets.get(name),
+                quarantine=self.shared[name].quarantine,
+            )
+            stream.start()
 
     def _write_liquidations(self, minute: Minute) -> None:
         """Append what was pushed, with the windows that were listened to."""
@@ -168,7 +221,8 @@ class Collector:
         if frames:
             keyed = tables.TABLES[_LIQUIDATIONS]
             rows = keyed.conform(pd.concat(frames, ignore_index=True))
-            minute.rows[_LIQUIDATIONS] = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
+            written = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
+            minute.rows[_LIQUIDATIONS] = minute.rows.get(_LIQUIDATIONS, 0) + written
 
     def _run(self) -> None:
         while True:
@@ -247,19 +301,21 @@ class Collector:
     def _write(self, polls: list[Poll]) -> Minute:
         """Append the venues' rows, each table atomically with the requests that they came from."""
         minute = Minute(self.clock.utc())
-        names = sorted({table for poll in polls for table in (*poll.frames, *poll.failed)})
-        for table in names:
-            if table not in tables.TABLES or (self.names is not None and table not in self.names):
+        names = {table for poll in polls for table in (*poll.frames, *poll.failed, *poll.requests)}
+        for table in sorted(names):
+            if table not in tables.TABLES or not self._keeps(table):
                 continue
             parts, requests = [], []
             for poll in polls:
                 start = poll.at.floor("min")
                 if table in poll.frames:
                     parts.append(poll.frames[table])
-                    requests.append(Request(poll.exchange, None, start, start + _STEP))
-                elif table in poll.failed:
+                if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
-                    error = poll.failed[table][:500]
+                if table in poll.requests:
+                    requests += poll.requests[table]
+                elif table in poll.frames or table in poll.failed:
+                    error = "" if table in poll.frames else poll.failed[table][:500]
                     requests.append(Request(poll.exchange, None, start, start + _STEP, error))
             keyed = tables.TABLES[table]
             rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
@@ -280,18 +336,21 @@ class Collector:
         venues = [name for name in self._states if name not in self.gone]
         if not (self.symbols and kept and venues):
             return Backfilled()
-        return backfill(
+        fill = partial(
+            backfill,
             self.archive,
             self.symbols,
-            self._refill_from(now, kept),
-            now.floor("h"),
+            end=now.floor("h"),
             venues=venues,
-            names=kept,
             clock=self.clock,
             addresses=self._addresses,
             shared=self.shared,
             unconfirmed=self._unconfirmed,
         )
+        done = fill(self._refill_from(now, kept), names=kept)
+        if self._keeps(_LIQUIDATIONS):
+            done.add(fill(max(self._refill_from(now, kept), now.floor("h") - _DAY), names=[_LIQUIDATIONS]))
+        return done
 
     def _refill_from(self, now: pd.Timestamp, names: Sequence[str]) -> pd.Timestamp:
         """Return since when histories are to be whole: a restart after a month finds the gap of a month."""

@@ -13,7 +13,7 @@ from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
-__all__ = ["Contracts", "Listing", "endpoints_for", "list_contracts"]
+__all__ = ["Contracts", "Listing", "contract_name", "endpoints_for", "list_contracts"]
 
 _PAGES = 50
 _LISTED_FOR = pd.Timedelta(1, "h")
@@ -47,6 +47,19 @@ def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[Endpoin
         and endpoint.method != "WS"
         and is_collected(endpoint, unconfirmed=unconfirmed)
     ]
+
+
+def contract_name(endpoint: Endpoint, item: Instrument) -> str:
+    """Return what the venue calls a contract in a request."""
+    if endpoint.symbol == "market_id":
+        return item.name.partition(":")[0]
+    if endpoint.symbol == "pair":
+        return item.name.partition("_")[0]
+    if endpoint.symbol == "currency":
+        return item.symbol if item.inverse else item.quote
+    if endpoint.symbol == "instFamily":
+        return item.name.removesuffix("-SWAP")
+    return item.name
 
 
 def list_contracts(session: VenueSession) -> Contracts:

@@ -10,8 +10,16 @@ import pandas as pd
 
 from derivdata import tables, times
 from derivdata.archive import Archive, Request
+from derivdata.collect.checked import is_collected
 from derivdata.collect.clock import Clock, MachineClock
-from derivdata.collect.contracts import Contracts, endpoints_for, list_contracts
+from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
+from derivdata.collect.liquidations import (
+    LIQUIDATIONS,
+    answered_requests,
+    covers_all,
+    liquidations,
+    walks_of,
+)
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint, Venue
@@ -28,6 +36,7 @@ TABLES = {
     "oi_history": ("oi_history",),
     "prices_history": ("prices", "oi_history", "settlements"),
     "funding_history": ("funding_series",),
+    LIQUIDATIONS: ("liquidations",),
 }
 """Tables that venues' histories can refill, and the kinds of request that do it.
 
@@ -53,14 +62,24 @@ class Backfilled:
     notices: list[str] = field(default_factory=list)
     requests: int = 0
 
+    def add(self, other: Backfilled) -> None:
+        """Add what another backfill did."""
+        for key, rows in other.written.items():
+            self.written[key] = self.written.get(key, 0) + rows
+        self.failed += other.failed
+        self.notices += other.notices
+        self.requests += other.requests
+
     def frame(self) -> pd.DataFrame:
         """Return rows written per venue and table."""
         rows = [(venue, table, rows) for (venue, table), rows in sorted(self.written.items())]
         return pd.DataFrame(rows, columns=["exchange", "table", "rows"])
 
 
-def chosen_venues(names: Sequence[str] | None) -> list[str]:
-    """Return the venues to ask: those named, else all but those that only ask when they are named.
+def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
+    """Return the venues to ask: those named, else all of which something is confirmed.
+
+    Those that want to be named are left out otherwise.
 
     Raises
     ------
@@ -68,7 +87,11 @@ def chosen_venues(names: Sequence[str] | None) -> list[str]:
         There is no such venue.
     """
     if names is None:
-        return [name for name, venue in VENUES.items() if not venue.named_only]
+        return [
+            name
+            for name, venue in VENUES.items()
+            if not venue.named_only and any(is_collected(e, unconfirmed=unconfirmed) for e in venue.endpoints)
+        ]
     for name in names:
         if name not in VENUES:
             raise ValueError(f"venues: {name!r} is not one of {', '.join(VENUES)}")
@@ -144,7 +167,7 @@ def backfill(
             done,
             progress,
         )
-        for name in chosen_venues(venues)
+        for name in chosen_venues(venues, unconfirmed=unconfirmed)
     ]
     # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
     threads = [
@@ -208,8 +231,39 @@ class _Job:
             return
         contracts = list_contracts(session)
         for table, endpoints in requests.items():
+            if table == LIQUIDATIONS:
+                self._liquidations(session, contracts, endpoints)
+                continue
             for symbol in self.symbols if endpoints else ():
                 self._symbol(session, contracts, endpoints, table, symbol)
+
+    def _liquidations(self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint]) -> None:
+        """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
+        if not endpoints:
+            return
+        scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
+        window = self._reachable(endpoints[0])
+        if window is None:
+            return
+        for symbol in scopes:
+            walks = walks_of(endpoints, contracts, symbol)
+            gaps = self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window) if walks else []
+            for gap in gaps:
+                try:
+                    found = liquidations(session, walks, gap)
+                except DerivdataError as problem:
+                    if isinstance(problem, Stopped | ArchiveError):
+                        raise
+                    self._enter(LIQUIDATIONS, symbol, gap, None, str(problem))
+                    if isinstance(problem, VenueError) and problem.reason == "region":
+                        raise
+                    continue
+                rows = found.rows
+                if session.venue.stream is not None:
+                    # The stream's rows of before the gap have other ids: they must not come twice.
+                    rows = rows[rows["time"] >= gap.start]
+                requests = answered_requests(self.exchange, symbol, gap, found.whole_from)
+                self._write(LIQUIDATIONS, symbol, rows, requests)
 
     def _symbol(
         self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint], table: str, symbol: str
@@ -268,17 +322,21 @@ class _Job:
         return times.Window(first, self.window.end) if first < self.window.end else None
 
     def _enter(
-        self, table: str, symbol: str, gap: times.Window, frame: pd.DataFrame | None, error: str
+        self, table: str, symbol: str | None, gap: times.Window, frame: pd.DataFrame | None, error: str
     ) -> None:
         rows = tables.TABLES[table].empty() if frame is None else frame
-        request = Request(self.exchange, symbol, gap.start, gap.end, error[:500])
-        counts = self.archive.merge(table, rows, requests=[request])
+        self._write(table, symbol, rows, [Request(self.exchange, symbol, gap.start, gap.end, error[:500])])
+
+    def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[Request]) -> None:
+        """Append rows with the requests that they came from, in one step, and tell of both."""
+        counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
         key = (self.exchange, table)
         self.done.written[key] = self.done.written.get(key, 0) + counts.written
-        if error:
-            self.done.failed.append(f"{self.exchange} {table} {symbol}: {error}")
+        named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
+        errors = [request.error for request in requests if request.error]
+        self.done.failed += [f"{named}: {error}" for error in errors]
         if self.progress is not None:
-            self.progress(f"{self.exchange} {table} {symbol}: {error or f'{counts.written} rows'}")
+            self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
 
 
 def _requests(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
@@ -307,7 +365,7 @@ def history(
     steps = walk(endpoint.paging, first, last)
     params = next(steps)
     for _ in range(_MOST_PAGES):
-        given = {**params, **({endpoint.symbol: _name(endpoint, item)} if endpoint.symbol else {})}
+        given = {**params, **({endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {})}
         page, _, _ = session.ask(endpoint, given, context={"instrument": item.name})
         records.add(page)
         try:
@@ -317,17 +375,6 @@ def history(
     else:
         raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
     return _of_window(endpoint, records, item, table, window)
-
-
-def _name(endpoint: Endpoint, item: Instrument) -> str:
-    """Return what the venue calls the contract in this request."""
-    if endpoint.symbol == "market_id":
-        return item.name.partition(":")[0]
-    if endpoint.symbol == "pair":
-        return item.name.partition("_")[0]
-    if endpoint.symbol == "currency":
-        return item.symbol if item.inverse else item.quote
-    return item.name
 
 
 def _of_window(

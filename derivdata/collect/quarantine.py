@@ -11,8 +11,10 @@ import pandas as pd
 
 from derivdata.files import TEMPORARY, private_folder, replace_file
 
-__all__ = ["Quarantine"]
+__all__ = ["QUARANTINE", "Quarantine"]
 
+QUARANTINE = "quarantine"
+"""The folder's name within an archive."""
 _FILES = 100
 _LARGEST = 256 * 2**10  # bytes of a body; what is longer is cut, and the file says so
 
@@ -32,8 +34,8 @@ class Quarantine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def keep(self, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp) -> Path | None:
-        """Keep a body; return its file, or None where the disk refuses: it must not stop the collecting."""
+    def keep(self, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp) -> str:
+        """Keep a body; say where. A disk that refuses must not stop the collecting: that is said instead."""
         place = request.partition("?")[0]
         kind = hashlib.blake2b(f"{exchange} {place} {error}".encode(), digest_size=6).hexdigest()
         said = {
@@ -50,9 +52,9 @@ class Quarantine:
             private_folder(self.folder)
             replace_file(path, msgspec.json.format(msgspec.json.encode(said)))
             self._thin_out(path)
-        except OSError:
-            return None
-        return path
+        except OSError as problem:
+            return f"not kept: {problem}"
+        return f"kept as {path.name}"
 
     def _thin_out(self, newest: Path) -> None:
         """Remove the oldest files beyond those that may be kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import pandas as pd
 
@@ -14,8 +15,9 @@ from derivdata.collect.collector import Collector
 from derivdata.collect.folders import data_folder
 from derivdata.collect.histories import TABLES as HISTORIES
 from derivdata.collect.histories import backfill
+from derivdata.collect.liquidations import LIQUIDATIONS
 from derivdata.collect.progress import StatusLine
-from derivdata.collect.state import CHAINS, STATE
+from derivdata.collect.state import BOOKS, CHAINS, STATE
 from derivdata.forking import renew_in_child
 
 __all__ = ["ReadThrough", "open_venues"]
@@ -23,7 +25,7 @@ __all__ = ["ReadThrough", "open_venues"]
 _FRESH = pd.Timedelta(60, "s")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
 _FIRST = pd.Timestamp("2019-01-01", tz="UTC")
-_FILLED = ("funding_settlements", "oi_history", "prices_history")
+_FILLED = ("funding_settlements", "oi_history", "prices_history", LIQUIDATIONS)
 
 
 def open_venues(
@@ -75,6 +77,7 @@ class ReadThrough:
             progress=self._status.show,
         )
         self._polled: pd.Timestamp | None = None
+        self._books: dict[tuple[str, str], pd.Timestamp] = {}
         self._told: set[str] = set()
         self._notices: list[str] = []
         self._poll_lock, self._fill_lock, self.fork_lock = (
@@ -154,19 +157,19 @@ class ReadThrough:
 
     def tables(self) -> frozenset[str]:
         """Return the tables that venues fill, and what else the archive holds."""
-        return self.archive.tables() | {*STATE, *CHAINS, *_FILLED}
+        return self.archive.tables() | {*STATE, *CHAINS, *BOOKS, *_FILLED}
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Return the symbols of a table: all that the venues list."""
         listed = set(self.archive.symbols(table))
-        if table in _FILLED:
+        if table in (*_FILLED, *BOOKS):
             listed |= set(self.archive.symbols("markets_symbol_exchanges"))
         return tuple(sorted(listed))
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Return the venues of a table."""
         listed = set(self.archive.exchanges(table))
-        if table in _FILLED:
+        if table in (*_FILLED, *BOOKS):
             listed |= set(self._collector.venues)
         return tuple(sorted(listed))
 
@@ -183,9 +186,11 @@ class ReadThrough:
 
         Open interest of all symbols is that of polls alone, which cover a venue whole: of the past only the
         symbols that somebody asked for were fetched, and a total of these would not be the venue's.
+        Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
-        if table in _FILLED and symbols is not None and not self._inherited:
-            self._fill(table, start, end, symbols, exchanges)
+        named = exchanges is not None if table == LIQUIDATIONS else symbols is not None
+        if table in _FILLED and named and not self._inherited:
+            self._fill(table, start, end, symbols or (), exchanges)
         rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
         if table == "oi_history" and symbols is None:
             rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
@@ -200,12 +205,27 @@ class ReadThrough:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the newest rows, of the state that `refresh` asked for last."""
+        """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
+        if table == BOOKS[0] and symbols and exchanges and not self._inherited:
+            self._ask_books(symbols, exchanges)
+            at = max(at, self.clock.utc().ceil("s"))
         return self.archive.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
 
     def close(self) -> None:
         """Close every connection."""
         self._collector.close()
+
+    def _ask_books(self, symbols: Sequence[str], exchanges: Sequence[str]) -> None:
+        """Ask for the order books that are older than a minute."""
+        with self._poll_lock:
+            for symbol, exchange in product(symbols, exchanges):
+                now, asked = self.clock.utc(), self._books.get((symbol, exchange))
+                if exchange not in self._collector.venues or exchange in self._collector.gone:
+                    continue
+                if asked is None or now - asked >= _FRESH:
+                    self._collector.ask_book(exchange, symbol)
+                    self._books[symbol, exchange] = now
+                    self._tell_failures()
 
     def _fill(
         self,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from derivdata import venues
 from derivdata.collect.clock import Clock
+from derivdata.collect.quarantine import Quarantine
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.transport.keyless import KeylessReply, KeylessSession
 from derivdata.venues.endpoint import Endpoint, Venue
@@ -44,10 +45,13 @@ class Shared:
     ----------
     listing
         The contracts and intervals that the venue listed last; None before.
+    quarantine
+        Where bodies go that are not as expected; None keeps none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, quarantine: Quarantine | None = None) -> None:
         self.listing: Listing | None = None
+        self.quarantine = quarantine
         self._free_at: pd.Timestamp | None = None
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
@@ -160,9 +164,14 @@ class VenueSession:
             with contextlib.suppress(SchemaError):
                 venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
         self._check(place, reply, sent)
-        records = venues.records(
-            self.venue.exchange, text, reply.body, at=at, context={**self.context, **(context or {})}
-        )
+        known = {**self.context, **(context or {})}
+        try:
+            records = venues.records(self.venue.exchange, text, reply.body, at=at, context=known)
+        except SchemaError as problem:
+            if self.shared.quarantine is None:
+                raise
+            kept = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
+            raise SchemaError(f"{problem} ({kept})") from None
         return records, text, reply.body
 
     def _pace(self, endpoint: Endpoint) -> None:

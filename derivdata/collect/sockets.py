@@ -177,7 +177,7 @@ class LiquidationStream:
                 kept = None if self._quarantine is None else self._quarantine.keep(
                     self.venue.exchange, self._stream.channel, body, str(problem), now
                 )  # fmt: skip
-                raise problem if kept is None else SchemaError(f"{problem} (kept as {kept.name})") from None
+                raise SchemaError(f"{problem} ({kept})" if kept else str(problem)) from None
             with self._lock:
                 self._frames.append(found[_TABLE])
                 self._heard = now

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
 
+from derivdata.archive import Request
 from derivdata.collect.checked import is_collected
-from derivdata.collect.contracts import Contracts, list_contracts
+from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
+from derivdata.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.venues.endpoint import Endpoint
@@ -15,10 +18,14 @@ from derivdata.venues.record_types import Instrument, Records, State
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
-__all__ = ["CHAINS", "STATE", "Poll", "VenueState"]
+__all__ = ["BOOKS", "CHAINS", "STATE", "Poll", "VenueState"]
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
+BOOKS = ("orderbook_book", "orderbook_depth_history")
+_LEVELS = 100
+"""Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
+_MINUTE = pd.Timedelta(1, "min")
 
 
 @dataclass
@@ -29,15 +36,40 @@ class Poll:
     at: pd.Timestamp
     frames: dict[str, pd.DataFrame] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, list[Request]] = field(default_factory=dict)
+    """What was asked for a table where it is not all contracts for the minute of the poll."""
     gone: bool = False
     """Whether the venue refuses this address."""
 
 
 class VenueState:
-    """A venue that is polled again and again: it knows which of its requests are due."""
+    """A venue that is polled again and again: it knows which of its requests are due.
 
-    def __init__(self, session: VenueSession, *, unconfirmed: bool = False) -> None:
-        self.session = session
+    Parameters
+    ----------
+    session
+        The venue's.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    symbols
+        Whose liquidations are asked for where they are listed by contract; None asks for no liquidations.
+    depth
+        Symbols whose order books are asked for.
+    """
+
+    def __init__(
+        self,
+        session: VenueSession,
+        *,
+        unconfirmed: bool = False,
+        symbols: Sequence[str] | None = None,
+        depth: Sequence[str] = (),
+    ) -> None:
+        self.session, self.depth = session, depth
+        self._liquidations = (
+            None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
+        )
+        self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
         self.contracts: Contracts | None = None
         self._asked: dict[str, pd.Timestamp] = {}
         self._kept: dict[str, Records] = {}
@@ -79,7 +111,64 @@ class VenueState:
                 self._kept.pop(_key(endpoint), None)
                 poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
         self._tabulate(poll, due)
+        return self._with_lists(poll)
+
+    def _with_lists(self, poll: Poll) -> Poll:
+        """Add liquidations and books, which are asked for by list and by symbol."""
+        try:
+            self._add_liquidations(poll)
+            for symbol in self.depth:
+                self.add_book(poll, symbol)
+        except VenueError as problem:  # only a refusal of this address comes so far
+            return self._lost(poll, problem)
         return poll
+
+    def _add_liquidations(self, poll: Poll) -> None:
+        if self._liquidations is None or self.contracts is None:
+            return
+        rows, requests, error = self._liquidations.poll(self.contracts, poll.at)
+        if rows:
+            poll.frames[LIQUIDATIONS] = pd.concat(rows, ignore_index=True)
+        if requests:
+            poll.requests[LIQUIDATIONS] = requests
+        if error:
+            poll.failed[LIQUIDATIONS] = error
+
+    def add_book(self, poll: Poll, symbol: str) -> None:
+        """Ask for the order book of a symbol, and add it and its depth to a poll.
+
+        Raises
+        ------
+        Stopped
+            The clock was stopped.
+        VenueError
+            The venue refuses this address.
+        """
+        self.contracts = self.contracts or list_contracts(self.session)
+        item = self.contracts.by_symbol.get(symbol)
+        margin = "inverse" if item is not None and item.inverse else "linear"
+        endpoint = next((e for e in self._books if e.margin in ("any", margin)), None)
+        if item is None or endpoint is None:
+            return
+        start, error, found = poll.at.floor("min"), "", Records()
+        try:
+            asked = {endpoint.symbol: contract_name(endpoint, item)}
+            found, _, _ = self.session.ask(endpoint, asked, context={"instrument": item.name})
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            if isinstance(problem, VenueError) and problem.reason == "region":
+                raise
+            error = str(problem)
+            poll.failed.update(dict.fromkeys(BOOKS, error))
+        kept = Records(books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in found.books])
+        at = us_of(self.session.clock.utc())
+        made = frames(poll.exchange, kept, BOOKS[:1], at=at) | frames(poll.exchange, found, BOOKS[1:], at=at)
+        for table, rows in made.items():
+            parts = [poll.frames[table], rows] if table in poll.frames else [rows]
+            poll.frames[table] = pd.concat(parts, ignore_index=True)
+            request = Request(poll.exchange, symbol, start, start + _MINUTE, error[:500])
+            poll.requests.setdefault(table, []).append(request)
 
     def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
         asked = self._asked.get(_key(endpoint))
@@ -87,9 +176,21 @@ class VenueState:
 
     def _answers(self, endpoint: Endpoint) -> Records:
         records = Records()
-        for value in endpoint.each or ("",):
-            records.add(self.session.ask(endpoint, {endpoint.symbol: value} if value else {})[0])
+        for asked in self._asked_for(endpoint):
+            records.add(self.session.ask(endpoint, asked)[0])
         return records
+
+    def _asked_for(self, endpoint: Endpoint) -> list[dict[str, str]]:
+        """Return the parameters of each request of one poll."""
+        if not endpoint.expiry:
+            return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
+        others = [e for e in self.endpoints if e is not endpoint]
+        known = [option for e in others for option in self._kept.get(_key(e), Records()).options]
+        listed = sorted({(option.symbol, option.expiry) for option in known})
+        return [
+            {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
+            for symbol, expiry in listed
+        ]
 
     def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
         at, chain, state = us_of(poll.at), Records(), Records()

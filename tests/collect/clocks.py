@@ -28,7 +28,7 @@ class SimulatedClock:
 
     def wait(self, seconds: float) -> bool:
         with self._lock:
-            self._now += pd.Timedelta(max(seconds, 0.0), "s")
+            self._now += pd.Timedelta(max(seconds, 0.0), "s").round("us")
             return self._stopped
 
     def receive(self, source: queue.Queue[T], seconds: float | None) -> T | None:

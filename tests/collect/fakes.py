@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
+from tests.collect import lists
 from tests.collect.clocks import SimulatedClock
 from tests.collect.state_bodies import state_body, with_delisted
 
@@ -234,7 +235,8 @@ class Fakes:
 
     def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
         try:
-            body = state_body(self, exchange, place, params)
+            body = lists.answer(self, exchange, place, params)
+            body = state_body(self, exchange, place, params) if body is None else body
             body = VENUES[exchange](self, place, params) if body is None else body
         except KeyError:
             return 404, {"message": f"no such path: {place}"}
