@@ -231,7 +231,7 @@ class _Job:
             return
         contracts = list_contracts(session)
         for table, endpoints in requests.items():
-            if table == LIQUIDATIONS:
+            if table == LIQUIDATIONS and endpoints:
                 self._liquidations(session, contracts, endpoints)
                 continue
             for symbol in self.symbols if endpoints else ():
@@ -239,8 +239,6 @@ class _Job:
 
     def _liquidations(self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint]) -> None:
         """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
-        if not endpoints:
-            return
         scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
         window = self._reachable(endpoints[0])
         if window is None:
