@@ -56,4 +56,5 @@ def _fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
         monkeypatch.delenv(name, raising=False)
     yield
     if transport := sys.modules.get("derivdata.transport"):
+        transport.SESSION.synthetic_read = False
         transport.disconnect()

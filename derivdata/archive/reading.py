@@ -15,6 +15,7 @@ from derivdata.archive.dask_reads import lazy_frame, lazy_panel
 from derivdata.archive.schemas import archive_table, frame_of
 from derivdata.archive.selections import Selection, TimeRange, micros, read_filter, time_range
 from derivdata.schema import Table
+from derivdata.transport import SESSION
 
 __all__ = ["ArchiveReader"]
 
@@ -149,6 +150,7 @@ class ArchiveReader(ArchiveContents):
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
         """Return the provenance of rows: the archive, its version, corrections of these rows."""
+        SESSION.synthetic_read |= self.synthetic
         return {
             "source": self.label,
             "synthetic": self.synthetic,

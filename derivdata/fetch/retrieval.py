@@ -283,7 +283,9 @@ def _require_listed(
         except DerivdataError:  # the tier, the recording or the archive does not have it
             return
         if listed and symbol not in listed:
-            near = difflib.get_close_matches(symbol, listed, n=3) or listed[:3]
+            alike = difflib.get_close_matches(symbol, listed, n=12)
+            # Of names that are equally close those that begin alike come first: BTC before ZBT for BTX.
+            near = sorted(alike, key=lambda name: name[:1] != symbol[:1])[:3] or listed[:3]
             raise NotFound(
                 seen[0].request.path,
                 f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables
+from derivdata import tables, transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,7 +223,8 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
 def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
     """Return the text of the footer, and the address that an attribution names."""
     if not provenances:
-        return "source not stated", ""
+        # `pandas.concat` and many analyses drop the provenance: what was read so far is all that is left.
+        return "source not stated" + "; synthetic data was read before" * transport.SESSION.synthetic_read, ""
     sources = dict.fromkeys(s["source"] for s in provenances)
     last = max((s["as_of"] for s in provenances if s["as_of"]), default=None)
     words = [f"source: {', '.join(sources)}"]

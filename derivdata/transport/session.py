@@ -110,6 +110,8 @@ class Session:
         Tells the time: the connection's, a recording's or a replay's.
     closers
         What `disconnect` calls before it closes the connection, the newest first.
+    synthetic_read
+        Whether any table of this process was synthetic, for figures of data whose provenance was dropped.
     """
 
     def __init__(self) -> None:
@@ -118,6 +120,7 @@ class Session:
         self.observer: Observer | None = None
         self.clock: Clock = self._connection_clock
         self.closers: list[Callable[[], None]] = []
+        self.synthetic_read = False
 
     def current(self) -> Connection:
         """Return the connection; made from ``DERIVDATA_BASE_URL`` where that is set and nothing is connected.
@@ -355,6 +358,7 @@ def decode_items(
 def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
     """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
     last = max((a.as_of for a in answers), default=None)
+    SESSION.synthetic_read |= any(a.synthetic for a in answers)
     return _Provenance(
         {
             "source": ", ".join(dict.fromkeys(a.source for a in answers)),

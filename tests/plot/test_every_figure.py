@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from derivdata import plot
+import derivdata as dd
+from derivdata import plot, transport
 from derivdata.plot.style import stated
 from tests.plot import made
 from tests.plot.cases import CASES
@@ -98,6 +101,29 @@ def test_a_footer_without_provenance_says_so() -> None:
     pair = made.carry("low", "high", 168.0)
     [footer] = footers(plot.funding_spreads(pair).get_figure(root=True))
     assert footer.get_text() == "source not stated"
+
+
+@pytest.mark.parametrize("read", ["fetched", "archived"])
+def test_synthetic_data_is_labelled_though_pandas_dropped_its_provenance(read: str, tmp_path: Path) -> None:
+    """`pd.concat` keeps attributes only if they are equal, and those of two requests differ."""
+    dd.connect("sample")
+    tables = [dd.options.snapshot("BTC", venue) for venue in ("deribit", "okx")]
+    if read == "archived":
+        archive = dd.open_archive(tmp_path)
+        for table in tables:
+            archive.append("options_snapshot", table)
+        transport.SESSION.synthetic_read = False
+        now = archive.now
+        day = pd.Timedelta(1, "D")
+        tables = [
+            archive.latest("options_snapshot", now, within=day, exchanges=[venue]).assign(time=now)
+            for venue in ("deribit", "okx")
+        ]
+        assert all(table.attrs["provenance"]["synthetic"] for table in tables)
+    both = pd.concat([table.assign(number=i) for i, table in enumerate(tables)])
+    both.attrs = {}
+    [footer] = footers(plot.smile(both[both["exchange"] == "okx"]).get_figure(root=True))
+    assert footer.get_text() == "source not stated; synthetic data was read before"
 
 
 def test_a_footer_gives_the_attribution_as_text_and_link() -> None:
