@@ -69,11 +69,13 @@ def add_rows(
         after = msgspec.structs.replace(manifest, ledger=ledger)
         if added:
             files = merge_files(folder, table, entry.files, added, written)
+            text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+            values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
             after = msgspec.structs.replace(
                 after,
                 identity=manifests.chained(manifest.identity, [table.name, *(f.digest for f in added)]),
                 synthetic=manifest.synthetic or synthetic,
-                tables={**manifest.tables, table.name: TableEntry(files, _values(entry, table, frame))},
+                tables={**manifest.tables, table.name: TableEntry(files, values)},
                 epoch=epoch_after(manifest, min(file.first for file in added)),
             )
         return Change(after, counts, written)
@@ -230,9 +232,3 @@ def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Ta
     for chosen in parquet_reader.value_ranges(folder, table, group, _BATCH_ROWS):
         rows = frame_of(table, parquet_reader.scan(folder, table, group, EVER, chosen))
         yield to_arrow(table, rows)
-
-
-def _values(entry: TableEntry, table: Table, frame: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the values of each text column, with those of the frame."""
-    text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
-    return {name: sorted({*entry.values.get(name, []), *frame[name].cat.categories}) for name in text}

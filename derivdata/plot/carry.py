@@ -85,7 +85,9 @@ def funding_spreads(
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, rows["name"])
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    dress(ax, title=f"Carry of {_subject(rows)}, gross and net", grid="x")
+    horizons = rows["horizon_hours"].unique()
+    subject = f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
+    dress(ax, title=f"Carry of {subject}, gross and net", grid="x")
     percent(ax, "x")
     ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the net")
     legend(ax, "top", ncols=2)
@@ -110,7 +112,9 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     }
     dots = ax.scatter(rows["net_apr"], place, c=lasting, label="net of costs", **look)
     lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
-    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=_round(*ends))
+    round_numbers = [d * 10.0**p for p in range(-2, 6) for d in (1, 2, 5)]
+    ticks = [hours for hours in round_numbers if ends[0] <= hours <= ends[1]]
+    scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=ticks)
     scale.minorticks_off()
     scale.yaxis.set_major_formatter("{x:g}")
 
@@ -197,7 +201,8 @@ def cumulative_funding(
     ValueError
         The venue or the symbol is not in a table.
     """
-    rates, symbol = one_symbol(_panel(sampled), symbol)
+    panel = sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
+    rates, symbol = one_symbol(panel, symbol)
     rates = _venue(rates, exchange)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
@@ -222,10 +227,6 @@ def cumulative_funding(
     utc_axis(ax)
     footer(ax, sampled, *([] if settled is None else [settled]), source=source)
     return ax
-
-
-def _panel(sampled: Any) -> xr.DataArray:
-    return sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
 
 
 def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
@@ -267,7 +268,8 @@ def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
 
 def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     """Return one row per pair and horizon that has a net figure."""
-    frames = [_frame(one) for one in _each(carry)]
+    rows = [one if one.dims else one.expand_dims("row") for one in _each(carry)]
+    frames = [one.drop_attrs().to_dataframe().reset_index() for one in rows]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:
@@ -281,16 +283,6 @@ def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     return rows
 
 
-def _frame(one: xr.Dataset) -> pd.DataFrame:
-    rows = one if one.dims else one.expand_dims("row")
-    return rows.drop_attrs().to_dataframe().reset_index()
-
-
-def _subject(rows: pd.DataFrame) -> str:
-    horizons = rows["horizon_hours"].unique()
-    return f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
-
-
 def _ends(values: Any) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     if not finite.size:
@@ -298,7 +290,3 @@ def _ends(values: Any) -> tuple[float, float]:
     low, high = float(finite.min()), float(finite.max())
     wider = max(4.0 * low / high, 1.0) ** 0.5
     return low / wider, high * wider
-
-
-def _round(low: float, high: float) -> list[float]:
-    return [d * 10.0**p for p in range(-2, 6) for d in (1, 2, 5) if low <= d * 10.0**p <= high]

@@ -67,12 +67,15 @@ def liquidations(
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     dress(raster, title=f"Liquidations ({assets if len(assets) < 40 else 'many symbols'})")
     raster.set_yticks(range(len(names)), names)
-    raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=_with_margin(first, last))
+    margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
+    raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=(first - margin, last + margin))
     _sums(sums, events, last)
     dress(sums)
     sums.set_ylabel("cumulative\n[million USD]")
     legend(sums)
-    _coverage(seen, _watched(events) if coverage is None else coverage)
+    if coverage is None and "coverage" in events.attrs.get("provenance", {}):
+        coverage = observed(events)
+    _coverage(seen, coverage)
     utc_axis(seen)
     footer(seen, events, source=source)
     return raster
@@ -86,11 +89,6 @@ def _span(events: pd.DataFrame, start: Any, end: Any) -> tuple[pd.Timestamp, pd.
     if last < first:
         raise ValueError(f"start {first} is after end {last}")
     return _naive(first), _naive(last)
-
-
-def _with_margin(first: pd.Timestamp, last: pd.Timestamp) -> tuple[pd.Timestamp, pd.Timestamp]:
-    margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
-    return first - margin, last + margin
 
 
 def _naive(when: Any) -> pd.Timestamp:
@@ -141,11 +139,6 @@ def _sums(ax: Axes, events: pd.DataFrame, last: pd.Timestamp) -> None:
         sums = np.append(total, total[-1:] if total.size else 0.0)
         ax.step(times, sums, where="post", color=color, lw=1.5, label=f"{side}s: {sums[-1]:,.1f} M USD")
     ax.set_ylim(0, None)
-
-
-def _watched(events: pd.DataFrame) -> pd.DataFrame | None:
-    provenance = events.attrs.get("provenance", {})
-    return observed(events) if "coverage" in provenance else None
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

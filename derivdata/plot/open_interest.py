@@ -66,7 +66,11 @@ def open_interest_by_strike(
     _marks(ax, chain, sums, expiry, contract_size)
     missing = int(sums["missing"].sum())
     lack = f" ({missing} options without open interest)" if missing else ""
-    dress(ax, title=f"{symbol}: open options by strike, {_when(sums, expiry)}{lack}")
+    if expiry is None:
+        which = f"{sums.sizes['expiry']} expiries"
+    else:
+        which = f"expiry {pd.Timestamp(sums['expiry'].values):%Y-%m-%d}"
+    dress(ax, title=f"{symbol}: open options by strike, {which}{lack}")
     ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
     legend(ax, "right")
     footer(ax, chain, source=source)
@@ -94,7 +98,9 @@ def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> None:
     coins = coins.reindex(side=["call", "put"])  # a chain may have one of them only
     calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
     strike, calls, puts = _binned(np.asarray(sums["strike"]), calls, puts)
-    width = _width(strike[calls + puts > 0])
+    listed = strike[calls + puts > 0]
+    # One width for all bars: nearly the distance between close strikes.
+    width = 0.85 * float(np.percentile(np.diff(listed), 25)) if listed.size > 1 else 0.02 * float(listed[0])
     ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(float(np.sum(calls)))} {symbol}")
     ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(float(np.sum(puts)))} {symbol}")
     ax.set_xlim(_range(strike, calls + puts))
@@ -112,11 +118,6 @@ def _binned(strike: Floats, calls: Floats, puts: Floats) -> tuple[Floats, Floats
     place = np.floor((strike - low) / width)  # strikes far out keep bins of the same width
     bins, inverse = np.unique(place, return_inverse=True)
     return low + (bins + 0.5) * width, np.bincount(inverse, calls), np.bincount(inverse, puts)
-
-
-def _width(strike: Floats) -> float:
-    """Return one width for all bars: nearly the distance between close strikes."""
-    return 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
 
 
 def _range(strike: Floats, total: Floats) -> tuple[float, float]:
@@ -151,9 +152,3 @@ def _price(chain: Any, expiry: Any, sums: xr.Dataset) -> float:
         same = chain["expiry"].dt.tz_localize(None).dt.normalize() == pd.Timestamp(first).normalize()
         return float(chain.loc[same, "underlying_price"].median())
     return float(chain["underlying_price"].sel(expiry=first, method="nearest"))
-
-
-def _when(sums: xr.Dataset, expiry: Any) -> str:
-    if expiry is None:
-        return f"{sums.sizes['expiry']} expiries"
-    return f"expiry {pd.Timestamp(sums['expiry'].values):%Y-%m-%d}"

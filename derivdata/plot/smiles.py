@@ -15,8 +15,6 @@ from derivdata.plot.fits import days, is_fit, listed_expiry, name_of, quotes_of,
 from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 __all__ = ["smile"]
@@ -63,6 +61,8 @@ def smile(
     ValueError
         The data is of several chains, or an expiry is not in it.
     """
+    from matplotlib import colormaps
+
     if is_fit(quotes):
         quotes, fit = None, quotes
     points = None if quotes is None else single(quotes_of(quotes), "a figure of smiles")
@@ -75,7 +75,8 @@ def smile(
         raise TypeError("expiries must be instants, not a Dataset")
     chosen = _chosen(shown, expiries, most)
     upper, lower = (axes(ax), None) if curve is None else strips(ax, 3.4, 1.2)
-    for color, expiry in zip(_colors(len(chosen)), chosen, strict=True):
+    shades = colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(len(chosen)) / max(len(chosen) - 1, 1))
+    for color, expiry in zip(shades, chosen, strict=True):
         _one(upper, lower, _at(points, expiry), _at(curve, expiry), color)
     upper.axvline(0, color=GREY, lw=0.8)
     dress(upper, title=f"{name_of(shown)}: implied volatility by expiry")
@@ -104,12 +105,6 @@ def _at(data: xr.Dataset | None, expiry: pd.Timestamp) -> xr.Dataset | None:
     if data is None or expiry not in pd.DatetimeIndex(data["expiry"].values):
         return None
     return data.sel(expiry=expiry)
-
-
-def _colors(count: int) -> Sequence[Any]:
-    from matplotlib import colormaps
-
-    return [colormaps[SEQUENTIAL](0.25 + 0.62 * place / max(count - 1, 1)) for place in range(count)]
 
 
 def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -> None:

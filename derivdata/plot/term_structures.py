@@ -51,7 +51,9 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     ax = axes(ax)
     tenors = days(fit)
     middle = np.asarray(term["atmf"])
-    _forward(ax, np.asarray(term["forward_vol"]), tenors)
+    starts = np.r_[tenors[0] / 1.3, tenors[:-1]]
+    vol = np.asarray(term["forward_vol"])
+    ax.hlines(vol, starts, tenors, color=GREY, lw=1.6, label="forward, from one\nexpiry to the next")
     _free(ax, free, tenors)
     ax.plot(tenors, middle, "o-", ms=4.5, lw=1.5, color=PALETTE[0], label="at the forward")
     _index(ax, free)
@@ -68,11 +70,6 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     legend(ax, "right")
     footer(ax, data, source=source)
     return ax
-
-
-def _forward(ax: Axes, vol: Any, tenors: Any) -> None:
-    starts = np.r_[tenors[0] / 1.3, tenors[:-1]]
-    ax.hlines(vol, starts, tenors, color=GREY, lw=1.6, label="forward, from one\nexpiry to the next")
 
 
 def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:

@@ -84,11 +84,13 @@ def report(
         *chosen,
         provenance_section(data.fetched, data.missing),
     ]
+    when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
+    answers = f" Answers in {Path(bundle).name}." if bundle is not None else ""
     text = render_page(
         f"Crypto derivatives: {', '.join(wanted.symbols)}",
         _subtitle(wanted, data),
         parts,
-        _made(wanted, bundle),
+        f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}",
         banner=_SYNTHETIC if data.synthetic else "",
     )
     path = Path(out)
@@ -105,9 +107,3 @@ def _subtitle(wanted: ReportOptions, data: Data) -> str:
     if first.get("attribution"):
         words.append(first["attribution"])
     return ". ".join(words) + "."
-
-
-def _made(wanted: ReportOptions, bundle: str | Path | None) -> str:
-    answers = f" Answers in {Path(bundle).name}." if bundle is not None else ""
-    when = f"{wanted.window.end:%Y-%m-%d %H:%M} UTC"
-    return f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}"

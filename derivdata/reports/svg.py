@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -53,22 +54,12 @@ def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[flo
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     text = out.getvalue()
-    return _titled(_slim(_inked(text[text.index("<svg") :])), title, name)
-
-
-def _inked(text: str) -> str:
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
-    return re.sub(r"fill: ?#ffffff", "fill: var(--paper)", text)
-
-
-def _slim(text: str) -> str:
-    """Cut coordinates to a hundredth of a point, which makes the page smaller by a third."""
-    return re.sub(
-        r'\b(d|x|y|transform|points)="[^"]*"', lambda match: re.sub(r"(\d+\.\d\d)\d+", r"\1", match[0]), text
-    )
-
-
-def _titled(text: str, title: str, name: str) -> str:
+    text = re.sub(r"fill: ?#ffffff", "fill: var(--paper)", text)
+    # Coordinates to a hundredth of a point make the page smaller by a third.
+    shorten = partial(re.sub, r"(\d+\.\d\d)\d+", r"\1")
+    text = re.sub(r'\b(d|x|y|transform|points)="[^"]*"', lambda match: shorten(match[0]), text)
+    # Ids get the figure's name in front: two figures of a page would share them.
     text = re.sub(r'(id="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}" fill="currentColor"', 1)

@@ -44,7 +44,9 @@ def encoded(endpoint: api.Endpoint, context: RequestContext, answer: Answer) -> 
     Refusal
         It would have more than `LARGEST` bytes (400); the refusal names the longest window that has not.
     """
-    window = context.window() if _has_window(endpoint) else None
+    names = {p.name for p in endpoint.params}
+    has_window = "start" in names or ("range" in names and "group_by" not in names)
+    window = context.window() if has_window else None
     if window is not None and _may_be_large(endpoint, context, window):
         per_day = max(
             len(json_rows.encode(answer(context.narrowed(day)))) / _days(day) for day in _probes(window)
@@ -55,11 +57,6 @@ def encoded(endpoint: api.Endpoint, context: RequestContext, answer: Answer) -> 
     if len(body) > LARGEST:  # the sampled days underestimated it
         raise _refusal(window, len(body) / (_days(window) if window else 1))
     return body
-
-
-def _has_window(endpoint: api.Endpoint) -> bool:
-    names = {p.name for p in endpoint.params}
-    return "start" in names or ("range" in names and "group_by" not in names)
 
 
 def _may_be_large(endpoint: api.Endpoint, context: RequestContext, window: Window) -> bool:

@@ -95,7 +95,7 @@ def tokens(values: Any) -> list[bytes]:
         words = [*map(encode, values.cat.categories), b"null"]
         return [words[code] for code in values.cat.codes.tolist()]
     if isinstance(values.dtype, np.dtype) and values.dtype.kind in "iufb":
-        return _numbers(values.to_numpy())
+        return encode(values.to_numpy().tolist())[1:-1].split(b",") if values.size else []
     if pd.api.types.infer_dtype(values, skipna=True) == "string":  # repeated names are written once
         codes, distinct = pd.factorize(values)
         words = [*map(encode, distinct), b"null"]
@@ -115,7 +115,3 @@ def iso_tokens(index: pd.DatetimeIndex) -> list[bytes]:
     for i in np.flatnonzero(np.isnat(micros.view("M8[us]"))):
         words[i] = b"null"
     return [words[code] for code in codes.tolist()]
-
-
-def _numbers(values: np.ndarray[Any, Any]) -> list[bytes]:
-    return encode(values.tolist())[1:-1].split(b",") if values.size else []

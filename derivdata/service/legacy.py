@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from email.utils import format_datetime
 
 import pandas as pd
@@ -44,8 +44,15 @@ def modern(
             raise bad_request(f"{name} was retired on {SUNSET:%Y-%m-%d}: use {PARAMETERS[name]}")
         if any(other == PARAMETERS[name] for other, _ in given):
             raise bad_request(f"{name} is the old name of {PARAMETERS[name]}: give that one alone")
-    renamed = [_renamed(name, value) if name in old else (name, value) for name, value in given]
-    return renamed, _warned(old) if old else {}
+    if not old:
+        return given, {}
+    renamed = []
+    for name, value in given:
+        is_number = name == "days" and value.isascii() and value.isdecimal()
+        new = f"{value}d" if is_number else value  # days=7 has become range=7d
+        renamed.append((PARAMETERS[name], new) if name in old else (name, value))
+    text = ", ".join(f"{name} is deprecated: use {PARAMETERS[name]}" for name in old)
+    return renamed, _headers(f'<{DOCS}>; rel="deprecation"') | {"Warning": f'299 - "{text}"'}
 
 
 def moved(path: str, pairs: Iterable[tuple[str, str]], now: pd.Timestamp) -> tuple[str, dict[str, str]]:
@@ -73,16 +80,6 @@ def _canonical(path: str, coin: str) -> str | None:
         return PATHS[path].request({"symbol": coin}).path
     except ValueError:
         return None
-
-
-def _renamed(name: str, value: str) -> tuple[str, str]:
-    days = name == "days" and value.isascii() and value.isdecimal()
-    return PARAMETERS[name], f"{value}d" if days else value
-
-
-def _warned(old: Sequence[str]) -> dict[str, str]:
-    text = ", ".join(f"{name} is deprecated: use {PARAMETERS[name]}" for name in old)
-    return _headers(f'<{DOCS}>; rel="deprecation"') | {"Warning": f'299 - "{text}"'}
 
 
 def _headers(link: str) -> dict[str, str]:

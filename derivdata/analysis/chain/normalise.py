@@ -44,7 +44,9 @@ def option_rows(
     if missing:
         raise ValueError(f"the chain has no {', '.join(missing)}: it must be the table options_snapshot")
     require_columns(frame, "chain", [name for name in _FIGURES if name in frame])
-    _require_sides(frame["side"])
+    unknown = frame["side"][~frame["side"].isin(("call", "put")) & frame["side"].notna()]
+    if len(unknown):
+        raise ValueError(f"the side of a row of chain is {unknown.iloc[0]!r}, neither 'call' nor 'put'")
     for name in _NUMBERS:
         frame[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan) if name in frame else np.nan
     frame["iv"] = _decimal(frame, iv_unit)
@@ -53,12 +55,6 @@ def option_rows(
     if "status" not in frame:
         frame["status"] = np.int32(0)
     return frame.reset_index(drop=True)
-
-
-def _require_sides(side: pd.Series) -> None:
-    strange = side[~side.isin(("call", "put")) & side.notna()]
-    if len(strange):
-        raise ValueError(f"the side of a row of chain is {strange.iloc[0]!r}, neither 'call' nor 'put'")
 
 
 def _from_surface(surface: xr.Dataset) -> pd.DataFrame:

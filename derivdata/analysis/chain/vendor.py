@@ -60,9 +60,11 @@ def vendor_greeks(chain: pd.DataFrame | xr.Dataset, *, as_of: Any = None) -> pd.
     table = pd.DataFrame({"n": groups.size(), "median_ratio": groups.median()})
     table["spread"] = (groups.quantile(0.75) - groups.quantile(0.25)) / table["median_ratio"].abs()
     table = table.reset_index()
-    readings = [
-        _reading(*each) for each in table[["greek", "median_ratio", "spread"]].itertuples(index=False)
-    ]
+    readings = []
+    for row in table.itertuples(index=False):
+        scales = _READINGS[row.greek].items()
+        close = [name for name, scale in scales if abs(row.median_ratio / scale - 1.0) < _CLOSE]
+        readings.append(close[0] if close and row.spread < _CLOSE else "unknown")
     return table.assign(reading=readings)
 
 
@@ -75,9 +77,3 @@ def _ratios(options: pd.DataFrame) -> pd.DataFrame:
     given = {name: name.split("_")[0] for name in _READINGS}
     ratios = {name: options[column] / ours[name] for name, column in given.items() if column in options}
     return pd.DataFrame(ratios, index=options.index)[used]
-
-
-def _reading(greek: str, ratio: float, spread: float) -> str:
-    scales = _READINGS[greek].items()
-    close = [name for name, scale in scales if abs(ratio / scale - 1.0) < _CLOSE and spread < _CLOSE]
-    return close[0] if close else "unknown"

@@ -94,9 +94,9 @@ def comovement(
         dask_gufunc_kwargs={"output_sizes": {"first": names.size, "second": names.size, "lag": lags.size}},
     )
     variables = dict(zip(("correlation", "periods", "top_share"), figures, strict=True))
-    result = xr.Dataset(
-        {**variables, "filled_share": filled, "status": _status(filled, max_filled)}
-    ).drop_attrs()
+    status = (filled > max_filled) * FundingStatus.FILLED.value
+    status = (status + filled.isnull() * FundingStatus.TOO_FEW.value).astype(np.int32)
+    result = xr.Dataset({**variables, "filled_share": filled, "status": status}).drop_attrs()
     result["status"].attrs = flag_attrs(FundingStatus)
     return result.assign_coords(first=names, second=names, lag=lags)
 
@@ -108,11 +108,6 @@ def _aged(panel: xr.DataArray, prepared: PreparedPanel, age_hours: xr.DataArray 
         raise ValueError("age_hours is for samples; settlements are not carried forward")
     age = whole(beside(panel, age_hours, units=HOUR_UNIT, name="age_hours"), "time")
     return prepared._replace(arrays=(prepared.arrays[0].where(age < prepared.step),))
-
-
-def _status(filled: xr.DataArray, most: float) -> xr.DataArray:
-    status = (filled > most) * FundingStatus.FILLED.value + filled.isnull() * FundingStatus.TOO_FEW.value
-    return xr.DataArray(status).astype(np.int32)
 
 
 def _matrices(sums: Floats, *, lags: Any, least: int, ranks: bool) -> tuple[Any, ...]:

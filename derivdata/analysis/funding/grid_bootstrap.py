@@ -57,7 +57,9 @@ def phi_interval(
     tail = 50.0 * (1.0 - level)
     low, high = np.percentile(t_values, [tail, 100.0 - tail], axis=1)
     observed = (fit.phi - slopes) / fit.stderr
-    bottom, top = _ends(phis, observed - low, high - observed)
+    above, below = observed - low, high - observed
+    bottom = 0.0 if below[0] >= 0.0 else 1.0 - _last_zero(1.0 - phis[::-1], below[::-1])
+    top = _last_zero(phis, above)
     return bottom, 1.0 if observed[-1] >= low[-1] and slopes[-1] >= _TOP else top
 
 
@@ -117,11 +119,6 @@ def _t_values(sums: Floats, slopes: Floats) -> Floats:
     slope = joint / spread
     residual = np.maximum(yy - y * y / n - slope * joint, 1e-300)
     return np.asarray((slope - slopes[:, None]) / np.sqrt(residual / (n - 2.0) / spread))
-
-
-def _ends(phis: Floats, above: Floats, below: Floats) -> tuple[float, float]:
-    bottom = 0.0 if below[0] >= 0.0 else 1.0 - _last_zero(1.0 - phis[::-1], below[::-1])
-    return bottom, _last_zero(phis, above)
 
 
 def _last_zero(grid: Floats, values: Floats) -> float:

@@ -81,7 +81,8 @@ def of_settled(rates: Floats, interval: Floats, since: Floats) -> Ledger:
     begun = last_valid(has_interval) >= 0
     missing = np.where(late, gap - covered, np.where(there & ~has_interval, gap, 0.0))
     amount = bps_from_bps_8h(np.where(has_interval, rates, 0.0), covered)
-    return Ledger(amount, covered, np.where(_was(begun), missing, 0.0), np.zeros_like(covered), begun)
+    begun_before = _shifted(begun.astype(np.intp)) > 0
+    return Ledger(amount, covered, np.where(begun_before, missing, 0.0), np.zeros_like(covered), begun)
 
 
 def earned_between(
@@ -195,7 +196,3 @@ def _running(part: NDArray[Any]) -> Floats:
 def _shifted(rows: Indices) -> Indices:
     before = np.full((*rows.shape[:-1], 1), -1, dtype=rows.dtype)
     return np.concatenate([before, rows[..., :-1]], axis=-1)
-
-
-def _was(begun: Bools) -> Bools:
-    return np.asarray(_shifted(begun.astype(np.intp)) > 0)

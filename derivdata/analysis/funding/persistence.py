@@ -120,7 +120,9 @@ def half_life(
     is measured in docs/funding.md.
     """
     require_rate(panel, "time")
-    _check(level, resamples, seed)
+    if level is not None and not 0.0 < level < 1.0:
+        raise ValueError(f"{level=} is a probability: 0.9")
+    require_draws(resamples, seed, least=99)
     plan, step = _planned(panel, interval_hours)
     plan = plan._replace(
         means=sampling == "mean", likelihood=method == "ml", level=level, resamples=resamples, seed=seed
@@ -142,12 +144,6 @@ def half_life(
         result[name].attrs = flag_attrs(FundingStatus) if name == "status" else {"units": unit}
     result.attrs = {"kind": panel.attrs["kind"], "sampling": sampling, "method": method}
     return result
-
-
-def _check(level: float | None, resamples: int, seed: int) -> None:
-    if level is not None and not 0.0 < level < 1.0:
-        raise ValueError(f"{level=} is a probability: 0.9")
-    require_draws(resamples, seed, least=99)
 
 
 def _planned(panel: xr.DataArray, interval_hours: Any) -> tuple[_Plan, xr.DataArray]:

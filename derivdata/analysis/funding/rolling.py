@@ -82,7 +82,9 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     # where nothing moves, it is taken again exactly.
     about, total, squares, spare, more = room.floats
     finite = np.equal(values, values, out=room.finite)
-    centre = _centre(values[:, :window], finite[:, :window])
+    lead, known = values[:, :window], finite[:, :window]
+    total_of_lead = np.sum(lead, axis=-1, where=known, keepdims=True)
+    centre = total_of_lead / np.maximum(known.sum(axis=-1, keepdims=True), 1)
     np.subtract(values, centre, out=about)
     if (finite == finite[:1]).all():
         finite = finite[:1]
@@ -113,12 +115,6 @@ def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Float
     spread, _ = _median(np.abs(runs - centre[..., None]))
     few = count < least
     return np.where(few, np.nan, centre), np.where(few, np.nan, _MAD_TO_STD * spread)
-
-
-def _centre(lead: Floats, finite: Bools) -> Floats:
-    # Of the first window only: every window may know it, none knows the future by it.
-    total = np.sum(lead, axis=-1, where=finite, keepdims=True)
-    return np.asarray(total / np.maximum(finite.sum(axis=-1, keepdims=True), 1), dtype=np.float64)
 
 
 def _blank(values: Floats, finite: Bools, scratch: Floats) -> None:

@@ -99,7 +99,9 @@ def market_share(
     ordered: xr.DataArray = share.transpose(*oi.dims).rename("market_share")
     ordered = ordered.assign_attrs(units="fraction", weights=unit_of(oi, "oi"))
     if ordered.chunks is None:
-        ordered.attrs["dropped"] = _names(gone.transpose(*(dim for dim in oi.dims if dim != "time")))
+        stacked = gone.transpose(*(dim for dim in oi.dims if dim != "time")).to_series()
+        keys = stacked[stacked].index
+        ordered.attrs["dropped"] = [key if isinstance(key, str) else "/".join(map(str, key)) for key in keys]
     return ordered
 
 
@@ -191,11 +193,6 @@ def _membership(oi: xr.DataArray, venues: list[str] | None) -> Array | None:
     if absent:
         raise ValueError(f"venues: {absent[0]!r} is not in the panel oi")
     return np.isin(listed, venues)
-
-
-def _names(gone: xr.DataArray) -> list[str]:
-    stacked = gone.to_series()
-    return [str(k) if isinstance(k, str) else "/".join(map(str, k)) for k in stacked[stacked].index]
 
 
 def _balanced(

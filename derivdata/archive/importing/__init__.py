@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +136,8 @@ def import_files(
     A local hour that the clock shows twice is the first of the two, or the second where a row repeats it.
     """
     plan = make_plan(table, map or {}, set or {}, tz, unit, values=map_values, accept=accept)
-    paths = [Path(file).expanduser() for file in _listed(files)]
+    listed = [files] if isinstance(files, str | os.PathLike) else files
+    paths = [Path(file).expanduser() for file in listed]
     if not paths:
         raise ValueError("files: name at least one")
     report = ImportReport(plan, open_archive(to), _best_ranks(paths, plan))
@@ -154,10 +155,6 @@ def import_files(
         rejected=report.rejected,
         first_rejected=report.first_rejected,
     )
-
-
-def _listed(files: _Path | Sequence[_Path]) -> Iterable[_Path]:
-    return [files] if isinstance(files, str | os.PathLike) else files
 
 
 def _converted(path: Path, plan: ImportPlan) -> Iterator[Rows]:

@@ -48,7 +48,9 @@ def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
     columns |= _times(chunk, plan, rejections, columns)
     _hold_to_range(columns, plan, rejections)
     _convert(columns, plan, rejections)
-    _require(columns, plan, rejections)
+    for name in plan.table.columns:
+        if name in columns and plan.required(name):
+            rejections.reject(pd.isna(columns[name]), f"{name} is missing")
     names = [name for name in (*plan.table.columns, "price_usd", RANK) if name in columns]
     frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
     if not rejections.bad.any():
@@ -209,9 +211,3 @@ def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejecti
     scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
     with np.errstate(divide="ignore", invalid="ignore"):
         columns["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)
-
-
-def _require(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
-    for name in plan.table.columns:
-        if name in columns and plan.required(name):
-            rejections.reject(pd.isna(columns[name]), f"{name} is missing")

@@ -146,7 +146,7 @@ def make_plan(
 def _check_unit(table: Table, unit: str | None) -> None:
     if unit is None:
         return
-    units = (*_units(table),)
+    units = _units(table)
     if not units:
         raise ValueError(f"unit={unit!r}: table {table.name} has nothing to convert")
     if unit not in units:

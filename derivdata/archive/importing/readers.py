@@ -6,7 +6,7 @@ import csv
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -116,15 +116,10 @@ def _json(path: Path, file: IO[str]) -> Iterator[Chunk]:
         records = msgspec.json.decode(first + file.read(), type=list[Any])
         numbered: Iterator[tuple[int, Any]] = iter(enumerate(records, start=1))
     else:
-        lines = enumerate(_first_back(first, file), start=1)
+        lines = enumerate(chain([first + file.readline()], file), start=1)
         numbered = ((n, _record(line)) for n, line in lines if line.strip())
     while chunk_rows := list(islice(numbered, _CHUNK_ROWS)):
         yield _records(chunk_rows)
-
-
-def _first_back(first: str, file: IO[str]) -> Iterator[str]:
-    yield first + file.readline()
-    yield from file
 
 
 def _record(line: str) -> Any:

@@ -61,7 +61,7 @@ def carry_section(data: Data) -> Section:
         return section
     estimated = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
     _spreads(section, rates, estimated)
-    section.table(_pair_table(pairs), formats=_FORMATS)
+    section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
     _unknown(section, pairs)
     _blind(section, rates)
     for symbol in dict.fromkeys(str(p.carry["symbol"].item()) for p in estimated):
@@ -162,10 +162,6 @@ def _unknown(section: Section, pairs: list[Pair]) -> None:
             section.add_missing_note(
                 f"{without} of these {count(len(pairs), 'pair')} {words}: their net carry is blank."
             )
-
-
-def _pair_table(pairs: list[Pair]) -> pd.DataFrame:
-    return pd.DataFrame([_row(pair) for pair in pairs])
 
 
 def _row(pair: Pair) -> dict[str, object]:

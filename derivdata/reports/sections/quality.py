@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pandas as pd
 
@@ -45,7 +44,12 @@ def quality_section(data: Data) -> Section:
         "rate often equals its highest or lowest value has a cap or a floor. Outliers are more than twelve "
         "robust deviations from the median; they are counted and kept."
     )
-    examined = {what: quality.quality(table, start=_start(data)) for what, table in _tables(data)}
+    tables = {"funding rates": data.funding(), "funding settlements": data.settlements()}
+    tables |= {f"open interest of {symbol}": data.oi(symbol) for symbol in data.report_options.symbols}
+    start = data.report_options.window.start
+    examined = {
+        what: quality.quality(table, start=start) for what, table in tables.items() if table is not None
+    }
     if not examined:
         section.add_missing_note("The source has no table over time: there is nothing to examine.")
     else:
@@ -57,16 +61,6 @@ def quality_section(data: Data) -> Section:
     _options(section, data)
     _liquidations(section, data)
     return section
-
-
-def _start(data: Data) -> pd.Timestamp:
-    return data.report_options.window.start
-
-
-def _tables(data: Data) -> Iterator[tuple[str, pd.DataFrame]]:
-    named = [("funding rates", data.funding()), ("funding settlements", data.settlements())]
-    named += [(f"open interest of {symbol}", data.oi(symbol)) for symbol in data.report_options.symbols]
-    yield from ((what, table) for what, table in named if table is not None)
 
 
 def _overview(examined: dict[str, pd.DataFrame]) -> pd.DataFrame:

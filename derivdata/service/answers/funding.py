@@ -40,7 +40,7 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
         "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
         "funding_rates_raw": _by_venue(stated, _raw(stated)),
         "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
-        "oi_rankings": _rankings(view, set(shown)),
+        "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _RANKED and s in shown},
         "default_oi_rank": _UNRANKED,
         "timestamp": json_rows.stamp(view.now),
     }
@@ -150,11 +150,6 @@ def _number(value: float) -> float | int:
 def _most_common(values: pd.Series) -> float:
     """Return the most frequent value, the smallest of several."""
     return float(values.mode().iloc[0])
-
-
-def _rankings(view: View, shown: set[str]) -> dict[str, int]:
-    """Rank by open interest on the venue that has the most, the first 500 of it."""
-    return {s: rank for s, rank in market.oi_ranks(view).items() if rank <= _RANKED and s in shown}
 
 
 ANSWERS: Answers = {

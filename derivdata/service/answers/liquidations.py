@@ -64,9 +64,14 @@ def history(context: RequestContext) -> dict[str, Any]:
     view, params = context.view, context.params
     view.need(*fills.TABLES)
     window = context.window()
-    used, notices = _resolution(params["resolution"], window)
+    used, notices = params["resolution"] or ("1h" if window.requested < _DAY else "1d"), []
+    if used == "raw":
+        notices = [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
+        used = _FINEST
     sums = _history(view, window, used, params["symbol"])
-    notices += _sideless(sums)
+    lost = sums["unknown_usd"].sum()
+    if lost > 0:
+        notices.append(f"{lost:.2f} USD of liquidations are left out: their side is not known")
     sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
     venues = json_rows.objects(sums[["long_usd", "short_usd"]])
     named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(sums["exchange"]), venues, strict=True)))
@@ -131,19 +136,6 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
     )
     names = tables.LIQUIDATIONS_EVENTS.wire
     return {names.get(name, name): frame[name] for name in order.split()}
-
-
-def _resolution(requested: str | None, window: Window) -> tuple[str, list[str]]:
-    """Return the step of the buckets, and a notice where it is not the one that was requested."""
-    if requested == "raw":
-        return _FINEST, [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
-    return requested or ("1h" if window.requested < _DAY else "1d"), []
-
-
-def _sideless(sums: pd.DataFrame) -> list[str]:
-    """Return a notice of the orders that the answer cannot show, since their side is not known."""
-    lost = sums["unknown_usd"].sum()
-    return [f"{lost:.2f} USD of liquidations are left out: their side is not known"] if lost > 0 else []
 
 
 def _history(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:

@@ -31,7 +31,8 @@ def exchanges_summary(context: RequestContext) -> dict[str, Any]:
 
 def _summary(view: View) -> pd.DataFrame:
     """One row per venue, largest first, with the columns of the answer."""
-    days = [_totals(view, back) for back in range(_WEEK, -1, -1)]
+    past = [market.oi_at(view, view.now - back * _DAY) for back in range(_WEEK, -1, -1)]
+    days = [oi.groupby(level="exchange").sum(min_count=1) for oi in past]
     now = market.oi_at(view, view.now).rename("oi_usd").reset_index()
     now = now[now["oi_usd"] > 0].sort_values(["exchange", "oi_usd", "symbol"], ascending=[True, False, True])
     venues = now.groupby("exchange", sort=True)
@@ -49,11 +50,6 @@ def _summary(view: View) -> pd.DataFrame:
         }
     ).reset_index()
     return summary.sort_values(["total_oi_usd", "exchange"], ascending=[False, True])
-
-
-def _totals(view: View, days_ago: int) -> pd.Series:
-    past = market.oi_at(view, view.now - days_ago * _DAY)
-    return past.groupby(level="exchange").sum(min_count=1)
 
 
 def _change(now: pd.Series, before: pd.Series) -> Any:
