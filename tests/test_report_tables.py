@@ -282,7 +282,7 @@ def test_summary(text: str) -> None:
         ("+4.00 bps/8h", "mean of the last 24 h"),
         ("6 of 6", "held 7 days"),
         ("10 M USD", "at 2026-01-16 23:00 UTC"),
-        ("55.2 %", "at 2026-01-16 23:01 UTC"),
+        ("55.2 %", "at 2026-01-16 23:00 UTC"),
         ("3.75 M USD", "last 7 days"),
     ]
     assert "Picked in this same window (in sample): expect less" in tiles[2][1]
