@@ -15,11 +15,20 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.load_profile("same")
 
-# Run again in other environments: numerics, transport, command line, what depends on locale and time.
+# Run again in other environments: numerics, transport, command line, locale and time. Files that
+# draw many examples of one formula, or compare kinds of arrays, say nothing new there.
 _ENVIRONMENT = (
-    *("analysis", "transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py"),
-    *("test_real_data.py", "test_report.py", "test_times.py", "test_units.py"),
+    *(
+        f"analysis/test_{name}"
+        for name in "align black76 chain exposure joint_svi liquidations oi quality".split()
+    ),
+    *(f"analysis/test_{name}" for name in "settlements smile_fit smile_p smile_re smile_sabr".split()),
+    *(f"analysis/test_{name}" for name in "surface_fit surface_recorded variance".split()),
+    *(f"analysis/test_funding_{name}" for name in "carry half_life published recorded zscore".split()),
+    *("transport", "archive/test_import_times.py", "test_cli.py", "test_fetch.py", "test_real_data.py"),
+    *("test_report_tables.py", "test_schema.py", "test_tables.py", "test_times.py", "test_units.py"),
 )
+_ONE_MACHINE = ("TestArrays", "TestKindsOfArray", "TestProperties", "chain_surface", "smile_parameters")
 
 _connect = socket.socket.connect
 
@@ -36,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         path = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
-        if path.startswith(_ENVIRONMENT):
+        if path.startswith(_ENVIRONMENT) and not any(name in item.nodeid for name in _ONE_MACHINE):
             item.add_marker("environment")
 
 

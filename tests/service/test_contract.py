@@ -11,7 +11,7 @@ import pytest
 
 from tests.service.conftest import PATIENCE, Caller
 
-SECONDS = 30
+SECONDS = 12
 
 
 @pytest.mark.slow
