@@ -35,7 +35,7 @@ ifeq ($(NEWER),)
 else
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
-	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m environment
+	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m "environment and not slow"
 endif
 
 # What takes too long for the gate: other users, Pythons, locales and processors; mutants; full loads; the pages.

@@ -137,6 +137,7 @@ def test_import_brings_a_file_in_and_counts(tmp_path: Path, capsys: pytest.Captu
     assert [str(t) for t in frame["time"]] == ["2024-01-01 00:00:00+00:00", "2024-01-01 08:00:00+00:00"]
 
 
+@pytest.mark.slow
 def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

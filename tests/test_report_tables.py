@@ -6,8 +6,11 @@ import re
 from functools import cache
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from scipy.optimize import brentq
@@ -15,6 +18,7 @@ from scipy.stats import norm
 
 import derivdata as dd
 from derivdata.analysis import smile, surface, variance
+from derivdata.reports.sections import carry
 from tests import known_archive
 from tests.plot import made
 from tests.test_report import Page
@@ -321,3 +325,32 @@ def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
     dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["carry"])
     assert horizons == [168.0] * 6 + [12.0, 24.0, 48.0, 72.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0]
     assert intervals == [8.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("paid", "hours"),
+    [
+        (None, 8.0),
+        ([("BTC", "bybit", 4.0), ("ETH", "okx", 1.0)], 8.0),
+        ([("BTC", "okx", 4.0), ("BTC", "okx", 4.0), ("BTC", "okx", 8.0)], 4.0),
+    ],
+)
+def test_a_venue_without_payments_is_taken_to_pay_every_eight_hours(
+    paid: list[tuple[str, str, float]] | None, hours: float
+) -> None:
+    columns = ["symbol", "exchange", "interval_hours"]
+    data: Any = SimpleNamespace(settlements=lambda: paid and pd.DataFrame(paid, columns=columns))
+    assert carry._interval(data, "BTC", "okx") == hours
+
+
+def test_expected_carry_is_drawn_from_half_a_day_to_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+    section: Any = SimpleNamespace(
+        heading=lambda text: None, figure=lambda plot, curve, **words: drawn.append(curve)
+    )
+    monkeypatch.setattr(carry, "_carry", lambda *names_and_hours: names_and_hours[-1])
+    names = xr.Dataset({"symbol": "BTC", "long": "okx", "short": "bybit"})
+    pair: Any = SimpleNamespace(carry=names)
+    rates: Any = SimpleNamespace(settled=True, table=None)
+    carry._holding(section, SimpleNamespace(), rates, pair)  # type: ignore[arg-type]
+    assert [hours / 24 for hours in drawn[0]] == [0.5, 1, 2, 3, 5, 7, 10, 14, 21, 30]

@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.signal import lfilter
 
 from derivdata.analysis import funding
-from derivdata.analysis.funding import FundingStatus
+from derivdata.analysis.funding import FundingStatus, grid_bootstrap, persistence
 from tests.analysis.funding_made import market, series, times
 
 NAN = np.nan
@@ -243,3 +243,31 @@ def test_one_tick_on_a_level_is_no_persistence(tick):
     found = funding.half_life(series(values), level=None)
     assert float(found["phi"]) == pytest.approx(-1 / 198, rel=1e-6)
     assert int(found["status"]) == FundingStatus.ANTI_PERSISTENT
+
+
+@pytest.mark.parametrize(
+    ("phi", "steps", "means", "status"),
+    [
+        (0.0, 0.0, False, FundingStatus.ANTI_PERSISTENT),
+        (0.9, 6.6, True, FundingStatus(0)),
+        (0.7, 1.9, True, FundingStatus.COARSE),
+        (0.7, 1.9, False, FundingStatus(0)),
+        (1.0, np.inf, False, FundingStatus.UNIT_ROOT),
+    ],
+)
+def test_a_slope_of_exactly_one_never_reverts(phi, steps, means, status):
+    assert persistence._status(phi, steps, means) == status
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ([1.0, -1.0, -1.0], 0.25),
+        ([3.0, 1.0, -1.0], 0.75),
+        ([1.0, -1.0, 1.0], 1.0),
+        ([1.0, 1.0, 0.0], 1.0),
+        ([-1.0, -1.0, -1.0], 0.0),
+    ],
+)
+def test_an_interval_ends_where_the_curve_last_crosses_zero(values, place):
+    assert grid_bootstrap._last_zero(np.array([0.0, 0.5, 1.0]), np.array(values)) == place

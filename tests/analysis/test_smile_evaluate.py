@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from derivdata.analysis import smile
+from derivdata.analysis.smile.butterfly import check_raw
 from derivdata.analysis.smile.butterfly_certificate import certified
+from derivdata.analysis.smile.parameters import Raw
 from tests.analysis.smiles import points, published, raw_sets
 from tests.shared import known_path
 
@@ -209,3 +211,15 @@ def test_a_fit_survives_netcdf(tmp_path):
     fit.to_netcdf(tmp_path / "fit.nc", engine="h5netcdf")
     with xr.open_dataset(tmp_path / "fit.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(smile.iv(back, 0.05), smile.iv(fit, 0.05))
+
+
+@pytest.mark.parametrize(("slope", "ok"), [(1.25, False), (1.2499, True)])
+def test_a_wing_of_slope_two_is_refused_though_its_density_is_positive(slope, ok):
+    """Lee (2004): total variance grows by less than 2 per unit of log-moneyness. Here b (1 + rho) is 2.
+
+    With a = 3 the density falls to zero from above: g is near (a/2 - 1) / w > 0 far to the right.
+    """
+    raw = Raw(*(np.array([p]) for p in (3.0, slope, 0.6, 0.0, 0.5)))
+    found = check_raw(raw, np.array([5.0]))
+    assert found.min_g[0] > 0.0
+    assert bool(found.ok[0]) is ok
