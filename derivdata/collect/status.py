@@ -27,8 +27,8 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
     """
     rows = []
     ledger = archive.requests()
-    for (exchange, table), asked in ledger.groupby(["exchange", "table"], sort=True):
-        answered, failed = asked[asked["answered"]], asked[~asked["answered"]]
+    for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
+        answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
         recent = archive.read(table, now - _HOUR, now + _HOUR, exchanges=[exchange])
         holes = sum(
             int((one["start"].iloc[1:].to_numpy() > one["end"].iloc[:-1].to_numpy()).sum())

@@ -167,15 +167,15 @@ def opened(
     if exchange not in VENUES:
         raise ValueError(f"exchange={exchange!r} is not one of {', '.join(VENUES)}")
     venue = VENUES[exchange]
-    asked = Request.parse(request)
-    endpoint, parts = (None, {}) if asked.place == "any" else _endpoint_of(venue, asked)
+    parsed = Request.parse(request)
+    endpoint, parts = (None, {}) if parsed.place == "any" else _endpoint_of(venue, parsed)
     arrival = None if at is None else us_of(times.instant(at, "at"))
     # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
     raw = body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body)
     return Reading(
         exchange,
         endpoint,
-        asked,
+        parsed,
         raw,
         at=arrival,
         context=Context(context, exchange),
@@ -194,11 +194,11 @@ def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[
     if not near:
         paths = ", ".join(sorted({e.path for e in venue.endpoints}))
         raise ValueError(f"request: {venue.exchange} has no endpoint {request.place!r}: it has {paths}")
-    asked = request.params
+    params = request.params
     fitting = [
         (len(endpoint.fixed) - len(match.groupdict()), endpoint, match)
         for endpoint, match in near
-        if all(k in asked and v in ("", asked[k]) for k, v in endpoint.fixed.items())
+        if all(k in params and v in ("", params[k]) for k, v in endpoint.fixed.items())
     ]
     if not fitting:
         return None, {}

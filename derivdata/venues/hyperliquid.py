@@ -157,10 +157,10 @@ def predicted_fundings(reading: Reading) -> Records:
     records = Records()
     rows = reading.decode(list[tuple[str, list[tuple[str, _Predicted | None]]]])
     for coin, venues in rows:
-        for name, said in venues:
-            if name == "BinPerp" and said is not None:
+        for name, predicted in venues:
+            if name == "BinPerp" and predicted is not None:
                 item = reading.instrument(coin, _named)
-                records.intervals.append(Interval(item, said.fundingIntervalHours))
+                records.intervals.append(Interval(item, predicted.fundingIntervalHours))
     return records
 
 

@@ -239,13 +239,13 @@ class Reading:
 
     def interval(self, item: Instrument) -> float | None:
         """Return the hours between payments from another answer, None where none has them."""
-        known = self.context.intervals
-        return known.get(item.name) or known.get(item.symbol) or self.context.interval_hours
+        intervals = self.context.intervals
+        return intervals.get(item.name) or intervals.get(item.symbol) or self.context.interval_hours
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
         """Return the mark price of the same minute from another answer, else the given one."""
-        found = self.context.mark(item.symbol, self.at if time is None else time)
-        return found if found is not None else self.context.mark_price
+        price = self.context.mark(item.symbol, self.at if time is None else time)
+        return price if price is not None else self.context.mark_price
 
     def mark_then(self, item: Instrument, time: int) -> float | None:
         """Return the mark price of an instant of the past, never that of another minute."""

@@ -213,8 +213,8 @@ class Records:
         """
         states: dict[str, State] = {}
         for state in self.states:
-            known = states.get(state.instrument.name, state)
-            states[state.instrument.name] = State(*_filled(known, state))
+            earlier = states.get(state.instrument.name, state)
+            states[state.instrument.name] = State(*_filled(earlier, state))
         options: dict[str, Option] = {}
         for option in self.options:
             first = options.get(option.name, option)

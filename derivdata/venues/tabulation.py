@@ -236,11 +236,11 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     by_symbol: dict[str, dict[int, Payment]] = {}
     for row in rows:
         by_symbol.setdefault(row.instrument.symbol, {})[row.time] = row
-    for symbol, found in by_symbol.items():
-        times = np.array(sorted(found), dtype=np.int64)
+    for symbol, by_time in by_symbol.items():
+        times = np.array(sorted(by_time), dtype=np.int64)
         hours = payment_hours(times, default)
-        rates = np.array([found[time].rate for time in times.tolist()])
-        period = np.array([found[time].period_h or np.nan for time in times.tolist()])
+        rates = np.array([by_time[time].rate for time in times.tolist()])
+        period = np.array([by_time[time].period_h or np.nan for time in times.tolist()])
         bps = units.bps_8h_from_native(rates, np.where(np.isnan(period), hours, period))
         _check_rates(symbol, rates, bps, 1)
         columns["symbol"] += [symbol] * len(times)
