@@ -87,6 +87,16 @@ def _chains(days: str, what: str) -> int:
     return _peak_bytes(lambda: surface.from_chain(options, method="essvi", weights="price"))
 
 
+def _minute() -> int:
+    """A minute of all venues, whose bodies are in memory before and do not count."""
+    from benchmarks.venue_minute import Minute
+
+    with tempfile.TemporaryDirectory() as folder:
+        minute = Minute(Path(folder))
+        collector = minute.collector()
+        return _peak_bytes(collector.once)
+
+
 def _peak_bytes(run: Callable[[], Any]) -> int:
     gc.collect()
     before = _resident("VmRSS")

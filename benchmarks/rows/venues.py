@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 import pandas as pd
 
+from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, stated
-from derivdata import venues
+from benchmarks.venue_minute import CONTRACTS, Minute, rows_of_a_day
+from derivdata import open_archive, venues
 from derivdata.venues.record_types import Records
 from derivdata.venues.tabulation import frames
 
@@ -19,6 +21,7 @@ __all__ = ["ROWS"]
 
 _CONTRACTS, _PAYMENTS = 100, 1000
 _REACH = 200_000
+_SERIES, _PART, _DAY = 8000, 20, 1440
 _FRAME = "json.loads, pd.DataFrame, to_datetime and arithmetic, without checks or intervals"
 _ORJSON = "limit: orjson.loads"
 _PATH = "/fapi/v1/fundingRate"
@@ -68,7 +71,69 @@ def _settlements(_: Path) -> Made:
     return Made({OURS: ours, _FRAME: plain, _ORJSON: limit}, checks=checks)
 
 
+def _minute(folder: Path) -> Made:
+    minute = Minute(folder)
+
+    def ours() -> dict[str, int]:
+        return minute.collector().once()
+
+    def limit() -> list[Any]:
+        return [orjson.loads(body) for body in minute.bodies]
+
+    def checks() -> list[Check]:
+        collector = minute.collector()
+        before = time.process_time()
+        collector.once()
+        spent = time.process_time() - before
+        memory = peak_bytes_of("minute") / 1e6
+        return [
+            Check("processor time of a minute", f"{spent:.2f} s", "≤ 1 s", spent <= 1.0),
+            Check("memory above an idle process", f"{memory:.0f} MB", "≤ 200 MB", memory <= 200.0),
+        ]
+
+    def facts() -> list[str]:
+        size = sum(map(len, minute.bodies)) / 1e6
+        return [f"{sum(ours().values()):,} rows of {size:.1f} MB in {len(minute.bodies)} bodies"]
+
+    return Made({OURS: ours, _ORJSON: limit}, checks=checks, facts=facts, close=minute.close)
+
+
+def _year(folder: Path) -> Made:
+    frame = rows_of_a_day(_SERIES // _PART, _DAY)
+    made = iter(range(1000))
+
+    def ours() -> int:
+        return open_archive(folder / str(next(made))).append("funding_history", frame)
+
+    def facts() -> list[str]:
+        archive = open_archive(folder / "told")
+        archive.append("funding_history", frame)
+        info = archive.info().loc["funding_history"]
+        a_row = info["megabytes"] * 1e6 / info["rows"]
+        year = _SERIES * _DAY * 365
+        return [
+            f"measured: {info['rows']:,} rows of a day in {info['files']} file(s), {a_row:.1f} bytes a row; "
+            f"a year of all on paper: {year:,} rows a table, {year * a_row / 1e9:.0f} GB, 365 files or more"
+        ]
+
+    return Made({OURS: ours}, facts=facts)
+
+
 ROWS = [
+    Row(
+        "venue-minute",
+        what="a minute of all venues: bodies → rows → archive",
+        given=f"14 venues × {CONTRACTS} contracts",
+        make=_minute,
+        goals={_ORJSON: stated()},
+    ),
+    Row(
+        "venue-year",
+        what="a day of minutes, a twentieth of 800 symbols × 10 venues → archive",
+        given=f"{_SERIES // _PART} series × {_DAY:,} minutes",
+        make=_year,
+        goals={},
+    ),
     Row(
         "venue-settlements",
         what="bodies of a venue → settlements",

@@ -13,7 +13,7 @@ __all__ = ["EventClock", "SimulatedClock"]
 T = TypeVar("T")
 
 HANGS_SECONDS = 60.0
-_LOOK_SECONDS = 0.001
+_LOOK_SECONDS = 0.003
 
 
 class SimulatedClock:

@@ -13,14 +13,14 @@ from derivdata.archive import open_archive
 from tests.collect.clocks import EventClock
 from tests.collect.days import collect_until, hold_minutes, hold_open_interest, hold_settlements, over
 from tests.collect.direct import connect_directly
-from tests.collect.fakes import VENUES, Fakes
+from tests.collect.fakes import Fakes
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import finished
 from tests.reliability.promises import SOAK, count
 
 FIRST = pd.Timestamp("2026-01-20T09:30:30", tz="UTC")
 FEW = ["binance", "okx", "hyperliquid"]
-ALL = [name for name in VENUES if name not in ("kraken", "derive")]  # one unconfirmed, one to be named
+SEVEN = ["binance", "bybit", "okx", "hyperliquid", "gateio", "bitget", "deribit"]
 HOUR = pd.Timedelta(1, "h")
 
 
@@ -28,7 +28,7 @@ def test_hours_of_failing_venues_lose_no_row_and_double_none(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One request of ten fails, a venue is down for a while, and the collector stops for some hours."""
-    venues, hours = (ALL if SOAK else FEW), count(2, 24)
+    venues, hours = (SEVEN if SOAK else FEW), count(1, 24)
     archive = open_archive(tmp_path / "market")
     end = FIRST.ceil("h") + pd.Timedelta(hours, "h")
     fakes: Fakes | None = None
@@ -136,7 +136,7 @@ def test_a_collector_that_is_killed_loses_nothing_acknowledged(
     tmp_path: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One archive whose writer is killed again and again: what was said to be there is there, once."""
-    kills, venues = count(8, 100), ["okx", "hyperliquid"]
+    kills, venues = count(6, 100), ["okx", "hyperliquid"]
     folder, end = tmp_path / "market", FIRST.ceil("h") + pd.Timedelta(count(3, 12), "h")
     found = json.loads(finished(KILLED, folder, kills, " ".join(venues), FIRST, end, seconds=3000))
     archive = open_archive(folder)
