@@ -88,13 +88,11 @@ def _chains(days: str, what: str) -> int:
 
 
 def _minute() -> int:
-    """A minute of all venues, whose bodies are in memory before and do not count."""
+    """A minute of all venues, with its bodies, their contracts and all that makes them."""
     from benchmarks.venue_minute import Minute
 
     with tempfile.TemporaryDirectory() as folder:
-        minute = Minute(Path(folder))
-        collector = minute.collector()
-        return _peak_bytes(collector.once)
+        return _peak_bytes(lambda: Minute(Path(folder)).collector().once())
 
 
 def _peak_bytes(run: Callable[[], Any]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata.archive import Archive, open_archive
@@ -90,6 +91,7 @@ def rows_of_a_day(series: int, minutes: int) -> pd.DataFrame:
     times = pd.date_range("2026-01-20", periods=minutes, freq="min", tz="UTC").as_unit("us")
     count = series * minutes
     number = pd.RangeIndex(count)
+    steps = np.random.default_rng(1).normal(0, 0.01, (series, minutes))
     return pd.DataFrame(
         {
             "symbol": pd.Categorical.from_codes(
@@ -97,7 +99,7 @@ def rows_of_a_day(series: int, minutes: int) -> pd.DataFrame:
             ),
             "exchange": pd.Categorical.from_codes(number // minutes % 10, [f"venue{n}" for n in range(10)]),
             "time": times.take(number % minutes),
-            "rate_bps_8h": (number * 7919 % 20001 - 10000) * 1e-3,
+            "rate_bps_8h": steps.cumsum(axis=1).round(4).ravel(),
             "resolution": "raw",
             "kind": "sampled",
         }

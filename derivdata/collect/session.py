@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -16,6 +17,7 @@ from derivdata.collect.quarantine import Quarantine
 from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
 from derivdata.transport.keyless import KeylessReply, KeylessSession
 from derivdata.venues.endpoint import Endpoint, Venue
+from derivdata.venues.reading import Context
 from derivdata.venues.record_types import Records
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class VenueSession:
         self.shared = shared or Shared()
         self.requests = 0
         self.context: dict[str, pd.DataFrame] = {}
+        self._read_context: tuple[dict[str, pd.DataFrame], Context] | None = None
         self._address = address
         self._http = KeylessSession()
         self.notices: list[str] = []
@@ -164,7 +167,7 @@ class VenueSession:
             with contextlib.suppress(SchemaError):
                 venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
         self._check(place, reply, sent)
-        known = {**self.context, **(context or {})}
+        known = self._context(context or {})
         try:
             records = venues.records(self.venue.exchange, text, reply.body, at=at, context=known)
         except SchemaError as problem:
@@ -173,6 +176,19 @@ class VenueSession:
             kept = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
             raise SchemaError(f"{problem} ({kept})") from None
         return records, text, reply.body
+
+    def _context(self, more: Mapping[str, Any]) -> Context:
+        """Return what is known of the contracts, read once for all bodies until they are listed again."""
+        if more.keys() - {"instrument"}:
+            return Context({**self.context, **more}, self.venue.exchange)
+        kept = self._read_context
+        same = kept is not None and kept[0].keys() == self.context.keys()
+        if kept is None or not same or any(kept[0][name] is not self.context[name] for name in kept[0]):
+            kept = (dict(self.context), Context(self.context, self.venue.exchange))
+            self._read_context = kept
+        found = copy.copy(kept[1])
+        found.named = more.get("instrument")
+        return found
 
     def _pace(self, endpoint: Endpoint) -> None:
         """Wait until the budget allows another request: requests are spread evenly, never in bursts.

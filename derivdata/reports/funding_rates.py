@@ -31,9 +31,9 @@ class Rates(NamedTuple):
 
 
 def rates_of(data: Data) -> Rates | None:
-    """Return sampled rates if there are any, else settlements summed over 8 hours, else None."""
+    """Return sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
     sampled = data.funding()
-    if sampled is not None:
+    if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
         return Rates(tables.panel(sampled), sampled, settled=False)
     paid = data.settlements()
     return None if paid is None else Rates(_summed(paid), paid, settled=True)

@@ -128,9 +128,9 @@ def records(
     body: bytes | str,
     *,
     at: times.Instant | None = None,
-    context: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | Context | None = None,
 ) -> Records:
-    """Read a body as records, before one contract a symbol is chosen; arguments as in `read`."""
+    """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
     reading = opened(exchange, request, body, at=at, context=context)
     VENUES[reading.exchange].refuse(reading)
     return Records() if reading.endpoint is None else reading.endpoint.read(reading)
@@ -161,7 +161,7 @@ def opened(
     body: bytes | str,
     *,
     at: times.Instant | None = None,
-    context: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | Context | None = None,
 ) -> Reading:
     """Return a body that is ready to be read, with the endpoint that it answers."""
     if exchange not in VENUES:
@@ -178,7 +178,7 @@ def opened(
         parsed,
         raw,
         at=arrival,
-        context=Context(context, exchange),
+        context=context if isinstance(context, Context) else Context(context, exchange),
         parts=parts,
     )
 

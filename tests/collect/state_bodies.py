@@ -327,6 +327,31 @@ def _huobi_none(states: Any, now: int, params: Row) -> Any:
     return {"status": "ok", "data": [], "ts": now}
 
 
+def _okx_options(states: Any, now: int, params: Row) -> Any:
+    if params.get("instType") != "OPTION":
+        return None
+    base = params["instFamily"][:3]
+    rows = [
+        {
+            "instType": "OPTION",
+            "instId": f"{base}-USD-260327-{strike}-C",
+            "last": "0.01",
+            "askPx": "0.02",
+            "askSz": "1",
+            "bidPx": "0.01",
+            "bidSz": "1",
+            "open24h": "0.01",
+            "high24h": "0.02",
+            "low24h": "0.01",
+            "volCcy24h": "3",
+            "vol24h": "300",
+            "ts": str(now),
+        }
+        for strike in (40000, 50000, 60000)
+    ]
+    return {"code": "0", "msg": "", "data": rows}
+
+
 def _derive(states: Any, now: int, params: Row) -> Any:
     rows = {
         f"{s}-PERP": {
@@ -367,6 +392,7 @@ _BODIES: dict[tuple[str, str], Callable[[Any, int, Row], Any]] = {
     ("gateio", "/futures/btc/contracts"): lambda *_: [],
     ("gateio", "/futures/btc/tickers"): lambda *_: [],
     ("bitget", "/api/v2/mix/market/tickers"): _bitget,
+    ("okx", "/api/v5/market/tickers"): _okx_options,
     ("deribit", "/public/get_book_summary_by_currency"): _deribit,
     ("lighter", "/funding-rates"): _lighter_rates,
     ("lighter", "/orderBookDetails"): _lighter_details,

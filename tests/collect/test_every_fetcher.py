@@ -42,7 +42,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "options.surface_history": (("BTC", "okx", "2h"), {}),
     "options.atm_history": (("BTC", "okx", "2h"), {}),
     "options.metrics": (("BTC", "okx"), {}),
-    "prices.history": (("BTC", "2h"), {"kind": "mark"}),
+    "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
 }
 """Fetchers whose tables venues fill when they are polled and asked for their histories."""
 
@@ -141,7 +141,7 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
         warnings.simplefilter("ignore")
         dd.report(["BTC"], window="1d", out=out)
         rates = dd.funding.settlements("BTC", *DAY)
-        found = dd.analysis.quality(rates)
+        found = dd.analysis.quality.quality(rates)
     text = out.read_text(encoding="utf-8")
     assert "hyperliquid" in text
     assert "(synthetic)" not in text
