@@ -116,5 +116,6 @@ if __name__ == "__main__":
         "panel": _panel,
         "table_panel": _table_panel,
         "chains": _chains,
+        "minute": _minute,
     }
     print(tasks[sys.argv[1]](*sys.argv[2:]))
