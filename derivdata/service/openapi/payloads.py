@@ -160,10 +160,9 @@ _LIQUIDATIONS: dict[str, Schema] = {
         largest=maybe(record(name=TEXT, total_usd=NUMBER)),
     ),
 }
+_CHAIN = record(**_PAIR, count=COUNT, instruments=array(row("options_snapshot", drop="symbol exchange")))
 _OPTIONS: dict[str, Schema] = {
-    "/options/snapshot": record(
-        **_PAIR, count=COUNT, instruments=array(row("options_snapshot", drop="symbol exchange"))
-    ),
+    "/options/snapshot": {**_CHAIN, "properties": {**_CHAIN["properties"], "time": ISO}},  # not always there
     "/options/metrics": record(
         **_PAIR, count=COUNT, data=array(row("options_metrics", drop="symbol exchange")), cached=FLAG
     ),
