@@ -120,8 +120,6 @@ def test_bid_and_ask_bound_what_counts(rng):
     fitted = surface.fit(k, marks, t, iv_bid=bid, iv_ask=ask)
     model = smile.iv(fitted, k, extrapolate=True)
     assert bool(((model > bid) & (model < ask)).where(iv.notnull(), True).all())
-    with pytest.raises(ValueError, match="do not go with method='slices'"):
-        surface.fit(k, iv, t, iv_bid=bid, iv_ask=ask, method="slices")
 
 
 def test_the_error_at_the_money_is_fit_less_quote():

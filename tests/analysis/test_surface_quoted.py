@@ -128,3 +128,24 @@ def test_model_free_variance_is_the_log_contracts(market: tuple[str, str]) -> No
         rise = bates.log_mgf(model, complex(h, 0.0), row["year_fraction"])
         fall = bates.log_mgf(model, complex(-h, 0.0), row["year_fraction"])
         assert total == pytest.approx(-2 * (rise - fall).real / (2 * h), rel=0.05)
+
+
+@each_market
+@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
+def test_slices_between_bid_and_ask_have_no_loss(market: tuple[str, str], method: str) -> None:
+    """Spreads so wide (±2 points about 50 %) that all three forms fit between them: no quote is outside."""
+    quotes = chain.smiles(chain.clean(snapshot(market)))
+    iv = xr.full_like(quotes["iv"], 0.5).where(quotes["iv"].notnull())
+    bid, ask = iv - 0.02, iv + 0.02
+    marks = iv + 0.01 * (-1.0) ** np.arange(iv.sizes["strike"])
+    k, t = quotes["log_moneyness"], quotes["year_fraction"]
+    fit = smile.fit(k, marks, t, weights="equal", iv_bid=bid, iv_ask=ask, method=method)
+    model = smile.iv(fit, k)
+    assert not ((model < bid - 1e-6) | (model > ask + 1e-6)).any()
+
+
+def test_interpolation_takes_no_bid_and_ask() -> None:
+    quotes = chain.smiles(chain.clean(snapshot(("BTC", "deribit"))))
+    k, iv, t = (quotes[name] for name in ("log_moneyness", "iv", "year_fraction"))
+    with pytest.raises(ValueError, match="pchip', which goes through the quotes"):
+        smile.fit(k, iv, t, iv_bid=iv, iv_ask=iv, method="pchip")

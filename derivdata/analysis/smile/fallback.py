@@ -25,7 +25,7 @@ from derivdata.analysis.smile.ssvi_slice import fit_ssvi
 from derivdata.analysis.smile.svi import fit_svi
 from derivdata.analysis.status import Status
 
-__all__ = ["FittedSlices", "Options", "fit_slices"]
+__all__ = ["FittedSlices", "Options", "fit_slices", "rms_error"]
 
 NEEDED = {Method.SVI: 5, Method.SSVI: 3, Method.SABR: 3, Method.PCHIP: 2, Method.FLAT: 1, Method.NONE: 0}
 _LADDERS = {
@@ -72,7 +72,7 @@ def fit_slices(quotes: SmileQuotes, forward: Floats, start: Raw, options: Option
     fitted.notes[(rungs != options.method) & (rungs != Method.NONE)] |= Status.FALLBACK_USED
     _settle(fitted, quotes, options)
     _note_time(fitted, quotes)
-    fitted.rmse_vol[:] = _rmse(fitted.curves, quotes)
+    fitted.rmse_vol[:] = rms_error(fitted.curves, quotes)
     return fitted
 
 
@@ -206,7 +206,8 @@ def _note_time(fitted: FittedSlices, quotes: SmileQuotes) -> None:
     fitted.notes[unknown], fitted.notes[over] = Status.BAD_INPUT, Status.EXPIRED
 
 
-def _rmse(curves: Curves, quotes: SmileQuotes) -> Floats:
+def rms_error(curves: Curves, quotes: SmileQuotes) -> Floats:
+    """Return the root mean square error in volatility; NaN where there are no more quotes than parameters."""
     freedom = np.array([_FREEDOM.get(each, np.inf) for each in Method])
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.sqrt(curve_values(curves.standing(), quotes.k) / quotes.t[:, None]) - quotes.iv

@@ -9,10 +9,11 @@ import numpy as np
 import xarray as xr
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
-from derivdata.analysis.smile.fallback import Options, fit_slices
+from derivdata.analysis.smile.curves import curve_values
+from derivdata.analysis.smile.fallback import FittedSlices, Options, fit_slices, rms_error
 from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.analysis.smile.quotes import prepare
+from derivdata.analysis.smile.quotes import SmileQuotes, prepare
 from derivdata.analysis.smile.weighting import quote_weights
 from derivdata.arguments import Numbers, typed
 
@@ -20,6 +21,7 @@ __all__ = ["fit"]
 
 METHODS = {each.name.lower(): each for each in (Method.SVI, Method.SSVI, Method.SABR, Method.PCHIP)}
 _ROWS = 8192
+_ROUNDS = 20
 _FACTS = {
     "method": np.int8,
     "repaired": np.bool_,
@@ -41,6 +43,8 @@ def fit(
     dim: str = "strike",
     method: Literal["svi", "ssvi", "sabr", "pchip"] = "svi",
     weights: Any = "vega",
+    iv_bid: Numbers | None = None,
+    iv_ask: Numbers | None = None,
     arbitrage: Literal["flag", "penalty", "gj", "ssvi"] = "flag",
     beta: float = 1.0,
     axis: Literal["k", "delta"] = "k",
@@ -69,6 +73,9 @@ def fit(
         them residuals of price; ``"equal"``: 1, so that the many far strikes of a chain count like those
         at the money; ``"variance"``: makes them residuals of total variance. Or
         an array, for instance ``1 / (ask_iv - bid_iv) ** 2``; 0 and NaN drop a quote.
+    iv_bid, iv_ask
+        Volatilities of bid and ask like `iv`, NaN where there is none. With them only what lies outside
+        counts: a fit between all bids and asks has no loss. Not with ``pchip``, which goes through quotes.
     arbitrage
         What to do with a slice that has a butterfly. ``"flag"``: note it in the status. ``"penalty"``:
         refit with a penalty on negative density. ``"gj"``: Gatheral and Jacquier's closed form, where its
@@ -101,12 +108,24 @@ def fit(
     Notes
     -----
     Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
-    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
+    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals. With bid and ask
+    it minimises the squared distance outside by majorisation: the fit to `iv` is followed by twenty fits,
+    each to the places between bid and ask that are nearest to the fit before. The distance to those places
+    bounds the distance to the intervals and equals it at the fit before, so every round lowers the loss.
     """
     options = _options(method, arbitrage, beta, axis, start)
+    if method == "pchip" and (iv_bid is not None or iv_ask is not None):
+        raise ValueError("iv_bid and iv_ask do not go with method='pchip', which goes through the quotes")
     quotes = _labelled(log_moneyness, iv, year_fraction, weights, forward, dim)
     k, volatility, weight, t, f = (_one_chunk(part, dim) for part in quotes)
+    sides = [np.nan if side is None else side for side in (iv_bid, iv_ask)]
+    dims = [str(name) for name in volatility.dims]
+    bid, ask = (
+        _one_chunk(_wrap(side, dims, name), dim)
+        for side, name in zip(sides, ("iv_bid", "iv_ask"), strict=True)
+    )
     named = {"log_moneyness": k, "weights": weight, "year_fraction": t, "forward": f}
+    named |= {"iv_bid": bid, "iv_ask": ask}
     require_same(named, volatility, "iv")
     if volatility.chunks is None:
         require_decimal_volatility(volatility)
@@ -115,8 +134,8 @@ def fit(
     nodes = NODES if options.method == Method.PCHIP else ()
     parts = xr.apply_ufunc(
         _kernel(options),
-        *(k, volatility, weight, t, f, *warm),
-        input_core_dims=[[dim]] * 3 + [[]] * 7,
+        *(k, volatility, weight, *(xr.broadcast(side, volatility)[0] for side in (bid, ask)), t, f, *warm),
+        input_core_dims=[[dim]] * 5 + [[]] * 7,
         output_core_dims=[[]] * len(names) + [["node"]] * len(nodes),
         dask="parallelized",
         output_dtypes=[_FACTS.get(name, np.float64) for name in (*names, *nodes)],
@@ -201,14 +220,15 @@ def _warm(start: xr.Dataset | None, *quotes: xr.DataArray) -> list[xr.DataArray]
 
 
 def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
-    """Return the fit of arrays whose last axis, of the first three, are the quotes."""
+    """Return the fit of arrays whose last axis, of the first five, are the quotes."""
 
-    def kernel(k: Floats, iv: Floats, weight: Floats, *rest: Floats) -> tuple[Any, ...]:
-        lead = np.broadcast_shapes(
-            *(part.shape[:-1] for part in (k, iv, weight)), *(np.shape(p) for p in rest)
-        )
+    def kernel(
+        k: Floats, iv: Floats, weight: Floats, bid: Floats, ask: Floats, *rest: Floats
+    ) -> tuple[Any, ...]:
+        table = (k, iv, weight, bid, ask)
+        lead = np.broadcast_shapes(*(part.shape[:-1] for part in table), *(np.shape(p) for p in rest))
         count, strikes = int(np.prod(lead)), iv.shape[-1]
-        quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in (k, iv, weight)]
+        quotes = [np.broadcast_to(part, (*lead, strikes)).reshape(count, strikes) for part in table]
         tall = [np.broadcast_to(part, lead).reshape(count) for part in rest]
         parts = [
             _fit_rows(*(part[at : at + _ROWS] for part in (*quotes, *tall)), options=options)
@@ -221,12 +241,55 @@ def _kernel(options: Options) -> Callable[..., tuple[Any, ...]]:
 
 
 def _fit_rows(
-    k: Floats, iv: Floats, weight: Floats, t: Floats, forward: Floats, *start: Floats, options: Options
+    k: Floats,
+    iv: Floats,
+    weight: Floats,
+    bid: Floats,
+    ask: Floats,
+    t: Floats,
+    forward: Floats,
+    *start: Floats,
+    options: Options,
 ) -> tuple[Any, ...]:
     quotes = prepare(k, iv, t, weight)
     fitted = fit_slices(quotes, forward, Raw(*start), options)
+    if np.isfinite(bid).any() or np.isfinite(ask).any():
+        fitted = _between(fitted, quotes, weight, bid, ask, forward, options)
     curves = fitted.curves
     n = quotes.used.sum(axis=1).astype(np.int32)
     facts = (fitted.repaired, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
     nodes = () if curves.node_k is None else (curves.node_k, curves.node_w)
     return *curves.raw, *(curves.sabr or ()), curves.method, *facts, *nodes
+
+
+def _between(
+    fitted: FittedSlices,
+    quotes: SmileQuotes,
+    weight: Floats,
+    bid: Floats,
+    ask: Floats,
+    forward: Floats,
+    options: Options,
+) -> FittedSlices:
+    """Fit again, to the places between bid and ask that are nearest to the fit before; see `fit`.
+
+    Of one side only, the other is open; of neither, the quote stays. Where a fit has no value (SABR far out)
+    the quote stays too.
+    """
+    # A crossed market has no place between its sides: the quote itself stays there.
+    crossed = bid > ask
+    low = np.where(np.isfinite(bid) & ~crossed, bid, np.where(np.isfinite(ask) & ~crossed, 0.0, quotes.iv))
+    high = np.where(
+        np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
+    )
+    t = quotes.t
+    nfev = fitted.nfev.copy()
+    for _ in range(_ROUNDS):
+        with np.errstate(invalid="ignore", divide="ignore"):
+            model = np.sqrt(curve_values(fitted.curves.standing(), quotes.k) / t[:, None])
+        target = np.where(np.isfinite(model), np.clip(model, low, high), quotes.iv)
+        used = np.where(quotes.used, target, np.nan)
+        begin = Raw(*(part.copy() for part in fitted.curves.raw))
+        fitted = fit_slices(prepare(quotes.k, used, t, weight), forward, begin, options)
+        nfev += fitted.nfev
+    return fitted._replace(nfev=nfev, rmse_vol=rms_error(fitted.curves, quotes))

@@ -83,7 +83,7 @@ def fit(
     iv_bid, iv_ask
         Volatilities of bid and ask like `iv`, NaN where there is none. With them residuals are distances
         to the nearer of the two outside, and a tenth of the distance to `iv` between them (a hundredth of
-        its square), which only keeps the minimum unique. Not with ``"slices"``.
+        its square), which only keeps the minimum unique; ``"slices"`` is as `derivdata.analysis.smile.fit`.
     start
         An earlier result to start from, matched by expiry; the result does not depend on it beyond the
         search's tolerance. Only for ``"essvi"`` and ``"essvi_seq"``, unused by others.
@@ -106,7 +106,7 @@ def fit(
     Raises
     ------
     ValueError
-        Unknown method or weighting; a dimension is missing; bid and ask with ``"slices"``; the
+        Unknown method or weighting; a dimension is missing; the
         volatilities look like percent (on lazy input when the result is computed).
 
     Notes
@@ -119,9 +119,10 @@ def fit(
     quotes = labelled(log_moneyness, iv, year_fraction, weights, iv_bid, iv_ask, dim=dim)
     k, volatility, t, weight = quotes[:4]
     if method == "slices":
-        if iv_bid is not None or iv_ask is not None:
-            raise ValueError("iv_bid and iv_ask do not go with method='slices'; weights of spreads do")
-        surface = _alone(k, volatility, t, weight, forward, dim)
+        sides = tuple(
+            None if side is None else part for side, part in ((iv_bid, quotes[4]), (iv_ask, quotes[5]))
+        )
+        surface = _alone(k, volatility, t, weight, sides, forward, dim)
     else:
         surface = _together(*quotes, start=start, forward=forward, method=method, dim=dim)
     return surface.assign(atm_error_vol=_error_at_the_money(surface, k, volatility, dim))
@@ -191,10 +192,18 @@ def _at_the_money_of(k: Floats, values: Floats) -> Floats:
 
 
 def _alone(
-    k: xr.DataArray, iv: xr.DataArray, t: xr.DataArray, weight: xr.DataArray, forward: Any, dim: str
+    k: xr.DataArray,
+    iv: xr.DataArray,
+    t: xr.DataArray,
+    weight: xr.DataArray,
+    sides: tuple[xr.DataArray | None, ...],
+    forward: Any,
+    dim: str,
 ) -> xr.Dataset:
     """Fit every expiry by itself; flag those that cross the one before."""
-    surface = smile.fit(k, iv, t, weights=weight, forward=forward, dim=dim).assign_attrs(surface="slices")
+    bid, ask = sides
+    surface = smile.fit(k, iv, t, weights=weight, iv_bid=bid, iv_ask=ask, forward=forward, dim=dim)
+    surface = surface.assign_attrs(surface="slices")
     crossed = (surface["method"] > 0) & ~calendar_check(surface)["ok"]
     status = surface["status"] | crossed * np.int32(Status.CALENDAR)
     return surface.assign(status=status.astype(np.int32).assign_attrs(flag_attrs()))

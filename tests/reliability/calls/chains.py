@@ -69,6 +69,7 @@ CALLS: Calls = {
     "analysis.smile.fit": lambda: {
         "log_moneyness": quotes()["log_moneyness"], "iv": quotes()["iv"],
         "year_fraction": quotes()["year_fraction"], "dim": "strike", "method": "svi", "weights": "equal",
+        "iv_bid": None, "iv_ask": None,
         "arbitrage": "flag", "beta": 1.0, "axis": "k", "start": None, "forward": None,
     },
     "analysis.smile.iv": lambda: {"fit": fitted(), "log_moneyness": LOCAL, "extrapolate": False},
