@@ -1,8 +1,8 @@
 """Realised volatility from prices: estimators, cones, and implied minus realised.
 
 Volatilities are decimal per √year of 365 days, as implied ones are: 0.55 is 55 %. A window counts bars and
-ends with the bar at its label, so no figure looks ahead. Markets that never close have no overnight gap; the
-estimators that allow for one then find it to be small.
+ends with the bar at its label; a bar stands at its start and is known when it has ended, one step later.
+Markets that never close have no overnight gap; the estimators that allow for one then find it to be small.
 
 References
 ----------
@@ -141,7 +141,8 @@ def realised(
     Returns
     -------
     DataArray
-        ``volatility`` [1/√year] at the start of the last bar of each window; NaN until a window is full, and
+        ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended:
+        shift it by a bar before anything is decided at its label. NaN until a window is full, and
         where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
         bar more.
 
@@ -149,6 +150,13 @@ def realised(
     ------
     ValueError, TypeError
         A variable is missing, times are not in regular steps, or the window is below 2.
+
+    Examples
+    --------
+    >>> prices = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], kind="mark"), "price_usd")
+    >>> days = dd.analysis.volatility.bars(prices)
+    >>> dd.analysis.volatility.realised(days, window=20).isel(time=-1).round(2).item()
+    0.33
     """
     require_variables(data, "data", _BAR)
     per_year = HOURS_PER_YEAR / _step_hours(data)
