@@ -162,16 +162,14 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 
 def _check(names: Sequence[str]) -> None:
-    import pandas as pd
-
     from derivdata import collect
     from derivdata.collect.checked import keep_checks
+    from derivdata.collect.checking import check_venues
     from derivdata.collect.session import VenueSession
-    from derivdata.collect.status import check
     from derivdata.venues.registry import VENUES
 
     clock = collect.MachineClock()
-    checks = pd.concat([check(VenueSession(VENUES[name], clock)) for name in names], ignore_index=True)
+    checks = check_venues([VenueSession(VENUES[name], clock) for name in names])
     endpoint_names = checks["exchange"] + " " + checks["path_or_channel"]
     confirmed = endpoint_names[checks["verdict"] == "confirms"]
     contradicted = endpoint_names[checks["verdict"] == "contradicts"]

@@ -238,6 +238,8 @@ def public_liquidations(reading: Reading) -> Records:
         position, price = reading.required(row.size), reading.required(row.price)
         if position == 0:
             reading.fail("a liquidated position of size 0 has no side")
+        if isinstance(row.price, str) and not isinstance(row.size, str):
+            reading.fail(f"a size that is a number beside a price that is text: {row.size}, {row.price!r}")
         side, size = "long" if position > 0 else "short", abs(position)
         coins, usd = item.coins(size, price), item.usd(size, price)
         records.liquidations.append(

@@ -291,6 +291,17 @@ def _gateio_book(place: str, params: dict[str, Any], now: float) -> Any:
     return {"current": now, "update": now, **sides}
 
 
+def _predicted(place: str, params: dict[str, Any], now: float) -> Any:
+    if params.get("type") != "predictedFundings":
+        return None
+    hours = {"BinPerp": ("0.0001", 8), "BybitPerp": ("0.0002", 4), "HlPerp": ("0.0000125", 1)}
+    rows = {
+        name: {"fundingRate": rate, "fundingIntervalHours": length, "nextFundingTime": int(now * 1000)}
+        for name, (rate, length) in hours.items()
+    }
+    return [[symbol, [*map(list, rows.items()), ["OtherPerp", None]]] for symbol in SYMBOLS]
+
+
 LISTS: dict[tuple[str, str], Callable[[str, dict[str, Any], float], Any]] = {
     ("gateio", "/liq_orders"): _gateio,
     ("deribit", "get_last_trades_by_currency_and_time"): _deribit,
@@ -305,4 +316,5 @@ LISTS: dict[tuple[str, str], Callable[[str, dict[str, Any], float], Any]] = {
     ("okx", "/market/books"): _okx_book,
     ("binance", "/fapi/v1/depth"): _binance_book,
     ("gateio", "/order_book"): _gateio_book,
+    ("hyperliquid", "/info"): _predicted,
 }

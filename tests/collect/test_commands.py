@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -11,10 +12,13 @@ from derivdata.archive import open_archive
 from derivdata.cli import main
 from derivdata.collect import Collector
 from derivdata.collect.checked import checked_on, is_collected, keep_checks
+from derivdata.collect.checking import check_venues
 from derivdata.collect.session import VenueSession
-from derivdata.collect.status import check, status
+from derivdata.collect.status import status
 from derivdata.venues.coverage import coverage_of
 from derivdata.venues.registry import VENUES
+from tests.collect import fakes as fakes_of_venues
+from tests.collect.fakes import VENUES as VENUES_OF_FAKES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -98,13 +102,63 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
     with Fakes(LAST, clock.utc) as fakes:
         session = VenueSession(VENUES["hyperliquid"], clock, address=fakes.addresses["hyperliquid"])
         fakes.faults["hyperliquid"] = [None, None, {"universe": 3}]
-        rows = check(session).set_index("path_or_channel")
+        rows = check_venues([session]).set_index("path_or_channel")
     verdicts = rows["verdict"].to_dict()
     assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
     assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
     assert verdicts["/info allPerpMetas"] == "contradicts"
     assert verdicts["/info l2Book"] == "contradicts"  # the fake knows no such request
     assert "Expected `array`, got `object`" in rows.loc["/info allPerpMetas", "error"]
+
+
+@pytest.mark.parametrize("factor", [1, 8, 100])
+def test_check_holds_the_rates_of_binance_against_hyperliquids_predictions(
+    factor: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = VENUES_OF_FAKES["binance"]
+
+    def answered(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+        body = sound(fakes, place, params)
+        if place.endswith("/fapi/v1/premiumIndex"):
+            return [{**row, "lastFundingRate": str(factor * 0.0001)} for row in body]
+        return body
+
+    monkeypatch.setitem(VENUES_OF_FAKES, "binance", answered)
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    with Fakes(LAST, clock.utc) as fakes:
+        fakes.faults["okx"] = [(451, {}, {})] * 99
+        names = ("binance", "hyperliquid", "gateio", "okx")
+        sessions = [VenueSession(VENUES[name], clock, address=fakes.addresses[name]) for name in names]
+        rows = check_venues(sessions).set_index(["exchange", "path_or_channel"])
+    binance = rows.loc[("binance", "/fapi/v1/premiumIndex")]
+    assert binance["verdict"] == ("confirms" if factor == 1 else "contradicts")
+    wrong = f"the rate is {factor} times the one that hyperliquid predicts"
+    assert binance["error"] == ("" if factor == 1 else wrong)
+    assert rows.loc[("hyperliquid", "/info metaAndAssetCtxs"), "verdict"] == "confirms"
+    assert rows.loc[("gateio", "/futures/usdt/tickers"), "verdict"] == "confirms"
+    dead = rows.loc["okx"]
+    assert dead["verdict"].tolist() == ["no answer"]
+    assert "451" in dead["error"].iloc[0]
+
+
+def test_check_finds_both_sides_counted_where_one_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gate's tickers count both sides, its contracts one: if one of them changes, the two differ."""
+    sound = fakes_of_venues.state_body
+
+    def doubled(fakes: Fakes, exchange: str, place: str, params: dict[str, Any]) -> Any:
+        body = sound(fakes, exchange, place, params)
+        if place.endswith("/futures/usdt/tickers"):
+            return [{**row, "total_size": str(2 * float(row["total_size"]))} for row in body]
+        return body
+
+    monkeypatch.setattr(fakes_of_venues, "state_body", doubled)
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    with Fakes(LAST, clock.utc) as fakes:
+        session = VenueSession(VENUES["gateio"], clock, address=fakes.addresses["gateio"])
+        rows = check_venues([session]).set_index("path_or_channel")
+    found = rows.loc["/futures/usdt/tickers"]
+    assert found["verdict"] == "contradicts"
+    assert found["error"] == "open interest is 2 times that of /futures/usdt/contracts"
 
 
 def test_an_unconfirmed_endpoint_is_collected_once_a_check_has_confirmed_it(
