@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding import ledger
 from tests.analysis.funding_made import market, noisy, series, times
 
 NAN = np.nan
@@ -165,3 +166,10 @@ def test_the_result_says_what_it_is():
     assert accrued["funding_bps"].attrs == {"units": "bps", "kind": "settled"}
     assert accrued["covered_hours"].attrs["units"] == "h"
     assert accrued["time"].values[0] == times(8.0)
+
+
+@pytest.mark.parametrize(("gap", "missing"), [(8.0, 0.0), (11.9, 0.0), (12.0, 0.0), (12.5, 4.5), (15.0, 7.0)])
+def test_a_payment_is_missing_where_two_are_further_apart_than_one_and_a_half_intervals(gap, missing):
+    since = np.array([0.0, 8.0, 8.0 + gap])
+    kept = ledger.of_settled(np.ones(3), np.full(3, 8.0), since)
+    assert kept.missing.tolist() == [0.0, 0.0, missing]
