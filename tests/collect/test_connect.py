@@ -137,6 +137,32 @@ def test_a_chain_is_one_instant_with_its_greeks(fakes: Fakes) -> None:
     assert set(chain["iv"]) == {0.6}
 
 
+def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock: SimulatedClock) -> None:
+    dd.connect("venues", venues=["binance", "okx"])
+    book = dd.orderbook.book("BTC", "okx")
+    assert book[["side", "price_usd", "size"]].to_numpy().tolist() == [
+        ["ask", 101.0, 3.0],
+        ["ask", 103.0, 4.0],
+        ["bid", 100.0, 1.0],
+        ["bid", 99.0, 2.0],
+    ]
+    dd.orderbook.book("BTC", "okx", limit=1)
+    assert _asked(fakes, "/market/books") == 1
+    clock.wait(300)
+    dd.orderbook.book("BTC", "okx", limit=1)
+    assert _asked(fakes, "/market/books") == 2
+    depth = dd.orderbook.depth_history("BTC", "okx", "1h", resolution="1m")
+    assert depth.loc[depth["depth_bps"] == 50, "ask_depth_usd"].dropna().unique().tolist() == [303.0]
+
+
+def test_liquidations_of_a_named_venue_are_fetched(fakes: Fakes, clock: SimulatedClock) -> None:
+    dd.connect("venues", venues=["gateio"])
+    rows = dd.liquidations.events(exchanges=["gateio"], min_usd=350_000)
+    assert _asked(fakes, "/futures/usdt/liq_orders") > 24
+    assert set(rows["symbol"]) == {"BTC", "ETH"}
+    assert rows["side"].value_counts().gt(9).all()
+
+
 def test_what_no_venue_tells_is_not_found_and_never_the_sample(fakes: Fakes) -> None:
     dd.connect("venues", venues=["okx"])
     with pytest.raises(dd.errors.FetchError):

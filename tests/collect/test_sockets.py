@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
@@ -46,10 +47,10 @@ class Pushing:
             socket.send('{"success":true,"op":"subscribe"}')
         pushed = self._pushes.pop(0) if self._pushes else None
         for message in pushed or []:
-            socket.send(json.dumps(message))
+            socket.send(message if isinstance(message, bytes) else json.dumps(message))
         if pushed is None or self._pushes == []:
-            for _ in socket:
-                pass
+            for message in socket:
+                self.received.append(json.loads(message))
         # else the connection ends here: a drop
 
     def close(self) -> None:
@@ -106,6 +107,23 @@ def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(strea
     assert rows["order_id"].nunique() == 1
     assert rows["side"].unique().tolist() == ["short"]
     assert rows["value_usd"].unique().tolist() == [6003.0]
+
+
+def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(
+    streams: Callable[..., tuple[LiquidationStream, Pushing]],
+) -> None:
+    packed = gzip.compress(json.dumps({"op": "notify", "topic": "public.*.liquidation_orders", "data": [
+        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
+         "amount": 0.5, "trade_turnover": 25000.0}
+    ]}, separators=(",", ":")).encode())  # fmt: skip
+    ping = gzip.compress(b'{"op":"ping","ts":"1492420473058"}')
+    stream, server = streams("huobi", [[ping, packed]], 1)
+    rows, _ = _rows(stream, 1)
+    assert rows[["side", "filled_quantity", "value_usd"]].to_numpy().tolist() == [["long", 0.5, 25_000.0]]
+    deadline = time.monotonic() + 60
+    while len(server.received) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert server.received[-1] == {"op": "pong", "ts": "1492420473058"}
 
 
 def test_a_refused_subscription_is_the_error(streams: Any) -> None:
