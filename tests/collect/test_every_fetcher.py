@@ -1,0 +1,168 @@
+"""Every fetcher on the venues: its table of what was collected, or an error that names the table it lacks."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.archive import open_archive
+from derivdata.collect import read_through
+from derivdata.errors import DataNotice, NotFound
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.test_fetch import FAMILIES
+
+NOW = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
+DAY = ("2026-01-19", "2026-01-20")
+VENUES = ["bybit", "okx", "hyperliquid"]
+
+CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "funding.snapshot": ((), {}),
+    "funding.history": (("BTC", "2h"), {}),
+    "funding.settlements": (("BTC", *DAY), {}),
+    "markets.symbols": ((), {}),
+    "markets.price_movers": ((), {"min_volume_usd": 0}),
+    "markets.funding_leaders": ((), {}),
+    "markets.price_buckets": ((), {}),
+    "markets.exchange_symbols": (("okx",), {}),
+    "markets.exchange_history": (("okx", "2h"), {}),
+    "markets.symbol_exchanges": (("BTC",), {}),
+    "markets.symbol_stats": (("BTC",), {}),
+    "oi.exchange_totals": (("2h",), {}),
+    "oi.history": (("BTC", *DAY), {}),
+    "oi.top_symbols": (("okx", "2h"), {}),
+    "options.snapshot": (("BTC", "okx"), {}),
+    "options.surface": (("BTC", "okx"), {}),
+    "options.surface_history": (("BTC", "okx", "2h"), {}),
+    "options.metrics": (("BTC", "okx"), {}),
+    "orderbook.book": (("BTC", "okx"), {}),
+    "prices.history": (("BTC", "2h"), {"kind": "mark", "resolution": None}),
+}
+"""Fetchers whose tables venues fill when they are polled and asked for their histories."""
+
+LACKING: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "volume.exchange_totals": (DAY, {}, "volume_history"),
+    "volume.history": (("BTC", *DAY), {}, "volume_history"),
+    "volume.oi_ratio": (DAY, {}, "volume_history"),
+    "volume.top_symbols": (("okx", *DAY), {}, "volume_history"),
+    "options.overview_history": (DAY, {}, "options_overview_history"),
+    "rwa.market_hours": ((), {}, "rwa_market_hours"),
+    "hip3.dashboard": (("7d",), {}, "hip3_traders"),
+    "hip3.dex_detail": (("xyz", "7d"), {}, "hip3_traders"),
+    "hip3.by_dex": (("7d",), {}, "hip3_traders"),
+    "hip3.by_symbol": (("7d",), {}, "hip3_traders"),
+    "hip3.timeseries_symbol": (("7d",), {}, "hip3_traders"),
+    "hip3.timeseries_dex_breakdown": (("7d",), {}, "hip3_traders"),
+    "hip3.leaderboard": (("7d",), {}, "hip3_traders"),
+    "hip3.oi_trends_total": (("7d",), {}, "hip3_hourly_candles"),
+    "hip3.oi_trends_dex": (("xyz", "7d"), {}, "hip3_hourly_candles"),
+    "hip3.candles": (("xyz:TSLA", *DAY), {}, "hip3_hourly_candles"),
+    "hip4.dashboard": (("7d",), {}, "hip4_traders"),
+    "hip4.outcome": ((1, "7d"), {}, "hip4_traders"),
+    "hip4.oi_eod": ((), {"start": "2026-01-19"}, "hip4_oi"),
+    "hip4.leaderboard": (("7d",), {}, "hip4_traders"),
+    "builders.dashboard": (("7d",), {}, "builders_history"),
+}
+"""Fetchers whose table no venue tells of, and what the error names."""
+
+BY_COLLECTING: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
+    "liquidations.events": ((), {"since": "1h"}, "liquidations_fills"),
+    "liquidations.history": (DAY, {"symbols": "BTC"}, "liquidations_fills"),
+    "liquidations.aggregates": (("4h",), {}, "liquidations_fills"),
+    "options.atm_history": (("BTC", "okx", "2h"), {}, "options_snapshot"),
+    "orderbook.depth_history": (("BTC", "okx", *DAY), {}, "orderbook_depth_history"),
+}
+"""Fetchers whose table fills while something collects: liquidations, books, the chain of each full hour."""
+
+LISTS = {"funding.metadata", "markets.exchanges", "oi.exchanges", "oi.sparklines", "liquidations.poll"}
+"""Lists of what there is, and the feed."""
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> Iterator[Fakes]:
+    """Venues that were polled for a few minutes."""
+    folder = tmp_path
+    clock = SimulatedClock(f"{NOW:%Y-%m-%dT%H:%M:%S}")
+    fakes = Fakes(int(NOW.timestamp()) + 86_400, clock.utc)
+    with pytest.MonkeyPatch.context() as patch:
+        connect_directly(fakes, clock, patch)
+        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        patch.setattr(
+            read_through,
+            "open_venues",
+            lambda archive=None, venues=None: read_through.ReadThrough(
+                open_archive(folder / "market"), venues=venues, clock=clock, addresses=fakes.addresses
+            ),
+        )
+        dd.connect("venues", venues=VENUES)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataNotice)
+            for _ in range(3):
+                dd.funding.snapshot()
+                clock.wait(61)
+        yield fakes
+        dd.disconnect()
+
+
+def _call(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    family, _, function = name.partition(".")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataNotice)
+        return getattr(getattr(dd, family), function)(*args, **options)
+
+
+def _missing(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> str:
+    """Return the table that the error names; empty where there is an answer, be it without rows."""
+    try:
+        _call(name, args, options)
+    except NotFound as problem:
+        found = re.search(r"venues holds no (\w+)", str(problem))
+        return found[1] if found else str(problem)
+    return ""
+
+
+def test_every_fetcher_is_walked() -> None:
+    families = [name for name in FAMILIES if hasattr(dd, name)]
+    public = {f"{f}.{name}" for f in families for name in getattr(dd, f).__all__}
+    assert public == {*CALLS, *LACKING, *BY_COLLECTING, *LISTS}
+
+
+def test_fetchers_of_what_venues_tell_have_rows(market: Fakes) -> None:
+    found = {name: _call(name, *call) for name, call in CALLS.items()}
+    assert [name for name, table in found.items() if len(table) == 0] == []
+    for name, table in found.items():
+        if isinstance(table, pd.DataFrame) and "exchange" in table:
+            assert set(table["exchange"]) <= set(VENUES), name
+        if isinstance(table, pd.DataFrame) and "symbol" in table:
+            assert set(table["symbol"]) <= set(SYMBOLS), name
+
+
+def test_fetchers_of_what_no_venue_tells_name_the_table(market: Fakes) -> None:
+    for name, (args, options, table) in LACKING.items():
+        with pytest.raises(NotFound, match=rf"venues holds no {table}\b"):
+            _call(name, args, options)
+
+
+def test_fetchers_of_what_is_collected_have_a_table_or_name_it(market: Fakes) -> None:
+    for name, (args, options, table) in BY_COLLECTING.items():
+        assert _missing(name, args, options) in ("", table), name
+
+
+def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dd.report(["BTC"], window="1d", out=out)
+        rates = dd.funding.settlements("BTC", *DAY)
+        found = dd.analysis.quality.quality(rates)
+    text = out.read_text(encoding="utf-8")
+    assert "hyperliquid" in text
+    assert "(synthetic)" not in text
+    assert len(found) > 0
