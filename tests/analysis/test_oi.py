@@ -377,3 +377,8 @@ def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:
         xr.testing.assert_identical(*found)
     with pytest.raises(ValueError, match="share is in 'USD': shares are fractions"):
         oi.hhi(held)
+
+
+def test_one_share_that_is_not_the_whole_has_no_normalised_concentration_either() -> None:
+    """(0.81 − 1)/(1 − 1) is no number, and not minus infinity."""
+    assert np.isnan(oi.hhi(xr.DataArray([0.9], dims="exchange"))["normalised"].item())
