@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from derivdata.tables import VENUES, venue_slug
-from derivdata.tables.naming import QUOTES, contract
+from derivdata.tables.contracts import QUOTES, contract
 
 
 @pytest.mark.parametrize(

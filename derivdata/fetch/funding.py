@@ -25,7 +25,7 @@ from derivdata.errors import SchemaError
 from derivdata.fetch.reading import Envelope, Point, Settlement, answer_time, series
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import coded, floats, ranks, repeated
-from derivdata.tables.naming import symbol_names, venue_names
+from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["history", "metadata", "settlements", "snapshot"]

@@ -16,7 +16,7 @@ from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, answer_time, instants
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
-from derivdata.tables.naming import names, symbol_of, venue_of
+from derivdata.tables.contracts import names, symbol_of, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["book", "depth_history"]

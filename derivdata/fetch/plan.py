@@ -9,7 +9,7 @@ import pandas as pd
 from derivdata import api, times
 from derivdata.arguments import typed
 from derivdata.fetch.retrieval import pieces
-from derivdata.tables.naming import symbol_names, venue_names
+from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.transport.pace import spacing_seconds
 
 __all__ = ["plan"]

@@ -17,7 +17,7 @@ from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, Point, series
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import repeated
-from derivdata.tables.naming import symbol_names, venue_names
+from derivdata.tables.contracts import symbol_names, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["history"]

@@ -12,7 +12,7 @@ from derivdata.api import Endpoint
 from derivdata.fetch.reading import Envelope, instants
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.schema import Table
-from derivdata.tables.naming import symbol_names, venue_names, venue_of
+from derivdata.tables.contracts import symbol_names, venue_names, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["Quantity", "exchange_totals", "history", "top_symbols"]

@@ -24,7 +24,7 @@ from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
 from derivdata.fetch.reading import Evidence
 from derivdata.fetch.rules import RULES
 from derivdata.schema import Table
-from derivdata.tables.naming import names
+from derivdata.tables.contracts import names
 from derivdata.transport import Answer, progress
 
 __all__ = ["check", "columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]

@@ -18,7 +18,7 @@ from derivdata.fetch import quantities
 from derivdata.fetch.quantities import Quantity
 from derivdata.fetch.reading import Envelope, instants
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
-from derivdata.tables.naming import venue_names
+from derivdata.tables.contracts import venue_names
 from derivdata.transport import Answer
 
 __all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from derivdata.schema import OpenTable, Table
 from derivdata.tables.builders import *
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.contracts import QUOTES, VENUES, VENUES_AS_OF, Contract, Venue, contract, venue_slug
 from derivdata.tables.funding import *
 from derivdata.tables.hip3 import *
 from derivdata.tables.hip4 import *
 from derivdata.tables.joining import concat
 from derivdata.tables.liquidations import *
 from derivdata.tables.markets import *
-from derivdata.tables.naming import QUOTES, VENUES, VENUES_AS_OF, Contract, Venue, contract, venue_slug
 from derivdata.tables.oi import *
 from derivdata.tables.options import *
 from derivdata.tables.orderbook import *

@@ -11,7 +11,7 @@ import pandas as pd
 from derivdata import tables, times
 from derivdata.arguments import typed
 from derivdata.fetch.liquidations.orders import LIMIT, ask, coverage
-from derivdata.tables.naming import symbol_filter, venue_names
+from derivdata.tables.contracts import symbol_filter, venue_names
 
 __all__ = ["poll"]
 

@@ -13,7 +13,7 @@ from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope
 from derivdata.fetch.retrieval import tabulate
 from derivdata.notices import warn_caller
-from derivdata.tables.naming import symbol_filter, venue_names
+from derivdata.tables.contracts import symbol_filter, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["LIMIT", "ask", "coverage", "events"]

@@ -13,7 +13,7 @@ from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, instants
 from derivdata.fetch.retrieval import get_windows, pieces, tabulate
 from derivdata.fetch.rolling import rolling
-from derivdata.tables.naming import symbol_filter
+from derivdata.tables.contracts import symbol_filter
 from derivdata.transport import Answer
 
 __all__ = ["aggregates", "history"]

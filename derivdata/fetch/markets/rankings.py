@@ -12,7 +12,7 @@ from derivdata import api, tables, transport
 from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, answer_time
 from derivdata.fetch.retrieval import tabulate
-from derivdata.tables.naming import symbol_of, venue_names
+from derivdata.tables.contracts import symbol_of, venue_names
 from derivdata.transport import Answer
 
 __all__ = ["funding_leaders", "price_buckets", "price_movers", "symbol_stats", "symbols"]

@@ -12,7 +12,7 @@ from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, Figure, answer_time, instants
 from derivdata.fetch.retrieval import get_windows, tabulate
-from derivdata.tables.naming import symbol_of, venue_of
+from derivdata.tables.contracts import symbol_of, venue_of
 from derivdata.transport import Answer
 
 __all__ = ["exchange_history", "exchange_symbols", "exchanges", "symbol_exchanges"]

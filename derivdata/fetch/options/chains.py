@@ -15,7 +15,7 @@ from derivdata.arguments import typed
 from derivdata.fetch.reading import Envelope, Figure, instants
 from derivdata.fetch.retrieval import columns_of, tabulate
 from derivdata.notices import warn_caller
-from derivdata.tables.naming import names, symbol_of, venue_of
+from derivdata.tables.contracts import names, symbol_of, venue_of
 from derivdata.tables.surfaces import surface_of
 from derivdata.transport import Answer
 

@@ -14,7 +14,7 @@ from derivdata.fetch.options.chains import warn_off_matrix
 from derivdata.fetch.reading import Envelope, Figure, instants
 from derivdata.fetch.retrieval import tabulate
 from derivdata.fetch.rolling import days_back
-from derivdata.tables.naming import symbol_of, venue_of
+from derivdata.tables.contracts import symbol_of, venue_of
 from derivdata.tables.surfaces import one_per_place
 from derivdata.transport import Answer
 

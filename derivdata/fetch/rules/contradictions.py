@@ -14,7 +14,7 @@ import pandas as pd
 from derivdata import api, times
 from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
 from derivdata.fetch.rules.definition import rule
-from derivdata.tables.naming import contract
+from derivdata.tables.contracts import contract
 
 __all__ = ["UNITS", "payment_spacings"]
 

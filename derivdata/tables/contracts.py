@@ -1,4 +1,4 @@
-"""Names of symbols and venues: what other spellings stand for; misspelt venues are refused.
+"""Contracts and venues: what other spellings of their names stand for; misspelt venues are refused.
 
 A contract's name is read in three steps: split at separators, drop the words that say "perpetual" or name a
 venue's book, then read the base and the quote. A name without separators is cut only where the cut is
