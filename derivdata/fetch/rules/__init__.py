@@ -13,6 +13,11 @@ from derivdata.fetch.rules.definition import Rule
 
 __all__ = ["RULES", "Rule"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 RULES: tuple[Rule, ...] = tuple(
     value
     for module in (impossible, contradictions, unlikely)

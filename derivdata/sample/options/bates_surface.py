@@ -23,7 +23,7 @@ from derivdata.analysis.black76.inversion import deviation
 from derivdata.sample.grid import Ints
 from derivdata.sample.noise import Floats
 from derivdata.sample.options.bates import Bates, expected_variance, out_of_the_money
-from derivdata.sample.options.forwards import bounded_paths, venue_offsets
+from derivdata.sample.options.forward_curves import bounded_paths, venue_offsets
 from derivdata.sample.universe import symbols
 
 __all__ = ["LEAST_PRICE", "PUBLISHED", "BatesSurface", "model"]

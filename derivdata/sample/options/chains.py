@@ -13,7 +13,7 @@ from derivdata.api import OPTIONS_MATRIX
 from derivdata.sample import noise
 from derivdata.sample.grid import DAY_US, HOUR_US, Ints
 from derivdata.sample.noise import Floats
-from derivdata.sample.options.forwards import Forwards, forwards
+from derivdata.sample.options.forward_curves import Forwards, forwards
 from derivdata.sample.options.listings import EXPIRY_US, Listing, instrument_names, listing
 from derivdata.sample.options.quotes import is_inverse, quotes
 from derivdata.sample.options.surface_model import SurfaceModel

@@ -18,7 +18,7 @@ import numpy as np
 
 from derivdata.sample.grid import Ints
 from derivdata.sample.noise import Floats
-from derivdata.sample.options.forwards import bounded_paths, venue_offsets
+from derivdata.sample.options.forward_curves import bounded_paths, venue_offsets
 from derivdata.sample.universe import symbols
 
 __all__ = ["EssviSurface", "Slices"]

@@ -12,7 +12,7 @@ from derivdata.sample.grid import HOUR_US, Ints, instants
 from derivdata.sample.histories import text
 from derivdata.sample.noise import Floats
 from derivdata.sample.options.chains import EXCHANGES, SYMBOLS, markets, open_interest
-from derivdata.sample.options.forwards import forwards
+from derivdata.sample.options.forward_curves import forwards
 from derivdata.sample.options.listings import listing, session
 from derivdata.sample.options.surface_model import SurfaceModel
 
