@@ -16,6 +16,11 @@ from derivdata.venues.registry import VENUES
 
 __all__ = ["coverage_of"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _OTHERS = ""
 _HOURLY = "fraction of an hour"
 _UNITS: dict[str, Mapping[str, str]] = {
