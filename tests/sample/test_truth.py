@@ -5,7 +5,7 @@ from derivdata import sample
 from derivdata.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
 
-TIMELESS = [t for t in TOPICS if t not in ("clusters", "surface", "volatilities")]
+TIMELESS = [t for t in TOPICS if t not in ("clusters", "premium", "surface", "volatilities")]
 
 
 def test_an_unknown_topic_is_refused():
