@@ -66,6 +66,7 @@ def test_frozen_capped_missing_and_outlying_values() -> None:
     assert row["frozen"] == 4
     assert row["nulls"] == 1
     assert row["outliers"] == 1
+    assert row["at_high_share"] == pytest.approx(1 / 11), "500 once of eleven values; the missing one is none"
     capped = only(series(list(range(10)), [3, 3, 1, 3, 2, 3, 3, 2, 3, 1]))
     assert (capped["at_high_share"], capped["at_low_share"]) == (0.6, 0.2)
 

@@ -102,6 +102,13 @@ def test_doubled_hours_of_a_file_in_no_order_are_rejected(tmp_path: Path) -> Non
     )
 
 
+def test_an_hour_of_a_file_in_no_order_that_stands_once_is_the_first(tmp_path: Path) -> None:
+    shuffled = [f"2023-10-29 {t}" for t in ("03:00", "01:00", "00:00", "04:00", "02:00")]
+    found, result = taken(tmp_path, shuffled, "Europe/London")
+    assert found == [f"2023-10-{day}:00:00" for day in ("28T23", "29T00", "29T02", "29T03", "29T04")]
+    assert result.rejected == 0
+
+
 def test_a_file_that_repeats_every_row_repeats_this_one_too(tmp_path: Path) -> None:
     twice = [f"2023-10-29 0{hour}:00" for hour in (0, 0, 1, 1, 2, 2)]
     found, result = taken(tmp_path, twice, "Europe/London")
