@@ -13,12 +13,13 @@ import pytest
 
 from derivdata.archive import Archive, open_archive
 from derivdata.collect import backfill
+from derivdata.venues.hyperliquid import DEXES
 from derivdata.venues.registry import VENUES
 from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
 
 START, END = "2026-01-01", "2026-02-01"
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
-SETTLING = [name for name in VENUES if name != "paradex"]
+SETTLING = [name for name in VENUES if name not in ("paradex", *DEXES)]  # no fake plays the dexes
 UNCONFIRMED = ("kraken",)
 
 
