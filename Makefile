@@ -83,7 +83,7 @@ sbom: $(VENV)/.tools
 		--output-file sbom.json
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage
+	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

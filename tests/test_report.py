@@ -191,6 +191,11 @@ def test_one_hash_of_all_answers(tmp_path: Path) -> None:
     assert whole in out.read_text(encoding="utf-8")
 
 
+def test_a_folder_that_does_not_exist_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no folder '.*missing' to write r\.html into"):
+        dd.report("ETH", out=tmp_path / "missing" / "r.html")
+
+
 def test_quality_counts_what_the_tables_have(page: Page) -> None:
     dd.connect("sample")
     frame = dd.funding.history("BTC", "14d")

@@ -98,19 +98,19 @@ def lazy_panel(
     empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
     values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
     coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
-    attrs = _panel_attrs(root, table, column, entry, window, where)
+    attrs = _panel_attrs(table, column, entry)
     return xr.DataArray(values, dims=_DIMS, coords=coords, name=column, attrs=attrs)
 
 
-def _panel_attrs(
-    root: Path, table: Table, column: str, entry: TableEntry, window: TimeRange, where: Where
-) -> dict[Any, Any]:
-    """Return the attributes that `derivdata.panel` gives to the rows, from the first row group."""
-    head = next(parquet_reader.row_group_batches(root, table, entry.files, window, where), None)
-    if head is None:
-        return tables_panel(table.empty(), column).attrs
-    rows = parquet_reader.load(root, table, head._replace(groups=head.groups[:1]), window, where)
-    return tables_panel(frame_of(table, [rows]).head(1), column).attrs
+def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
+    """Return the attributes that `derivdata.panel` gives, where the whole table has one word for them.
+
+    Of a table with rows of several resolutions the panel states none: only its rows could tell.
+    """
+    attrs = dict(tables_panel(table.empty(), column).attrs)
+    names = ["resolution", "kind"] if column.startswith("rate_") else ["resolution"]
+    words = {name: entry.values.get(name, []) for name in names}
+    return attrs | {name: stated[0] for name, stated in words.items() if len(stated) == 1}
 
 
 def _panel_block(

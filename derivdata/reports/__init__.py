@@ -70,9 +70,16 @@ def report(
     ValueError, TypeError
         The window is not a lookback, no symbol is given, a section is unknown, a fee is not a cost in bps; or
         the source has nothing of a symbol and does not list it.
+    FileNotFoundError
+        The folder of `out` does not exist; nothing is fetched.
     NotConnected, FetchError, SchemaError
         The source cannot be asked, or its answer is not what the API document describes; nothing is written.
     """
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {str(path.parent)!r} to write {path.name} into: make it first"
+        )
     wanted = parse_options(
         symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
     )
@@ -93,7 +100,6 @@ def report(
         f"Made with derivdata {derivdata.__version__} from data as of {when}.{answers}",
         banner=_SYNTHETIC if data.synthetic else "",
     )
-    path = Path(out)
     replace_file(path, text.encode(), mode=0o666)
     return path
 

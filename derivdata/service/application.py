@@ -66,7 +66,7 @@ def app(
     limits
         Whether the documented request rates hold.
     hosts
-        Names besides ``localhost`` under which it is reached; addresses in figures always are.
+        Names besides ``localhost`` under which it is reached; numeric IP addresses always are.
     middleware
         Wrapped around the whole application, the first outermost.
 

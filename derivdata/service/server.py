@@ -147,7 +147,7 @@ def start(
     port
         0 takes a free one.
     allow_hosts
-        Names under which it is reached besides ``localhost`` and `host`; addresses in figures always are.
+        Names under which it is reached besides ``localhost`` and `host`; numeric IP addresses always are.
     request_seconds
         How long a request may take to arrive.
     middleware

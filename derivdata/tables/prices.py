@@ -16,6 +16,9 @@ _TABLE = define(
     doc="Mark, index and last price of every venue over time.",
 )
 _KIND = replace(_TABLE.columns["kind"], doc="'mark', 'index' or 'last'.", allowed=("mark", "index", "last"))
+_TIME = replace(_TABLE.columns["time"], doc="Instant of the price; where there are buckets, a bucket's end.")
 _PRICE = replace(_TABLE.columns["price_usd"], positive=True)
 
-PRICES_HISTORY = replace(_TABLE, columns={**_TABLE.columns, "kind": _KIND, "price_usd": _PRICE})
+PRICES_HISTORY = replace(
+    _TABLE, columns={**_TABLE.columns, "time": _TIME, "kind": _KIND, "price_usd": _PRICE}
+)

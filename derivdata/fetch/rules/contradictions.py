@@ -328,7 +328,7 @@ def native_rates(e: Evidence) -> Iterator[str]:
 )
 def outside_window(e: Evidence) -> Iterator[str]:
     """Compare the times of the rows with the window."""
-    stamps = getattr(e.columns.get("time"), "asi8", None)
+    stamps = e.micros("time")
     if stamps is None or not stamps.size or e.window_us is None:
         return
     start, end = e.window_us
