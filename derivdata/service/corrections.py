@@ -6,9 +6,11 @@ one thread from many reads, some of them remembered from earlier answers, so eac
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import accumulate
 from urllib.parse import quote
 
 import pandas as pd
@@ -19,7 +21,11 @@ HEADER = "X-Derivdata-Corrections"
 """Header of an answer: percent-encoded corrections, one a line. Clients add them to the provenance."""
 
 _MOST = 20
-_LENGTH = 300
+_MOST_BYTES = 2000
+"""Bytes of corrections as they are sent: proxies refuse answers whose headers are over 4 to 8 kB."""
+_MOST_BYTES_OF_ONE = 280
+_NEWLINE = "%0A"
+_SAFE = " ,;:=()/.-_|"
 
 _notes: ContextVar[list[str] | None] = ContextVar("corrections", default=None)
 
@@ -50,7 +56,20 @@ def note_read(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def header_value(corrections: list[str]) -> str:
-    """Return the corrections as the value of the header: each once, and no more than a header can hold."""
-    once = list(dict.fromkeys(text[:_LENGTH] for text in corrections))
-    more = [f"and {len(once) - _MOST} more corrections"] if len(once) > _MOST else []
-    return quote("\n".join([*once[:_MOST], *more]), safe=" ,;:=()/.-_|")
+    """Return the corrections as the value of the header: each once, and no more than a header can hold.
+
+    They are in the order of their numbers, whichever was noted first.
+    """
+    once = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
+    lines = [_encoded(text) for text in once]
+    ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
+    kept = bisect_right(list(ends), _MOST_BYTES)
+    more = [f"and {len(lines) - kept} more corrections"] if kept < len(lines) else []
+    return _NEWLINE.join([*lines[:kept], *more])
+
+
+def _encoded(text: str) -> str:
+    """Percent-encode a text, cut after the last whole character that fits."""
+    ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
+    kept = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
+    return quote(text[:kept], safe=_SAFE) + ("..." if kept < len(text) else "")

@@ -118,12 +118,10 @@ def _made(view: View, question: _Question, days: list[Window], used: str | None)
     sums = {key: view.recall(key) for key in keys}
     missing = [day for day, key in zip(days, keys, strict=True) if sums[key] is None]
     for run in _runs(missing):
-        with corrections.noted() as noted:
-            by_day = list(_run(view, question, run, used))
-        for day, made in by_day:
+        for day, made, noted in _run(view, question, run, used):
             key = (question, used, day.start, day.end)
             sums[key] = made
-            view.remember(key, made, made.size, noted)
+            view.remember(key, made, made.size, noted)  # now: the next block may be cancelled
     return [sums[key] for key in keys]
 
 
@@ -140,21 +138,32 @@ def _runs(days: list[Window]) -> list[list[Window]]:
 
 def _run(
     view: View, question: _Question, days: list[Window], used: str | None
-) -> Iterator[tuple[Window, _Day]]:
-    """Make days that follow each other, as many at once as a block holds by what the ones before had."""
+) -> Iterator[tuple[Window, _Day, list[str]]]:
+    """Make days that follow each other, as many at once as a block holds by what the ones before had.
+
+    Each comes with the corrections of the rows that it was made of.
+    """
     place, together = 0, 1
     while place < len(days):
         block = days[place : place + together]
-        whole = block[0]._replace(end=block[-1].end)
-        frame, _ = view.around(question.table, whole, question.step, exchanges=question.exchanges)
-        if len(block) == 1 or frame["resolution"].nunique() <= 1:
-            yield from _summed(view, question, frame, block, used)
-        else:  # days whose rows are of several steps differ in what their step would be: each alone
-            for day in block:
-                alone, _ = view.around(question.table, day, question.step, exchanges=question.exchanges)
-                yield from _summed(view, question, alone, [day], used)
+        frame, noted = _read(view, question, block)
+        # Days of several steps differ in what their step would be, and corrections may be of some days alone.
+        apart = len(block) > 1 and (bool(noted) or frame["resolution"].nunique() > 1)
+        for part in [[day] for day in block] if apart else [block]:
+            rows, own = _read(view, question, part) if apart else (frame, noted)
+            for day, made in _summed(view, question, rows, part, used):
+                yield day, made, own
         place += len(block)
-        together = max(min(int(_BLOCK_ROWS * len(block) / max(len(frame), 1)), 2 * together, 32), 1)
+        fitting = int(_BLOCK_ROWS * len(block) / max(len(frame), 1))
+        together = 1 if noted else max(min(fitting, 2 * together, 32), 1)
+
+
+def _read(view: View, question: _Question, days: list[Window]) -> tuple[pd.DataFrame, list[str]]:
+    """Read the rows around days that follow each other, and their corrections."""
+    whole = days[0]._replace(end=days[-1].end)
+    with corrections.noted() as noted:
+        frame, _ = view.around(question.table, whole, question.step, exchanges=question.exchanges)
+    return frame, noted
 
 
 def _summed(

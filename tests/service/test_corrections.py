@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pandas as pd
 import pytest
 
 import derivdata as dd
+from derivdata import service
 from derivdata.archive import Archive, open_archive
 from derivdata.service import corrections
 from tests.archive.rates import START, rates
+from tests.service.conftest import KEYS, Caller
 
 FUNDING = "funding_history"
 WINDOW = ("2026-01-30", "2026-02-02")
@@ -69,13 +73,67 @@ def test_what_was_remembered_still_states_it(archive: Archive) -> None:
         assert stated in dd.provenance(dd.markets.symbols(exchanges=chosen))["notices"]
 
 
+DAYS = {"1 to 3 January": ("2026-01-01", "2026-01-04"), "1 January": ("2026-01-01", "2026-01-02")}
+
+
+def headers(path: Path, *asked: str) -> dict[str, str | None]:
+    """Headers of the totals of all venues over some windows of `DAYS`, asked one after the other."""
+    found = {}
+    with closing(service.start(open_archive(path), keys=KEYS, now="2026-01-05")) as local:
+        ask = Caller(local)
+        for name in asked:
+            start, end = DAYS[name]
+            answer = ask("/oi/exchange-totals", start=start, end=end, resolution="1h")
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["data"]
+            found[name] = answer.headers.get(corrections.HEADER)
+        ask.session.close()
+    return found
+
+
+def test_a_day_states_its_own_corrections_whatever_was_asked_before(tmp_path: Path) -> None:
+    """Noon of 3 January is gone, by the first correction, and noon of 2 January, by the second."""
+    interest = rates(["BTC"], hours=72, start=pd.Timestamp("2026-01-01", tz="UTC")).drop(columns="kind")
+    archive = open_archive(tmp_path / "mine")
+    archive.append("oi_history", interest.rename(columns={"rate_bps_8h": "oi_usd"}).assign(oi_usd=1e9))
+    for number, noon in enumerate(("2026-01-03T12:00Z", "2026-01-02T12:00Z"), start=1):
+        start = pd.Timestamp(noon)
+        end = start + pd.Timedelta("1h")
+        archive.delete("oi_history", {"exchange": "okx"}, start=start, end=end, reason=f"no. {number}")
+    one, other = (headers(archive.path, *asked) for asked in (DAYS, reversed(DAYS)))
+    assert one == other
+    assert one["1 January"] is None
+    stated = one["1 to 3 January"]
+    assert stated is not None
+    assert [line[-5:] for line in stated.split("%0A")] == ["no. 1", "no. 2"]
+
+
 def test_a_header_holds_what_it_can() -> None:
-    many = [f"correction {i}: {'x' * 1000}" for i in range(25)]
+    """Of 25 long corrections 7 fit into 2,000 bytes at 283 and a line break each, 280 of them text."""
+    many = [f"correction {i}: {'x' * 1000}" for i in range(10, 35)]
     value = corrections.header_value([*many, *many])
-    assert value.count("%0A") == 20
-    assert value.endswith("and 5 more corrections")
-    assert len(value) < 8000
+    first, *_, last = value.split("%0A")
+    assert first == f"correction 10: {'x' * 265}..."
+    assert last == "and 19 more corrections"
+    assert value.count("%0A") == 6
     assert corrections.header_value([]) == ""
+
+
+def test_a_header_holds_twenty_short_corrections_in_the_order_of_their_numbers() -> None:
+    value = corrections.header_value([f"correction {i}: x" for i in range(25, 0, -1)])
+    stated = [f"correction {i}: x" for i in range(1, 21)]
+    assert value.split("%0A") == [*stated, "and 5 more corrections"]
+
+
+@pytest.mark.parametrize("character", ["×", "誤", "🙃"])  # 6, 9 and 12 bytes in the header
+def test_a_header_is_as_short_where_reasons_are_not_ascii(character: str) -> None:
+    """What is sent is bounded, and no character is cut in the middle."""
+    value = corrections.header_value([f"correction {i}: {character * 300}" for i in range(10, 35)])
+    assert 1500 < len(value) < 2100
+    *stated, more = unquote(value, errors="strict").split("\n")
+    room = 265 // len(quote(character))
+    assert stated == [f"correction {i}: {character * room}..." for i in range(10, 10 + len(stated))]
+    assert more == f"and {25 - len(stated)} more corrections"
 
 
 def test_blocks_within_blocks_keep_their_notes_apart() -> None:

@@ -11,6 +11,7 @@ import pytest
 from derivdata import sample, service
 from derivdata.service import view as views
 from derivdata.service.base_symbols import BaseSymbols
+from derivdata.service.cancellation import Cancelled
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import View
 from derivdata.service.window import resolve
@@ -131,6 +132,38 @@ def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
     assert ask("2026-06-01T00:00Z") == 0
     assert 1 < ask("2026-05-31T00:00Z") < 1.3
     assert ask("2026-06-10T00:00Z") == 0
+
+
+class CancelledOnce(View):
+    """A view whose fourth read finds its work cancelled."""
+
+    reads = 0
+
+    def read(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+        self.reads += 1
+        if self.reads == 4:
+            raise Cancelled
+        return super().read(*args, **kwargs)
+
+
+def test_cancelled_work_keeps_the_days_that_it_had_made() -> None:
+    """Blocks are of 1, 2, 4 and 8 days: the fourth is cancelled, and seven days are kept of 59."""
+    store = Counting()
+    view = CancelledOnce(BaseSymbols(store), store.now)
+
+    def ask(end: str) -> float:
+        window = resolve(
+            {"start": pd.Timestamp("2026-04-01T00:00Z"), "end": pd.Timestamp(end)}, now=view.now, tier="pro"
+        )
+        before = store.days
+        totals(view, "oi_history", "oi_usd", window, "4h", exchanges=["okx"])
+        return store.days - before
+
+    with pytest.raises(Cancelled):
+        ask("2026-05-30T00:00Z")
+    assert store.days > 7
+    assert ask("2026-04-08T00:00Z") == 0
+    assert 52 < ask("2026-05-30T00:00Z") < 54
 
 
 @pytest.mark.parametrize("store", list(STORES))
