@@ -37,7 +37,7 @@ def surface(
     ----------
     data
         A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
-        ``dd.options.surface``, to which an eSSVI surface is fitted first.
+        ``dd.options.surface``, to which a surface is fitted first.
     kind
         ``"heat"``, or ``"3d"``, which needs axes with ``projection="3d"``.
     reach

@@ -28,7 +28,7 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     ----------
     data
         A fit of ``dd.analysis.surface``, or the table ``options_snapshot`` or a surface of
-        ``dd.options.surface``, to which an eSSVI surface is fitted first.
+        ``dd.options.surface``, to which a surface is fitted first.
     source, ax
         As in every figure: see `derivdata.plot`.
 

@@ -36,7 +36,7 @@ def venue_difference(
     ----------
     data
         A fit of ``dd.analysis.surface`` with dim ``exchange``, or the tables ``options_snapshot`` of one
-        symbol on several venues in one frame, to which eSSVI surfaces are fitted first.
+        symbol on several venues in one frame, to which surfaces are fitted first.
     reference
         The venue that the others are compared with.
     days

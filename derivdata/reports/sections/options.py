@@ -44,9 +44,9 @@ def options_section(data: Data) -> Section:
     """Build the section on options: per symbol the first venue that has them, and the others against it."""
     section = Section("Options")
     section.text(
-        "The source gives implied volatilities; prices are computed from them. An eSSVI surface "
-        "is fitted to the options out of the money of each venue, free of arbitrage by construction; nothing "
-        "is extrapolated beyond the quotes."
+        "The source gives implied volatilities; prices are computed from them. SVI smiles are fitted to the "
+        "options out of the money of each venue, without butterfly or calendar arbitrage; nothing is "
+        "extrapolated beyond the quotes."
     )
     for symbol in data.report_options.symbols:
         book = _book(section, data, symbol)
