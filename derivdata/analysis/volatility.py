@@ -53,7 +53,9 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     -------
     Dataset
         ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` (first, highest, lowest, last price) and
-        ``count`` (prices) with ``time`` at the start of each bar, without gaps; NaN where a bar has no price.
+        ``count`` (prices) with ``time`` at the start of each bar, without gaps; NaN where a bar has no price,
+        and in the first and the last bar where prices begin later than its start, or end earlier than its
+        end, by more than the median step between prices: a part of a bar would pass for a calm whole one.
         The open is the last price up to the bar's start where there is one of the bar before, so that nothing
         between two bars is lost. Highs and lows between samples are not seen: on a random walk that is
         sampled m times a bar, either end of the range is too small by 0.58 √(1/m) of a bar's standard
@@ -77,6 +79,9 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     values = np.moveaxis(np.asarray(price.values, dtype=np.float64), price.get_axis_num("time"), -1)
     values = np.where(values > 0.0, values, np.nan)
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
+    begun, ended = _spanned(values, stamps)
+    whole = (first * step >= begun[..., None]) & ((first + 1) * step <= ended[..., None])
+    columns |= {name: np.where(whole, columns[name], np.nan) for name in _BAR}
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
     coords = {name: c for name, c in price.coords.items() if "time" not in c.dims}
     coords |= {"time": (first * step).astype("datetime64[us]")}
@@ -84,6 +89,22 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     for name in _BAR:
         made[name].attrs["units"] = "USD"
     return made.transpose(*price.dims)
+
+
+def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:
+    """Return what time the prices of each series span: a median step before the first and after the last.
+
+    A single price has no step; it tells of no time but its own.
+    """
+    rows = values.reshape(-1, len(stamps)) if len(stamps) else np.zeros((0, 0))
+    spans = np.full((2, int(np.prod(values.shape[:-1]))), np.nan)
+    for place, row in enumerate(rows):
+        known = stamps[~np.isnan(row)]
+        if known.size:
+            usual = np.median(np.diff(known)) if known.size > 1 else 0.0
+            spans[:, place] = known[0] - usual, known[-1] + usual
+    begun, ended = spans.reshape(2, *values.shape[:-1])
+    return begun, ended
 
 
 def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
@@ -155,8 +176,9 @@ def realised(
     --------
     >>> prices = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], kind="mark"), "price_usd")
     >>> days = dd.analysis.volatility.bars(prices)
-    >>> dd.analysis.volatility.realised(days, window=20).isel(time=-1).round(2).item()
-    0.33
+    >>> monthly = dd.analysis.volatility.realised(days, window=20)
+    >>> monthly.dropna("time", how="all").isel(time=-1).round(2).item()
+    0.34
     """
     require_variables(data, "data", _BAR)
     per_year = HOURS_PER_YEAR / _step_hours(data)

@@ -22,7 +22,7 @@ def dataset(rows: list[tuple[float, float, float, float]], hours: float = 24.0) 
 
 
 def walk(days: int, steps: int, sigma: float, seed: int = 7, drift: float = 0.0) -> xr.DataArray:
-    """A geometric random walk of that many steps a day, from 100."""
+    """A geometric random walk of that many steps a day, from 100; its last price begins one more day."""
     rng = np.random.default_rng(seed)
     dt = 1.0 / (365.0 * steps)
     moves = drift * dt + sigma * math.sqrt(dt) * rng.standard_normal(days * steps)
@@ -93,7 +93,7 @@ def test_close_to_close_by_hand() -> None:
 def test_a_known_volatility_is_recovered(method: str) -> None:
     """2,000 days of 288 steps at 50 %: ranges of samples are smaller by 0.58/√288 a side, some 4 %."""
     made = volatility.bars(walk(2000, 288, 0.5))
-    found = float(volatility.realised(made, 1999, method=method)[-1])  # type: ignore[arg-type]
+    found = float(volatility.realised(made, 1999, method=method)[-2])  # type: ignore[arg-type]
     assert found == pytest.approx(0.5, rel=0.03 if method == "close_to_close" else 0.07)
     if method == "parkinson":
         assert found < 0.5
@@ -106,7 +106,7 @@ def test_a_drift_does_not_fool_rogers_satchell() -> None:
     """
     made = volatility.bars(walk(1000, 288, 0.5, drift=20.0))
     one, other = (
-        float(volatility.realised(made, 999, method=method)[-1])
+        float(volatility.realised(made, 999, method=method)[-2])
         for method in ("parkinson", "rogers_satchell")
     )
     assert one > 0.65
@@ -162,6 +162,40 @@ def test_bars_by_hand() -> None:
     assert np.isnan(volatility.realised(made, 2)[-1])  # a bar is missing
 
 
+def test_bars_that_prices_do_not_span_are_unknown_by_hand() -> None:
+    """Half-hourly, bars of two hours: from 11:00 to 16:30 whole is 12:00 to 16:00, and 16:00 is not over.
+
+    The second series begins at 12:00 and ends at 17:30, so that its bars from 12:00 to 18:00 are all whole;
+    the third has a single price, which spans no bar.
+    """
+    time = np.datetime64("2026-01-01T11:00", "us") + np.arange(14) * np.timedelta64(30, "m")
+    steps = np.arange(14.0)
+    rows = [
+        np.where(steps <= 11, 10.0 + steps, np.nan),
+        np.where(steps >= 2, 30.0 - steps, np.nan),
+        np.where(steps == 2, 5.0, np.nan),
+    ]
+    price = xr.DataArray(rows, {"time": time}, ("exchange", "time"), attrs={"units": "USD"})
+    made = volatility.bars(price, step_hours=2.0)
+    assert [str(t)[11:16] for t in made["time"].values] == ["10:00", "12:00", "14:00", "16:00"]
+    assert made["count"].values.tolist() == [[2, 4, 4, 2], [0, 4, 4, 4], [0, 1, 0, 0]]
+    values = np.stack([made[name].values for name in NAMES], axis=-1)
+    assert values[0, 1].tolist() == [11.0, 15.0, 11.0, 15.0]  # opens at 11:30's price
+    assert values[0, 2].tolist() == [15.0, 19.0, 15.0, 19.0]
+    assert values[1, 3].tolist() == [21.0, 21.0, 17.0, 17.0]
+    known = ~np.isnan(values).any(axis=-1)
+    assert known.tolist() == [[False, True, True, False], [False, True, True, True], [False] * 4]
+    assert (np.isnan(values).all(axis=-1) == ~known).all()
+
+
+def test_an_unfinished_day_has_no_volatility() -> None:
+    """Of a walk at 60 % the last day has begun: its small range would lower the figure of its window."""
+    price = walk(40, 288, 0.6)
+    whole, begun = (volatility.realised(volatility.bars(p), 20) for p in (price[: 40 * 288], price[:-200]))
+    assert np.isnan(begun[-1])
+    assert float(begun[-2]) == float(whole[-2])
+
+
 def test_nothing_after_an_instant_changes_it() -> None:
     made = volatility.bars(walk(30, 24, 0.5))
     early = volatility.realised(made.isel(time=slice(0, 20)), 5)
@@ -184,7 +218,7 @@ def test_a_cone_is_the_quantiles_of_its_windows() -> None:
     found = cone["volatility"].sel(window=5)
     assert found.values == pytest.approx([five.min(), np.median(five), five.max()])
     assert float(cone["latest"].sel(window=5)) == five[-1]
-    assert cone["count"].values.tolist() == [57, 42]
+    assert cone["count"].values.tolist() == [56, 41]
     width = cone["volatility"].sel(quantile=1.0) - cone["volatility"].sel(quantile=0.0)
     assert float(width.sel(window=20)) < float(width.sel(window=5))
 
