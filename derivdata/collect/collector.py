@@ -18,7 +18,7 @@ from derivdata.collect.quarantine import QUARANTINE, Quarantine
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import BOOKS, Poll, VenueState
-from derivdata.errors import DerivdataError
+from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.venues.registry import VENUES
 
 __all__ = ["Collector"]
@@ -295,6 +295,9 @@ class Collector:
     def _poll(self, name: str, state: VenueState) -> None:
         try:
             self._polls.put(state.poll())
+        except Exception as problem:
+            ends_all = isinstance(problem, Stopped | ArchiveError)
+            self._polls.put(problem if ends_all else state.lost(problem))
         except BaseException as problem:  # reaches the collector's own thread
             self._polls.put(problem)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import pandas as pd
 
 from derivdata.archive import Request
@@ -12,7 +13,7 @@ from derivdata.collect.checked import is_collected
 from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
 from derivdata.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.collect.session import Stopped, VenueSession
-from derivdata.errors import DerivdataError, VenueError
+from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.record_types import Instrument, Records, State
 from derivdata.venues.tabulation import frames
@@ -163,11 +164,15 @@ class VenueState:
             poll.failed.update(dict.fromkeys(BOOKS, error))
         kept = Records(books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in found.books])
         at = us_of(self.session.clock.utc())
-        made = frames(poll.exchange, kept, BOOKS[:1], at=at) | frames(poll.exchange, found, BOOKS[1:], at=at)
-        for table, rows in made.items():
-            parts = [poll.frames[table], rows] if table in poll.frames else [rows]
-            poll.frames[table] = pd.concat(parts, ignore_index=True)
-            request = Request(poll.exchange, symbol, start, start + _MINUTE, error[:500])
+        for table, records in zip(BOOKS, (kept, found), strict=True):
+            why = error
+            try:
+                rows = frames(poll.exchange, records, [table], at=at)[table]
+                parts = [poll.frames[table], rows] if table in poll.frames else [rows]
+                poll.frames[table] = pd.concat(parts, ignore_index=True)
+            except SchemaError as problem:
+                why = poll.failed[table] = self._refused(poll, table, records, problem)
+            request = Request(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
     def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
@@ -202,11 +207,27 @@ class VenueState:
                 state.add(known if endpoint in due else _lasting(known))
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
-        poll.frames = frames(poll.exchange, self._trading(state.merged()), names, at=at)
+        self._add_frames(poll, self._trading(state.merged()), names, at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
-            poll.frames |= frames(poll.exchange, chain, CHAINS, at=at)
+            self._add_frames(poll, chain, CHAINS, at)
+
+    def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
+        """Add tables of some records; a table that refuses them fails alone."""
+        for table in names:
+            try:
+                poll.frames |= frames(poll.exchange, records, [table], at=at)
+            except SchemaError as problem:
+                poll.failed[table] = self._refused(poll, table, records, problem)
+
+    def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
+        """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
+        quarantine = self.session.shared.quarantine
+        if quarantine is None:
+            return str(problem)
+        body = msgspec.json.encode(records)
+        return f"{problem} ({quarantine.keep(poll.exchange, table, body, str(problem), poll.at)})"
 
     def _trading(self, state: Records) -> Records:
         """Leave out contracts that no longer trade: bulk answers may go on telling of their last day."""
@@ -215,6 +236,11 @@ class VenueState:
         state.states = [row for row in state.states if row.instrument.name not in gone]
         state.prices = [row for row in state.prices if row.instrument.name not in gone]
         return state
+
+    def lost(self, problem: Exception) -> Poll:
+        """Return the poll that an unexpected error ended: each table fails, and the error's kind is named."""
+        error = problem if isinstance(problem, DerivdataError) else DerivdataError(repr(problem))
+        return self._lost(Poll(self.session.venue.exchange, self.session.clock.utc()), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
         tables = {table for endpoint in self.endpoints for table in endpoint.tables}

@@ -276,8 +276,10 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
     known = [row for row in rows if row.rate is not None and row.period_h is not None]
     native, hours = np.array([row.rate for row in known]), np.array([row.period_h for row in known])
-    bps = iter(units.bps_8h_from_native(native, hours).tolist() if known else [])
-    rates = [None if row.rate is None or row.period_h is None else next(bps) for row in rows]
+    bps = units.bps_8h_from_native(native, hours) if known else native
+    _check_rates(exchange, native, bps, len(known))
+    checked = iter(bps.tolist())
+    rates = [None if row.rate is None or row.period_h is None else next(checked) for row in rows]
     return {
         "symbol": [row.instrument.symbol for row in rows],
         "time": _stamps([row.time for row in rows], at),

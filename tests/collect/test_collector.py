@@ -98,6 +98,56 @@ def test_a_damaged_body_fails_its_tables_only(archive: Archive, fakes: Fakes, cl
     assert "Expected `str`, got `int` - at `$.data[0].instId`" in errors["funding_history"]
 
 
+def test_rates_in_another_unit_fail_their_venue_s_rates_and_nothing_else(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"C{number}" for number in range(25)]
+    universe = {"universe": [{"name": name, "szDecimals": 3} for name in names]}
+    figures = {
+        "funding": "0.02", "openInterest": "3", "markPx": "100", "oraclePx": "100", "midPx": "100",
+        "prevDayPx": "100", "dayNtlVlm": "9", "dayBaseVlm": "1", "premium": None, "impactPxs": None,
+    }  # fmt: skip
+    bodies = {"meta": universe, "metaAndAssetCtxs": [universe, [figures] * len(names)]}
+    answer = fakes._body
+
+    def odd(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        body = bodies.get(params.get("type", "")) if exchange == "hyperliquid" else None
+        return answer(exchange, place, params) if body is None else (200, body)
+
+    monkeypatch.setattr(fakes, "_body", odd)
+    collector = _collector(archive, fakes, clock, "okx", "hyperliquid")
+    collector.once()
+    assert set(_rows(archive, "funding_history").index) == {("okx", "BTC"), ("okx", "ETH")}
+    held = _rows(archive, "oi_history")["oi_usd"]
+    assert held["hyperliquid"].tolist() == [300.0] * len(names)
+    assert "okx" in held.index.get_level_values("exchange")
+    why = "hyperliquid: the median funding rate of 25 contracts is 1600 bps per 8 hours"
+    assert set(collector.failed) == {"hyperliquid funding_history", "hyperliquid markets_symbol_exchanges"}
+    assert all(text.startswith(why) and "(kept as" in text for text in collector.failed.values())
+    asked = archive.requests()
+    refused = asked[(asked["exchange"] == "hyperliquid") & (asked["table"] == "funding_history")]
+    assert refused["error"].str.startswith(why).all()
+    assert not refused["answered"].any()
+
+
+def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = _collector(archive, fakes, clock, "okx", "bybit")
+
+    def wrong(poll: object) -> None:
+        raise KeyError("fundingRate")
+
+    monkeypatch.setattr(collector._states["bybit"], "_with_lists", wrong)
+    collector.once()
+    assert set(_rows(archive, "funding_history").index.get_level_values("exchange")) == {"okx"}
+    assert collector.failed["bybit funding_history"] == "KeyError('fundingRate')"
+    monkeypatch.undo()
+    clock.wait(60)
+    collector.once()
+    assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
+
+
 def test_an_older_answer_lends_its_volume_but_not_its_price(
     archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
