@@ -306,6 +306,17 @@ class TestForwards:
         for prices in (wrong, few):
             assert chain.forwards(self.quoted("usd", prices), discount="fit")["forward_source"] == "spot"
 
+    def test_a_bad_line_of_many_strikes_does_not_hide_a_good_one_in_the_other_unit(self):
+        """Six linear pairs with a discount of 0.4, five inverse ones with 0.98 on 102."""
+        strikes = (80.0, 90.0, 100.0, 110.0, 120.0)
+        bad = self.quoted("usd", {k: (60.0 + 0.4 * (102.0 - k), 60.0) for k in (*strikes, 130.0)})
+        good = self.quoted("coin", {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes})
+        table = pd.concat([bad, good], ignore_index=True).drop(columns="exchange")
+        found = chain.forwards(table, discount="fit")
+        assert found["forward_source"].item() == "parity"
+        assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
+        assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+
     def test_parity_needs_three_strikes_that_agree(self):
         two = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0)}
         torn = {90.0: (14.0, 2.0), 100.0: (7.0, 5.0), 110.0: (6.0, 11.0), 95.0: (14.0, 3.0)}

@@ -149,3 +149,46 @@ def test_interpolation_takes_no_bid_and_ask() -> None:
     k, iv, t = (quotes[name] for name in ("log_moneyness", "iv", "year_fraction"))
     with pytest.raises(ValueError, match="pchip', which goes through the quotes"):
         smile.fit(k, iv, t, iv_bid=iv, iv_ask=iv, method="pchip")
+
+
+K = np.linspace(-0.3, 0.3, 15)
+
+
+def noisy(count: int) -> tuple[np.ndarray, ...]:
+    """Smiles with five points of noise, bids and asks one to three points away from them, and their times."""
+    iv, below, above = np.empty((3, count, K.size))
+    for seed in range(count):
+        random = np.random.default_rng(seed)
+        iv[seed] = 0.5 - 0.1 * K + 0.4 * K**2 + 0.05 * random.standard_normal(K.size)
+        below[seed], above[seed] = random.uniform(0.01, 0.03, (2, K.size))
+    return iv, iv - below, iv + above, np.full(count, 0.25)
+
+
+@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
+def test_bid_and_ask_never_make_a_fit_worse(method: str) -> None:
+    """By the loss that they define, of twenty smiles that no form fits; most get better."""
+    iv, bid, ask, t = noisy(20)
+    losses = []
+    for sides in ({}, {"iv_bid": bid, "iv_ask": ask}):
+        model = smile.iv(smile.fit(K, iv, t, weights="equal", method=method, **sides), K).to_numpy()
+        losses.append((np.maximum(bid - model, model - ask).clip(0.0) ** 2).sum(axis=1))
+    plain, sided = losses
+    assert (sided <= plain * (1 + 1e-12)).all()
+    assert (sided < 0.99 * plain).sum() > 10
+
+
+def test_a_slice_without_bid_and_ask_does_not_depend_on_the_others() -> None:
+    iv, bid, ask, t = noisy(3)
+    bid[1], ask[1] = np.nan, np.nan
+    plain, sided = smile.fit(K, iv, t), smile.fit(K, iv, t, iv_bid=bid, iv_ask=ask)
+    xr.testing.assert_identical(sided.isel(slice=1), plain.isel(slice=1))
+    assert (sided["nfev"] > plain["nfev"]).to_numpy().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("method", ["svi", "ssvi", "sabr"])
+def test_a_fit_inside_everywhere_is_the_last(method: str) -> None:
+    iv, _, _, t = noisy(1)
+    plain = smile.fit(K, iv, t, method=method)
+    sided = smile.fit(K, iv, t, method=method, iv_bid=iv - 0.3, iv_ask=iv + 0.3)
+    xr.testing.assert_identical(sided, plain)
+    assert int(plain["nfev"].sum()) > 0

@@ -236,7 +236,7 @@ def _pairs(options: pd.DataFrame, place: pd.Series) -> pd.DataFrame:
 def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return the forward and discount of each slice, from the weighted line of ``gap`` on strike.
 
-    A slice with prices in both units has a line for each: that of more strikes counts.
+    A slice with prices in both units has a line for each: of those within reason that of more strikes counts.
     """
     keys = [pairs["place"], pairs["inverse"]]
     weight = pairs["weight"]
@@ -251,9 +251,7 @@ def _fitted(pairs: pd.DataFrame) -> pd.DataFrame:
     discount = intercept.where(slope.index.get_level_values("inverse"), -slope)
     n = weight.groupby(keys).count()
     good = (n >= _FIT_STRIKES) & (discount > _DISCOUNTS[0]) & (discount < _DISCOUNTS[1])
-    lines = pd.DataFrame(
-        {"forward": (-intercept / slope).where(good), "discount": discount.where(good), "n": n}
-    )
+    lines = pd.DataFrame({"forward": -intercept / slope, "discount": discount, "n": n})[good]
     ordered = lines.sort_values("n", ascending=False, kind="stable").reset_index("inverse")
     return ordered[~ordered.index.duplicated()][["forward", "discount"]]
 

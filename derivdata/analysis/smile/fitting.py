@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_decimal_volatility, require_same
-from derivdata.analysis.smile.curves import curve_values
+from derivdata.analysis.smile.curves import Curves, curve_values
 from derivdata.analysis.smile.fallback import FittedSlices, Options, fit_slices, rms_error
 from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assemble
 from derivdata.analysis.smile.parameters import Floats, Raw
@@ -108,10 +109,12 @@ def fit(
     Notes
     -----
     Raw SVI minimises linearised volatility residuals ``(w − w_i) / (2 iv_i T)`` inside Lee's bound, all
-    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals. With bid and ask
-    it minimises the squared distance outside by majorisation: the fit to `iv` is followed by twenty fits,
-    each to the places between bid and ask that are nearest to the fit before. The distance to those places
-    bounds the distance to the intervals and equals it at the fit before, so every round lowers the loss.
+    slices together by variable projection. ``rmse_vol`` is of the true volatility residuals.
+
+    Slices with bid and ask are fitted to `iv` and then up to twenty times again, each time to the places
+    between bid and ask that are nearest to the fit before; a fit without loss is the last. Each slice keeps
+    the one of its fits with the least squared distance outside, so it is never worse than the fit to `iv`.
+    This is a local search: it may end outside although some smile lies between all bids and asks.
     """
     options = _options(method, arbitrage, beta, axis, start)
     if method == "pchip" and (iv_bid is not None or iv_ask is not None):
@@ -254,7 +257,7 @@ def _fit_rows(
     quotes = prepare(k, iv, t, weight)
     fitted = fit_slices(quotes, forward, Raw(*start), options)
     if np.isfinite(bid).any() or np.isfinite(ask).any():
-        fitted = _between(fitted, quotes, weight, bid, ask, forward, options)
+        _between(fitted, quotes, weight, bid, ask, forward, options)
     curves = fitted.curves
     n = quotes.used.sum(axis=1).astype(np.int32)
     facts = (fitted.repaired, fitted.notes, fitted.rmse_vol, n, fitted.nfev, quotes.k_min, quotes.k_max)
@@ -270,11 +273,10 @@ def _between(
     ask: Floats,
     forward: Floats,
     options: Options,
-) -> FittedSlices:
+) -> None:
     """Fit again, to the places between bid and ask that are nearest to the fit before; see `fit`.
 
-    Of one side only, the other is open; of neither, the quote stays. Where a fit has no value (SABR far out)
-    the quote stays too.
+    Of one side only, the other is open; of neither, the quote stays.
     """
     # A crossed market has no place between its sides: the quote itself stays there.
     crossed = bid > ask
@@ -282,14 +284,45 @@ def _between(
     high = np.where(
         np.isfinite(ask) & ~crossed, ask, np.where(np.isfinite(bid) & ~crossed, np.inf, quotes.iv)
     )
-    t = quotes.t
-    nfev = fitted.nfev.copy()
+    sided = (quotes.used & ((low != quotes.iv) | (high != quotes.iv))).any(axis=1)
+    target, least = _nearest(fitted.curves, quotes, weight, low, high)
+    begin = Raw(*(part.copy() for part in fitted.curves.raw))
+    rows = np.flatnonzero(sided & (least > 0.0))
     for _ in range(_ROUNDS):
-        with np.errstate(invalid="ignore", divide="ignore"):
-            model = np.sqrt(curve_values(fitted.curves.standing(), quotes.k) / t[:, None])
-        target = np.where(np.isfinite(model), np.clip(model, low, high), quotes.iv)
-        used = np.where(quotes.used, target, np.nan)
-        begin = Raw(*(part.copy() for part in fitted.curves.raw))
-        fitted = fit_slices(prepare(quotes.k, used, t, weight), forward, begin, options)
-        nfev += fitted.nfev
-    return fitted._replace(nfev=nfev, rmse_vol=rms_error(fitted.curves, quotes))
+        if not rows.size:
+            break
+        places = prepare(quotes.k[rows], target[rows], quotes.t[rows], weight[rows])
+        again = fit_slices(places, forward[rows], Raw(*(part[rows] for part in begin)), options)
+        fitted.nfev[rows] += again.nfev
+        # The next round starts from this fit, also where it is not the best one.
+        for part, value in zip(begin, again.curves.raw, strict=True):
+            part[rows] = value
+        target[rows], loss = _nearest(again.curves, quotes.rows(rows), weight[rows], low[rows], high[rows])
+        better = loss < least[rows]
+        least[rows[better]] = loss[better]
+        for part, value in zip(_results(fitted), _results(again), strict=True):
+            part[rows[better]] = value[better]
+        rows = rows[loss > 0.0]
+    fitted.rmse_vol[:] = rms_error(fitted.curves, quotes)
+
+
+def _nearest(
+    curves: Curves, quotes: SmileQuotes, weight: Floats, low: Floats, high: Floats
+) -> tuple[Floats, Floats]:
+    """Return the places from `low` to `high` nearest to the slices, NaN without a quote, and each one's loss.
+
+    Where a slice has no value the place is the quote, and the loss is infinite.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        model = np.sqrt(curve_values(curves.standing(), quotes.k) / quotes.t[:, None])
+        valued = np.isfinite(model)
+        target = np.where(valued, np.clip(model, low, high), quotes.iv)
+        outside = np.where(valued, model - target, np.inf)
+        loss = np.where(quotes.used, weight * outside**2, 0.0).sum(axis=1)
+    return np.where(quotes.used, target, np.nan), loss
+
+
+def _results(fitted: FittedSlices) -> tuple[NDArray[Any], ...]:
+    """Return the arrays that one fit of a slice differs in from another, but for its ``nfev``."""
+    curves = fitted.curves
+    return *curves.raw, *(curves.sabr or ()), curves.method, fitted.repaired, fitted.notes

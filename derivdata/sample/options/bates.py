@@ -14,8 +14,8 @@ in units of the forward. Two things make that integral short:
 
 - *Two scales.* Shortly before expiry the paths without a jump spread over √(vT), a hundredth, and those with
   one over δ, a tenth. M is their sum, ``e^(−λT) M₀ + (M − e^(−λT) M₀)``; each has a grid of its own.
-- *A lognormal in advance.* From each part we take that of a lognormal of the same mass and mean, whose
-  options Black's formula gives. What is left vanishes at ``u = ±i/2``, so that the poles of
+- *A lognormal as control variate.* From each part we take that of a lognormal of the same mass and mean,
+  whose options Black's formula gives. What is left vanishes at ``u = ±i/2``, so that the poles of
   ``1/(u² + ¼)`` go, and the midpoint rule converges geometrically.
 
 All strikes of an expiry share one characteristic function. The sum over equally spaced nodes is a polynomial
@@ -62,7 +62,7 @@ class Bates(NamedTuple):
     vol_of_variance, correlation
         σ [1/year] and ρ.
     jumps_per_year, jump_mean, jump_deviation
-        λ, μ and δ.
+        λ, and mean μ and deviation δ of the log jump.
     """
 
     variance: Any

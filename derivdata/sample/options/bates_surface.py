@@ -6,6 +6,10 @@ with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, but for the drift, which the 
 long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path. The variance v moves, as in the model,
 and slowly also θ and λ, as daily recalibrations move them; κ, ρ and, on each venue, σ, μ and δ stay.
 
+One number has another meaning here. Their mean jump of −5 % is μ_J, that of the relative jump J, with
+``ln(1 + J) ~ N(ln(1 + μ_J) − δ²/2, δ²)``. Here −0.05 is μ, the mean of the log jump, and before scaling the
+mean relative jump is ``e^(μ + δ²/2) − 1 = −4.64 %``.
+
 No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings while
 the middle stays nearly Gaussian.
 
@@ -38,7 +42,10 @@ PUBLISHED = Bates(
     jump_mean=-0.05,
     jump_deviation=0.07,
 )
-"""Bakshi, Cao and Chen's estimate; v is a state and here at its mean."""
+"""Bakshi, Cao and Chen's estimate, with their mean relative jump as mean of the log jump.
+
+v is a state and here at its mean.
+"""
 
 LEAST_PRICE = 1e-9
 """Least price out of the money, in units of the forward: what is cheaper has the volatility of this price.
