@@ -343,16 +343,21 @@ class Collector:
             backfill,
             self.archive,
             self.symbols,
-            end=now.floor("h"),
             venues=venues,
             clock=self.clock,
             addresses=self._addresses,
             shared=self.shared,
             unconfirmed=self._unconfirmed,
         )
-        done = fill(self._refill_from(now, kept), names=kept)
+        hour, first = now.floor("h"), self._refill_from(now, kept)
+        # A payment bears the full hour, and a window ends before its end.
+        listed = (now - _REFILL_AT).floor("h") + _STEP
+        ends = {"funding_settlements": listed, "oi_history": hour}
+        done = Backfilled()
+        for table in kept:
+            done.add(fill(first, ends[table], names=[table]))
         if self._keeps(_LIQUIDATIONS):
-            done.add(fill(max(self._refill_from(now, kept), now.floor("h") - _DAY), names=[_LIQUIDATIONS]))
+            done.add(fill(max(first, hour - _DAY), hour, names=[_LIQUIDATIONS]))
         return done
 
     def _refill_from(self, now: pd.Timestamp, names: Sequence[str]) -> pd.Timestamp:

@@ -207,13 +207,10 @@ class _Job:
         session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
         try:
             self._venue(session)
-        except (VenueError, SchemaError, Stopped) as problem:
-            self.done.failed.append(f"{self.exchange}: {problem}")
+        except ArchiveError as problem:
+            self.fatal = problem
         except DerivdataError as problem:
-            if isinstance(problem, ArchiveError):
-                self.fatal = problem
-            else:
-                self.done.failed.append(f"{self.exchange}: {problem}")
+            self.done.failed.append(f"{self.exchange}: {problem}")
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:
@@ -279,7 +276,7 @@ class _Job:
         for gap in self.archive.unanswered(table, self.exchange, symbol, *window):
             try:
                 frame = self._rows(session, fitting, item, table, gap)
-            except (VenueError, SchemaError, DerivdataError) as problem:
+            except DerivdataError as problem:
                 if isinstance(problem, Stopped | ArchiveError):
                     raise
                 self._enter(table, symbol, gap, None, str(problem))

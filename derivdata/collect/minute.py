@@ -43,7 +43,7 @@ class Minute:
         if self.failed:
             parts.append(f"failed: {', '.join(sorted(self.failed))}")
         if self.gone:
-            parts.append(f"not to be had: {', '.join(sorted(self.gone))}")
+            parts.append(f"unavailable: {', '.join(sorted(self.gone))}")
         if self.dropped:
             parts.append(f"{self.dropped:,} old rows dropped")
         return "; ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import threading
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -31,6 +32,9 @@ _BAN_SECONDS = 120.0
 _IP_LIMIT_SECONDS = 600.0
 _SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
 _PASSING = ("limit", "busy")
+_REFUSAL_BYTES = 2**14
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
 
 
 class Stopped(DerivdataError):
@@ -217,9 +221,8 @@ class VenueSession:
             return
         after = _seconds(reply.headers.get("Retry-After"))
         text = reply.body[:300].decode(errors="replace")
-        regional = "restricted" in text.lower() or "region" in text.lower() or "country" in text.lower()
         reason, wait = "refused", after
-        if reply.status == 451 or (reply.status == 403 and (regional or self.venue.exchange != "bybit")):
+        if reply.status == 451 or (reply.status == 403 and _names_a_region(reply.body)):
             reason = "region"
         elif reply.status == 403:
             reason, wait = "limit", after or _IP_LIMIT_SECONDS
@@ -251,6 +254,11 @@ class VenueSession:
                 )
             if apart > _SKEW_NOTICE and not self.notices:
                 self.notices.append(f"{where}: its clock and this machine's are {apart:.0f} s apart")
+
+
+def _names_a_region(body: bytes) -> bool:
+    """Return whether a refusal speaks of where the address is; a firewall's page speaks of other things."""
+    return _REGION.search(_TAG.sub(" ", body[:_REFUSAL_BYTES].decode(errors="replace"))) is not None
 
 
 def _typed(params: Mapping[str, str]) -> dict[str, Any]:

@@ -187,5 +187,5 @@ def test_histories_are_refilled_for_the_chosen_symbols(
     archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     rows = _collector(archive, fakes, clock, "hyperliquid", symbols=["BTC"]).once()
-    assert rows["funding_settlements"] == 7 * 24
+    assert rows["funding_settlements"] == 7 * 24 + 1  # 10:00 of a week ago, and of today
     assert archive.symbols("funding_settlements") == ("BTC",)

@@ -192,7 +192,7 @@ def test_a_minute_is_a_line_of_json_and_a_line_of_text() -> None:
     assert told["dropped"] == 7
     assert "\n" not in minute.json()
     assert minute.line() == (
-        "2026-01-20 10:30:30; 1,200 funding_history; failed: okx oi_history; not to be had: bybit; "
+        "2026-01-20 10:30:30; 1,200 funding_history; failed: okx oi_history; unavailable: bybit; "
         "7 old rows dropped"
     )
 

@@ -81,7 +81,10 @@ def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour
     written = [
         (f"{m.time:%H:%M}", m.rows["funding_settlements"]) for m in found if "funding_settlements" in m.rows
     ]
-    assert written == [("11:00", 7 * 24), ("11:03", 1)]
+    assert written == [("11:00", 7 * 24 + 1), ("11:03", 1)], "a week with both its ends, then one hour"
+    hour = pd.Timestamp("2026-01-20T11:00:00", tz="UTC")
+    paid = open_archive(tmp_path / "market").read("funding_settlements", hour, hour + pd.Timedelta(1, "h"))
+    assert paid["time"].tolist() == [hour], "the payment of the hour itself, three minutes after it"
 
 
 def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +268,43 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(monkeypatch: py
     clock.wait(300)
     assert other.ask(endpoint)[0].states
     assert fakes.log[-1][-1] >= before + pd.Timedelta(300, "s")
+
+
+CLOUDFLARE = """<!DOCTYPE html><html><head><title>Access denied | www.okx.com used Cloudflare to restrict
+access</title><style>.region{color:red}</style></head><body><div role="region"><h1>Error 1020</h1>
+<p>You have been blocked by this site's firewall.</p></div></body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("venue", "status", "text", "reason"),
+    [
+        ("okx", 403, CLOUDFLARE, "limit"),
+        ("okx", 403, CLOUDFLARE.replace("this site's firewall", "the country of your address"), "region"),
+        ("okx", 451, "Unavailable", "region"),
+        ("bybit", 403, "access too frequent, please try again in 10 minutes", "limit"),
+        ("bybit", 403, "The distribution is configured to block access from your country.", "region"),
+        ("binance", 403, "Service unavailable from a restricted location", "region"),
+    ],
+)
+def test_only_a_refusal_that_names_a_region_is_one_of_the_address(
+    venue: str, status: int, text: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T11:00:00")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    session = VenueSession(VENUES[venue], clock, address=fakes.addresses[venue])
+    endpoint = next(e for e in VENUES[venue].endpoints if e.what == "funding" and e.confirmed)
+    fakes.faults[venue] = [(status, {}, text)]
+    with pytest.raises(VenueError) as refused:
+        session.ask(endpoint)
+    assert (refused.value.reason, refused.value.status) == (reason, status)
+    assert refused.value.retry_after == (600.0 if reason == "limit" else None)
+    if reason == "limit":
+        with pytest.raises(VenueError, match="left alone"):
+            session.ask(endpoint)
+        clock.wait(600)
+    assert session.ask(endpoint)[0].states
+    assert len(fakes.log) == 2, "in ten minutes nothing was asked"
 
 
 def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
