@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 
+import msgspec
 import pandas as pd
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
@@ -26,20 +27,26 @@ __all__ = ["LiquidationStream"]
 _TABLE = "liquidations_fills"
 _OPEN_SECONDS = 10.0
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
+_PING = pd.Timedelta(10, "s")
+_LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
 _LARGEST = 8 * 2**20
 _GZIP = b"\x1f\x8b"
 _TROUBLE = (WebSocketException, OSError, EOFError, zlib.error, DerivdataError)
 
 
 class LiquidationStream:
-    """The liquidations of one venue, from its channel; a window counts while all its connections hold.
+    """The liquidations of one venue, from its channel.
+
+    A window counts up to the last sign of life of all its connections: a frame, or a ping that was answered.
 
     Parameters
     ----------
     venue
         A venue with `Venue.stream`.
     contracts
-        Called before each connection for the contracts to subscribe to, and the context of their sizes.
+        Called for the contracts to subscribe to, and the context of their sizes. Where their names change,
+        the venue is connected to again.
     clock
         What time it is.
     address
@@ -65,9 +72,7 @@ class LiquidationStream:
         self._frames: list[pd.DataFrame] = []
         self._covered: list[Window] = []
         self._since: pd.Timestamp | None = None
-        self._heard: pd.Timestamp | None = None
-        self._until: pd.Timestamp | None = None
-        self._is_spoiled = False
+        self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
         self._error = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
@@ -84,7 +89,7 @@ class LiquidationStream:
     def drain(self) -> tuple[pd.DataFrame, list[Window], str]:
         """Return the rows since the last time, the windows that were listened to, and the last error."""
         with self._lock:
-            self._close_window(again=self._since is not None)
+            self._close_window()
             frames, self._frames = self._frames, []
             covered, self._covered = self._covered, []
             error, self._error = self._error, ""
@@ -98,16 +103,19 @@ class LiquidationStream:
         wait = _FIRST_WAIT
         while not self._stopping.is_set():
             try:
-                self._connected()
-                wait = wait if self._is_spoiled else _FIRST_WAIT
+                if self._connected() >= _HELD:
+                    wait = _FIRST_WAIT
             except _TROUBLE as problem:
                 self._tell(problem)
             if self._stopping.wait(wait):
                 return
             wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _connected(self) -> None:
-        """Listen to every connection that the venue needs, until one ends: only together they cover it."""
+    def _connected(self) -> pd.Timedelta:
+        """Listen to every connection that the venue needs, until one ends: only together they cover it.
+
+        Return how long they held.
+        """
         items, context = self._contracts()
         now = int(self._clock.utc().timestamp())
         needed = self._stream.connections([item.name for item in items], now)
@@ -126,80 +134,101 @@ class LiquidationStream:
             for socket, (_, messages) in zip(sockets, needed, strict=True):
                 for message in messages:
                     socket.send(message)
-            ended = threading.Event()
+            begun = self._clock.utc()
             with self._lock:
-                self._since = self._heard = self._clock.utc()
-                self._is_spoiled = False
-            listeners = [
-                threading.Thread(target=self._listen, args=(socket, context, ended), daemon=True)
-                for socket in sockets
-            ]
-            for listener in listeners:
-                listener.start()
+                self._since, self._heard = begun, [begun] * len(sockets)
+            self._listen_together(sockets, context, {item.name for item in items})
+            return self._clock.utc() - begun
+
+    def _listen_together(
+        self, sockets: list[ClientConnection], context: dict[str, pd.DataFrame], names: set[str]
+    ) -> None:
+        """Listen until a connection ends, or the venue lists other contracts than those subscribed to."""
+        ended = threading.Event()
+        listeners = [
+            threading.Thread(target=self._listen, args=(place, socket, context, ended), daemon=True)
+            for place, socket in enumerate(sockets)
+        ]
+        for listener in listeners:
+            listener.start()
+        try:
+            while sockets and not ended.wait(_LOOK_SECONDS):
+                if {item.name for item in self._contracts()[0]} != names:
+                    break
+        finally:
+            ended.set()
             for listener in listeners:
                 listener.join()
             with self._lock:
-                self._close_window(again=False)
+                self._close_window()
+                self._since = None
 
     def _listen(
-        self, socket: ClientConnection, context: dict[str, pd.DataFrame], ended: threading.Event
+        self, place: int, socket: ClientConnection, context: dict[str, pd.DataFrame], ended: threading.Event
     ) -> None:
         """Read the frames of one connection until it or another ends."""
-        ping, every = self.venue.ping
-        idle = 0.0
+        text, every = self.venue.ping
+        spoken = asked = self._clock.utc()
         try:
+            pong = None
             while not (self._stopping.is_set() or ended.is_set()):
                 try:
                     message = socket.recv(timeout=0.5)
-                except TimeoutError:
-                    idle += 0.5
-                    if ping and idle >= every:
-                        socket.send(ping)
-                        idle = 0.0
+                except TimeoutError:  # all that came before the pong was read
+                    now = self._clock.utc()
+                    if pong is not None and pong.is_set():
+                        self._hear(place, asked)
+                    if pong is None or (pong.is_set() and now - asked >= _PING):
+                        pong, asked = socket.ping(), now
+                    if text and (now - spoken).total_seconds() >= every:
+                        socket.send(text)
+                        spoken = now
                     continue
                 body = message.encode() if isinstance(message, str) else message
                 body = gzip.decompress(body) if body[:2] == _GZIP else body
-                self._read(socket, body, context)
+                now = self._clock.utc()
+                self._read(socket, body, context, now)
+                self._hear(place, now)  # not of a frame that could not be read: what it told of is lost
         except _TROUBLE as problem:
             self._tell(problem)
         finally:
             ended.set()
 
-    def _read(self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame]) -> None:
+    def _read(
+        self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame], now: pd.Timestamp
+    ) -> None:
         """Keep the rows of a frame, or answer what the venue wants an answer to."""
-        now = self._clock.utc()
         if self._stream.marker in body:
             try:
                 found = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
             except SchemaError as problem:
-                with self._lock:
-                    self._until, self._is_spoiled = self._heard, True  # what the frame told of is lost
                 kept = None if self._quarantine is None else self._quarantine.keep(
                     self.venue.exchange, self._stream.channel, body, str(problem), now
                 )  # fmt: skip
                 raise SchemaError(f"{problem} ({kept})" if kept else str(problem)) from None
             with self._lock:
                 self._frames.append(found[_TABLE])
-                self._heard = now
         elif body != b"pong":
-            with contextlib.suppress(ValueError):  # text that is no JSON says nothing
+            with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
                 reply = self._stream.answer(body)
                 if reply is not None:
                     socket.send(reply)
                     return
                 venues.read(self.venue.exchange, "any", body)  # a refused subscription
 
+    def _hear(self, place: int, at: pd.Timestamp) -> None:
+        """Note a sign of life of one connection; that of a ping is when it was sent."""
+        with self._lock:
+            self._heard[place] = max(self._heard[place], at)
+
     def _tell(self, problem: BaseException) -> None:
         with self._lock:
             self._error = f"{type(problem).__name__}: {problem}"[:300]
 
-    def _close_window(self, *, again: bool) -> None:
-        """Note the window up to now as listened to, or up to the last frame before one that was lost.
-
-        `again` starts the next.
-        """
-        until = self._until or self._clock.utc()
-        if self._since is not None and until > self._since:
-            self._covered.append(Window(self._since, until))
-        self._since = until if again and self._until is None else None
-        self._until = None
+    def _close_window(self) -> None:
+        """Note the window up to the last sign of life of every connection as listened to; start the next."""
+        if self._since is not None and self._heard:
+            until = min(self._heard)
+            if until > self._since:
+                self._covered.append(Window(self._since, until))
+                self._since = until

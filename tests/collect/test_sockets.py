@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket as plain
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +13,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
 from derivdata.archive import open_archive
-from derivdata.collect import Collector
+from derivdata.collect import Collector, sockets
 from derivdata.collect.clock import MachineClock
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.venues.record_types import Instrument
@@ -134,6 +136,142 @@ def test_a_refused_subscription_is_the_error(streams: Any) -> None:
         _, _, error = stream.drain()
         time.sleep(0.05)
     assert "Invalid topic" in error
+
+
+BTC = Instrument("BTCUSDT", "BTC", "USDT", 1.0)
+ETH = Instrument("ETHUSDT", "ETH", "USDT", 1.0)
+
+
+def _until(holds: Callable[[], Any]) -> None:
+    """Wait for something; only a hang takes the whole minute."""
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_text_that_is_no_json_ends_nothing(streams: Any) -> None:
+    liquidated = {"op": "notify", "topic": "public.*.liquidation_orders", "data": [
+        {"contract_code": "BTC-USDT", "direction": "sell", "created_at": MS, "price": 50000.0, "volume": 500,
+         "amount": 0.5, "trade_turnover": 25000.0}
+    ]}  # fmt: skip
+    packed = json.dumps(liquidated, separators=(",", ":")).encode()
+    stream, server = streams("huobi", [[b"hello", packed]], 1)
+    rows, _ = _rows(stream, 1)
+    assert rows["value_usd"].tolist() == [25_000.0]
+    assert stream.drain()[2] == ""
+    assert len(server.received) == 1
+
+
+def test_a_silent_peer_that_answers_pings_is_listened_to() -> None:
+    clock, server = SimulatedClock("2026-03-02T08:00:00"), Pushing([], 1)
+    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=server.address)
+    stream.start()
+    _until(lambda: server.received)
+    clock.wait(120)
+    windows: list[Any] = []
+
+    def covered() -> bool:
+        windows.extend(stream.drain()[1])
+        return bool(windows) and windows[-1].end == pd.Timestamp("2026-03-02T08:02", tz="UTC")
+
+    _until(covered)
+    stream.stop()
+    server.close()
+
+
+def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
+    """It accepts the connection and takes what comes, without a frame and without a pong."""
+    clock, listening = SimulatedClock("2026-03-02T08:00:00"), plain.create_server(("127.0.0.1", 0))
+    taken: list[bytes] = []
+
+    def mute() -> None:
+        peer, _ = listening.accept()
+        protocol = ServerProtocol()
+        while data := peer.recv(65536):
+            protocol.receive_data(data)
+            for request in protocol.events_received():
+                if not taken:
+                    protocol.send_response(protocol.accept(request))  # type: ignore[arg-type]
+                    peer.sendall(b"".join(protocol.data_to_send()))
+                taken.append(data)
+
+    thread = threading.Thread(target=mute, daemon=True)
+    thread.start()
+    address = f"ws://127.0.0.1:{listening.getsockname()[1]}"
+    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=address)
+    stream.start()
+    _until(lambda: len(taken) >= 3)  # the handshake, the subscription and a ping
+    clock.wait(120)
+    _until(lambda: len(taken) >= 4)  # the venue's own ping: it has listened after the two minutes
+    assert stream.drain()[1] == []
+    listening.close()
+    stream._stopping.set()
+
+
+class Waits(threading.Event):
+    """Instead of waiting it notes for how long, and ends after so many."""
+
+    def __init__(self, clock: SimulatedClock, most: int) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+        self._clock, self._most = clock, most
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.seconds.append(timeout)
+        self._clock.wait(timeout)
+        if len(self.seconds) == self._most:
+            self.set()
+        return self.is_set()
+
+
+@pytest.mark.parametrize(("held", "waits"), [
+    (None, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]),
+    (3, [1.0, 2.0, 4.0, 1.0, 2.0, 4.0, 8.0, 16.0]),
+])  # fmt: skip
+def test_only_a_connection_that_held_ends_the_longer_waits(held: int | None, waits: list[float]) -> None:
+    """The server accepts and closes; where `held` says which, that one connection holds for a minute."""
+    clock, count = SimulatedClock("2026-03-02T08:00:00"), 0
+
+    def accept(socket: ServerConnection) -> None:
+        nonlocal count
+        count += 1
+        socket.recv()  # the subscription
+        if count - 1 == held:
+            while True:  # the venue's own ping tells that the client listens
+                clock.wait(10)
+                try:
+                    socket.recv(timeout=1.0)
+                    break
+                except TimeoutError:
+                    continue
+            clock.wait(60)
+
+    server = serve(accept, "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"ws://127.0.0.1:{server.socket.getsockname()[1]}"
+    stream = LiquidationStream(VENUES["bybit"], lambda: ([BTC], {}), clock, address=address)
+    noted = stream._stopping = Waits(clock, 8)
+    stream.start()
+    _until(noted.is_set)
+    server.shutdown()
+    assert noted.seconds == waits
+
+
+def test_a_contract_listed_later_is_subscribed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "_LOOK_SECONDS", 0.05)
+    listed, server = [BTC], Pushing([], 1)
+    stream = LiquidationStream(VENUES["bybit"], lambda: (listed, {}), MachineClock(), address=server.address)
+    stream.start()
+    _until(lambda: server.received)
+    listed = [BTC, ETH]
+    _until(lambda: len(server.received) == 2)
+    stream.stop()
+    server.close()
+    assert [message["args"] for message in server.received] == [
+        ["allLiquidation.BTCUSDT"], ["allLiquidation.BTCUSDT", "allLiquidation.ETHUSDT"]
+    ]  # fmt: skip
 
 
 def test_what_is_pushed_is_appended_with_the_windows_that_were_listened_to(tmp_path: Path) -> None:
