@@ -16,7 +16,7 @@ OUT ?= report.html
 NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test test-newest test-machines test-more mutants soak bench docs lock audit sbom clean
+.PHONY: report test test-newest test-machines test-more coverage mutants soak bench docs lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -26,7 +26,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 	$(MAKE) --no-print-directory test-newest
 
 test-newest:
@@ -38,8 +38,12 @@ else
 	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m "environment and not slow"
 endif
 
-# What takes too long for the gate: other users, Pythons, locales and processors; mutants; full loads; the pages.
-test-more: test-machines mutants soak docs
+# What takes too long for the gate: which lines no test runs; other users, Pythons, locales and processors;
+# mutants; full loads; the pages.
+test-more: coverage test-machines mutants soak docs
+
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
 
 test-machines: $(VENV)/.dev
 	$(BIN)/python -m tests.machines

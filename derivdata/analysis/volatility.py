@@ -124,8 +124,8 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
             opened = close = before * np.nan
         opened = np.where(np.isnan(before), opened, before)
         filled = np.concatenate([opened[..., None], inside], axis=-1)
-        high = np.fmax.reduce(filled, axis=-1)
-        low = np.fmin.reduce(filled, axis=-1)
+        high = np.where(np.isnan(filled), -np.inf, filled).max(axis=-1)
+        low = np.where(np.isnan(filled), np.inf, filled).min(axis=-1)
         for name, column in zip(_BAR, (opened, high, low, close), strict=True):
             found[name][..., place] = np.where(some, column, np.nan)
         found["count"][..., place] = count
