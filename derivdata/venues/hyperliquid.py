@@ -7,6 +7,8 @@ feed of liquidations.
 
 from __future__ import annotations
 
+import math
+import statistics
 from functools import partial
 
 from derivdata.errors import VenueError
@@ -51,9 +53,6 @@ class _Context(Wire):
 def _state(reading: Reading, item: Instrument, row: _Context) -> State:
     mark, before = reading.required(row.markPx), reading.required(row.prevDayPx)
     coins, volume = reading.required(row.openInterest), reading.required(row.dayNtlVlm)
-    traded = reading.number(row.dayBaseVlm)
-    mean = volume / traded if traded and volume > 1e4 else None
-    require_close(mean, mark, 0.9, f"mean price of the day and mark of {item.name}", reading.where)
     return State(
         item,
         None,
@@ -67,6 +66,22 @@ def _state(reading: Reading, item: Instrument, row: _Context) -> State:
         volume_usd=volume,
         change_pct=(mark / before - 1) * 100 if before else None,
     )
+
+
+def _check_means(reading: Reading, rows: list[_Context]) -> None:
+    """Refuse contexts whose mean price of the day is not of the order of the mark, for the median coin.
+
+    A single coin may well lose nine tenths in a day.
+    """
+    logs = []
+    for row in rows:
+        mark, volume = reading.required(row.markPx), reading.required(row.dayNtlVlm)
+        traded = reading.number(row.dayBaseVlm) or 0.0
+        if traded > 0.0 and mark > 0.0 and volume > 1e4:
+            logs.append(math.log(volume / traded / mark))
+    if logs:
+        ratio = math.exp(statistics.median(logs))
+        require_close(ratio, 1.0, 0.9, "mean price of the day over mark, median coin", reading.where)
 
 
 def meta_and_contexts(reading: Reading) -> Records:
@@ -83,6 +98,7 @@ def _joined(reading: Reading, coins: list[_Coin], contexts: list[_Context]) -> l
         for coin, row in zip(coins, contexts, strict=True)
         if not coin.isDelisted and row.midPx is not None  # delisted coins stay with a frozen rate
     ]
+    _check_means(reading, [row for _, row in pairs])
     return [_state(reading, item, row) for item, row in pairs]
 
 
@@ -106,6 +122,7 @@ def all_contexts(reading: Reading) -> Records:
         for dex, contexts in frame.data.ctxs:
             if dex != "":
                 continue
+            _check_means(reading, [row for row in contexts if row.midPx is not None])
             pairs = zip(names, contexts, strict=False)
             records.states += [
                 _state(reading, reading.instrument(name, _named), row)

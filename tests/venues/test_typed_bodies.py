@@ -134,6 +134,26 @@ def test_an_option_takes_its_quotes_in_coin_and_its_open_interest_in_contracts()
     assert (open_.symbol, open_.open_interest, open_.strike) == ("BTC", 12.5, 50_000.0)
 
 
+def _contexts(*marks_and_means: tuple[float, float]) -> str:
+    """Return contexts of that many coins, which traded 10,000 coins each."""
+    universe = [{"name": f"C{i}", "szDecimals": 3} for i in range(len(marks_and_means))]
+    rows = [
+        {"funding": "0.0000125", "openInterest": "10", "markPx": str(mark), "oraclePx": str(mark),
+         "prevDayPx": str(mean), "dayNtlVlm": str(mean * 1e4), "midPx": str(mark), "dayBaseVlm": "10000"}
+        for mark, mean in marks_and_means
+    ]  # fmt: skip
+    return json.dumps([{"universe": universe}, rows])
+
+
+def test_one_crashing_coin_does_not_cost_the_others_their_rows() -> None:
+    """The coin stands at less than a tenth of its mean of the day, BTC near its own."""
+    request = "/info metaAndAssetCtxs"
+    frames = venues.read("hyperliquid", request, _contexts((50_000.0, 50_100.0), (0.9, 10.0)), at=AT)
+    assert frames["oi_history"]["oi_usd"].tolist() == [500_000.0, 9.0]
+    with pytest.raises(SchemaError, match="median coin"):
+        venues.read("hyperliquid", request, _contexts((50_000.0, 5e6), (2_000.0, 2e5), (0.9, 0.9)), at=AT)
+
+
 def test_a_dex_of_hyperliquid_is_a_venue_whose_symbols_are_its_coins() -> None:
     exchange, request, body, _ = CASES["a dex"]
     frames = venues.read(exchange, request, json.dumps(body), at=AT)
