@@ -17,7 +17,7 @@ from derivdata.collect.minute import Minute
 from derivdata.collect.quarantine import QUARANTINE, Quarantine
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
-from derivdata.collect.state import BOOKS, Poll, VenueState
+from derivdata.collect.state import BOOKS, LISTS, Poll, VenueState
 from derivdata.errors import ArchiveError, DerivdataError
 from derivdata.venues.registry import VENUES
 
@@ -146,7 +146,7 @@ class Collector:
         ArchiveError
             The archive cannot be written.
         """
-        poll = Poll(exchange, self.clock.utc())
+        poll = self._states[exchange].begin()
         try:
             self._states[exchange].add_book(poll, symbol)
         except DerivdataError as problem:
@@ -289,6 +289,9 @@ class Collector:
             if self._progress is not None:
                 self._progress(f"{len(polls)} of {len(self._states)} venues: {answer.exchange}")
         minute = self._write(polls)
+        minute.failed |= {
+            f"{poll.exchange} {LISTS}": poll.failed[LISTS] for poll in polls if LISTS in poll.failed
+        }
         self.failed = minute.failed
         return minute
 

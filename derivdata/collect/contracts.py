@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from derivdata.collect.checked import is_collected
-from derivdata.collect.session import VenueSession
+from derivdata.collect.session import Stopped, VenueSession
+from derivdata.errors import DerivdataError, VenueError
 from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.tabulation import frames
@@ -63,10 +64,29 @@ def contract_name(endpoint: Endpoint, item: Instrument) -> str:
 
 
 def list_contracts(session: VenueSession) -> Contracts:
-    """Return the contracts of the last hour's list; it and the intervals become the session's context."""
-    listing = session.shared.listing
+    """Return the contracts of the last hour's list; it and the intervals become the session's context.
+
+    A list that fails leaves the older one in use, and is asked for again the next time.
+
+    Raises
+    ------
+    VenueError, NetworkError, SchemaError
+        There is no list yet, and none came; or the venue refuses this address.
+    Stopped
+        The clock was stopped.
+    """
+    shared = session.shared
+    listing = shared.listing
     if listing is None or session.clock.utc() - listing.at >= _LISTED_FOR:
-        listing = session.shared.listing = _listing(session)
+        try:
+            listing, shared.listing_error = _listing(session), ""
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            if listing is None or (isinstance(problem, VenueError) and problem.reason == "region"):
+                raise
+            shared.listing_error = str(problem)
+        shared.listing = listing
     session.context.update(listing.frames)
     return listing.contracts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import re
 import threading
 from collections.abc import Mapping
@@ -51,12 +52,15 @@ class Shared:
     ----------
     listing
         The contracts and intervals that the venue listed last; None before.
+    listing_error
+        Why they could not be listed anew; "" where they were.
     quarantine
         Where bodies go that are not as expected; None keeps none.
     """
 
     def __init__(self, quarantine: Quarantine | None = None) -> None:
         self.listing: Listing | None = None
+        self.listing_error = ""
         self.quarantine = quarantine
         self._free_at: pd.Timestamp | None = None
         self._closed_until: pd.Timestamp | None = None
@@ -95,6 +99,11 @@ class VenueSession:
         Where the venue answers instead of its own addresses: for a mirror, or a test.
     shared
         What this session has in common with others of the same venue; None: nothing.
+
+    Attributes
+    ----------
+    patience
+        For how much longer the session may wait to ask again, or for a venue that wants to be left alone [s].
     """
 
     def __init__(
@@ -103,6 +112,7 @@ class VenueSession:
         self.venue, self.clock = venue, clock
         self.shared = shared or Shared()
         self.requests = 0
+        self.patience = math.inf
         self.context: dict[str, pd.DataFrame] = {}
         self._read_context: tuple[dict[str, pd.DataFrame], Context] | None = None
         self._address = address
@@ -138,8 +148,9 @@ class VenueSession:
                 wait = problem.retry_after if problem.retry_after is not None else delay
                 if isinstance(problem, VenueError) and problem.reason == "limit":
                     self.shared.close_for(self.clock.utc(), wait)
-                if not passing or tried == _TRIES or wait > _LONGEST_WAIT:
+                if not passing or tried == _TRIES or wait > min(_LONGEST_WAIT, self.patience):
                     raise
+            self.patience -= wait
             if self.clock.wait(wait):
                 raise Stopped("collecting was stopped")
             delay = min(delay * 2, _LONGEST_WAIT)
@@ -204,13 +215,14 @@ class VenueSession:
         if self.clock.wait(wait):
             raise Stopped("collecting was stopped")
         closed = self.shared.closed_for(self.clock.utc())
-        if closed > _LONGEST_WAIT:
+        if closed > min(_LONGEST_WAIT, self.patience):
             raise VenueError(
                 f"{self.venue.exchange} {endpoint.place}",
                 f"not asked: the venue wants to be left alone for another {closed:.0f} s",
                 reason="limit",
                 retry_after=closed,
             )
+        self.patience -= closed
         if closed > 0 and self.clock.wait(closed):
             raise Stopped("collecting was stopped")
 

@@ -23,9 +23,13 @@ __all__ = ["BOOKS", "CHAINS", "STATE", "Poll", "VenueState"]
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
+LISTS = "list of contracts"
+"""Under which a poll names a list that could not be asked for anew; the older one is used."""
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 _LEVELS = 100
 """Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
+_PATIENCE_SECONDS = 20.0
+"""How long one poll waits in all to ask again: the next minute asks anew, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
 
 
@@ -74,6 +78,7 @@ class VenueState:
         self.contracts: Contracts | None = None
         self._asked: dict[str, pd.Timestamp] = {}
         self._kept: dict[str, Records] = {}
+        self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         self.endpoints = [
             endpoint
             for endpoint in session.venue.endpoints
@@ -89,21 +94,28 @@ class VenueState:
         items = [item for item in self.contracts.items if item.perpetual and item.active]
         return items, dict(self.session.context)
 
+    def begin(self) -> Poll:
+        """Return an empty poll of this instant; its waiting is bounded."""
+        self.session.patience = _PATIENCE_SECONDS
+        return Poll(self.session.venue.exchange, self.session.clock.utc())
+
     def poll(self) -> Poll:
         """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
-        session = self.session
-        poll = Poll(session.venue.exchange, session.clock.utc())
+        poll = self.begin()
         try:
             self.contracts = list_contracts(self.session)
         except Stopped:
             raise
         except DerivdataError as problem:
             return self._lost(poll, problem)
+        if self.session.shared.listing_error:
+            poll.failed[LISTS] = self.session.shared.listing_error
+        self._arrived = {}
         due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
         for endpoint in due:
+            self._asked[_key(endpoint)] = poll.at
             try:
                 self._kept[_key(endpoint)] = self._answers(endpoint)
-                self._asked[_key(endpoint)] = poll.at
             except Stopped:
                 raise
             except DerivdataError as problem:
@@ -145,7 +157,8 @@ class VenueState:
         VenueError
             The venue refuses this address.
         """
-        self.contracts = self.contracts or list_contracts(self.session)
+        if self.contracts is None:
+            self.contracts = list_contracts(self.session)
         item = self.contracts.by_symbol.get(symbol)
         margin = "inverse" if item is not None and item.inverse else "linear"
         endpoint = next((e for e in self._books if e.margin in ("any", margin)), None)
@@ -182,7 +195,11 @@ class VenueState:
     def _answers(self, endpoint: Endpoint) -> Records:
         records = Records()
         for asked in self._asked_for(endpoint):
-            records.add(self.session.ask(endpoint, asked)[0])
+            answer, _, _ = self.session.ask(endpoint, asked)
+            arrived = us_of(self.session.clock.utc())
+            self._arrived |= {row.instrument.name: arrived for row in answer.states}
+            self._arrived |= {option.name: arrived for option in answer.options}
+            records.add(answer)
         return records
 
     def _asked_for(self, endpoint: Endpoint) -> list[dict[str, str]]:
@@ -198,7 +215,7 @@ class VenueState:
         ]
 
     def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
-        at, chain, state = us_of(poll.at), Records(), Records()
+        at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
         for endpoint in self.endpoints:
             known = self._kept.get(_key(endpoint), Records())
             if endpoint.what == "chain":
@@ -207,11 +224,12 @@ class VenueState:
                 state.add(known if endpoint in due else _lasting(known))
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
-        self._add_frames(poll, self._trading(state.merged()), names, at)
+        self._add_frames(poll, self._stamped(self._trading(state.merged())), names, at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
-            self._add_frames(poll, chain, CHAINS, at)
+            arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
+            self._add_frames(poll, chain, CHAINS, arrived)
 
     def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
         """Add tables of some records; a table that refuses them fails alone."""
@@ -229,6 +247,14 @@ class VenueState:
         body = msgspec.json.encode(records)
         return f"{problem} ({quarantine.keep(poll.exchange, table, body, str(problem), poll.at)})"
 
+    def _stamped(self, state: Records) -> Records:
+        """Stamp what has no instant of its own with that at which its contract's last answer arrived."""
+        state.states = [
+            row if row.time is not None else row._replace(time=self._arrived.get(row.instrument.name))
+            for row in state.states
+        ]
+        return state
+
     def _trading(self, state: Records) -> Records:
         """Leave out contracts that no longer trade: bulk answers may go on telling of their last day."""
         listed = self.contracts.items if self.contracts is not None else []
@@ -240,7 +266,7 @@ class VenueState:
     def lost(self, problem: Exception) -> Poll:
         """Return the poll that an unexpected error ended: each table fails, and the error's kind is named."""
         error = problem if isinstance(problem, DerivdataError) else DerivdataError(repr(problem))
-        return self._lost(Poll(self.session.venue.exchange, self.session.clock.utc()), error)
+        return self._lost(self.begin(), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
         tables = {table for endpoint in self.endpoints for table in endpoint.tables}

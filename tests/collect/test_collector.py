@@ -11,6 +11,7 @@ import pytest
 
 from derivdata.archive import Archive, open_archive
 from derivdata.collect.collector import Collector
+from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-01-20T10:30:30"
@@ -146,6 +147,62 @@ def test_an_adapter_s_own_mistake_loses_its_venue_s_poll_and_is_named(
     clock.wait(60)
     collector.once()
     assert "bybit" in _rows(archive, "funding_history").index.get_level_values("exchange")
+
+
+def test_rows_without_a_stamp_bear_the_instant_at_which_their_answer_arrived(
+    archive: Archive, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    fakes.delays["hyperliquid/info"] = 7.0
+    began = clock.utc()
+    _collector(archive, fakes, clock, "hyperliquid").once()
+    sent = [at for _, _, params, at in fakes.log if params["type"] == "metaAndAssetCtxs"]
+    assert sent[0] >= began + pd.Timedelta(14, "s"), "the list took seven seconds, and so does this"
+    assert set(_rows(archive, "funding_history")["time"]) == {sent[0]}
+    assert set(_rows(archive, "oi_history")["time"]) == {sent[0]}
+
+
+def test_a_list_that_fails_leaves_the_older_one_in_use_and_is_asked_for_again(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock
+) -> None:
+    collector = _collector(archive, fakes, clock, "okx", names=["funding_history"])
+    collector.once()
+    clock.wait(3600)
+    fakes.faults["okx"] = ["page"]
+    collector.once()
+    assert set(collector.failed) == {"okx list of contracts"}
+    clock.wait(60)
+    collector.once()
+    assert collector.failed == {}
+    lists = [place for _, place, _, _ in fakes.log if place.endswith("public/instruments")]
+    assert len(lists) == 3
+    assert len(_rows(archive, "funding_history")) == 3 * 2
+
+
+def test_a_request_of_five_minutes_that_fails_is_left_for_five_minutes_and_waits_briefly(
+    archive: Archive, fakes: Fakes, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = _collector(archive, fakes, clock, "binance", names=["funding_history"])
+    answer = fakes._body
+
+    def busy(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        return answer(exchange, "/busy" if place.endswith("fapi/v1/ticker/24hr") else place, params)
+
+    def status(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        code, body = busy(exchange, place, params)
+        return (503 if code == 404 else code), body
+
+    monkeypatch.setattr(fakes, "_body", status)
+    began = clock.utc()
+    collector.once()
+    assert clock.utc() - began < pd.Timedelta(40, "s"), "20 s of waiting, and the pace of the budget"
+    asked = [at for _, place, _, at in fakes.log if place == "/fapi/v1/ticker/24hr"]
+    assert 2 <= len(asked) <= 5, "after 1, 2, 4 and 8 s"
+    clock.wait(60)
+    collector.once()
+    assert len([1 for _, place, _, _ in fakes.log if place == "/fapi/v1/ticker/24hr"]) == len(asked)
+    assert len(_rows(archive, "funding_history")) == 2 * 2
 
 
 def test_an_older_answer_lends_its_volume_but_not_its_price(
