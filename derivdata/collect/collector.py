@@ -158,6 +158,14 @@ class Collector:
         """Return the venues that it asks."""
         return [*self._states]
 
+    def venues_without(self, table: str) -> list[str]:
+        """Return the venues whose polls tell of funding, but nothing of a table."""
+        polled = {
+            name: {polled for endpoint in state.endpoints for polled in endpoint.tables}
+            for name, state in self._states.items()
+        }
+        return [name for name, found in polled.items() if "funding_history" in found and table not in found]
+
     @property
     def terms(self) -> list[str]:
         """Return what the terms of venues that must be named say, a line each."""

@@ -188,6 +188,7 @@ class ReadThrough:
         symbols that somebody asked for were fetched, and a total of these would not be the venue's.
         Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
+        self._tell_of_lacking(table)
         named = exchanges is not None if table == LIQUIDATIONS else symbols is not None
         if table in _FILLED and named and not self._inherited:
             self._fill(table, start, end, symbols or (), exchanges)
@@ -206,6 +207,7 @@ class ReadThrough:
         exchanges: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
+        self._tell_of_lacking(table)
         if table == BOOKS[0] and symbols and exchanges and not self._inherited:
             self._ask_books(symbols, exchanges)
             at = max(at, self.clock.utc().ceil("s"))
@@ -270,6 +272,16 @@ class ReadThrough:
                 parts.setdefault((exchange, why), []).append(table)
         self._tell([f"{name} is left out: {why}" for name, why in gone.items()])
         self._tell([f"{name}: no {', '.join(names)}: {why}" for (name, why), names in parts.items()])
+
+    def _tell_of_lacking(self, table: str) -> None:
+        """Add a notice, once, for each venue whose funding is polled and whose open interest is not."""
+        if table == "oi_history" and not self._inherited:
+            self._tell(
+                [
+                    f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
+                    for name in self._collector.venues_without("oi_history")
+                ]
+            )
 
     def _tell(self, texts: Sequence[str]) -> None:
         """Keep each notice once."""
