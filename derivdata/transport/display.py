@@ -34,7 +34,7 @@ def warn_deprecated(response: Response) -> None:
     path = response.request.path
     endpoint = endpoint_of(path)
     about = response.source, path if endpoint is None else endpoint.path
-    if about not in _deprecated:
+    if ("Deprecation" in response.headers or "Sunset" in response.headers) and about not in _deprecated:
         _deprecated.add(about)
         headers = response.headers
         text = "; ".join(f"{name}: {headers[name]}" for name in _DEPRECATION if name in headers)
