@@ -53,7 +53,7 @@ def unlikely_spacing(e: Evidence) -> Iterator[str]:
 )
 def edge(e: Evidence) -> Iterator[str]:
     """Remove rows outside of the window, which is half-open."""
-    stamps = e.micros("time")
+    stamps = getattr(e.columns.get("time"), "asi8", None)
     if stamps is None or e.window_us is None:
         return
     inside = (stamps >= e.window_us[0]) & (stamps < e.window_us[1])
