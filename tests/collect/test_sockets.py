@@ -184,17 +184,20 @@ def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
     """It accepts the connection and takes what comes, without a frame and without a pong."""
     clock, listening = SimulatedClock("2026-03-02T08:00:00"), plain.create_server(("127.0.0.1", 0))
     taken: list[bytes] = []
+    peers: list[plain.socket] = []
 
     def mute() -> None:
         peer, _ = listening.accept()
+        peers.append(peer)
         protocol = ServerProtocol()
-        while data := peer.recv(65536):
-            protocol.receive_data(data)
-            for request in protocol.events_received():
-                if not taken:
-                    protocol.send_response(protocol.accept(request))  # type: ignore[arg-type]
-                    peer.sendall(b"".join(protocol.data_to_send()))
-                taken.append(data)
+        with peer:
+            while data := peer.recv(65536):
+                protocol.receive_data(data)
+                for request in protocol.events_received():
+                    if not taken:
+                        protocol.send_response(protocol.accept(request))  # type: ignore[arg-type]
+                        peer.sendall(b"".join(protocol.data_to_send()))
+                    taken.append(data)
 
     thread = threading.Thread(target=mute, daemon=True)
     thread.start()
@@ -205,8 +208,11 @@ def test_a_peer_that_shows_no_sign_of_life_is_not_listened_to() -> None:
     clock.wait(120)
     _until(lambda: len(taken) >= 4)  # the venue's own ping: it has listened after the two minutes
     assert stream.drain()[1] == []
-    listening.close()
     stream._stopping.set()
+    listening.close()
+    peers[0].shutdown(plain.SHUT_RDWR)
+    thread.join(120)
+    stream.stop()
 
 
 class Waits(threading.Event):
