@@ -357,7 +357,7 @@ def implied_minus_realised(
     horizon_hours
         Length of those windows [h].
     ahead
-        Whether an implied volatility is held against the window that begins with it, which is what its
+        Whether an implied volatility is compared with the window that begins with it, which is what its
         seller earned, and is known only at the end; else against the window that ends with it, which is known
         at once.
 

@@ -1,7 +1,7 @@
 """Zip files written member by member, the same bytes for the same members whenever and wherever.
 
 The standard library's writer cannot copy a member that is already compressed, which is what makes it cheap
-to publish a recording anew with every answer. Dates are the format's zero (1980), modes 0644.
+to publish a recording again with every answer. Dates are the format's zero (1980), modes 0644.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def check_venues(sessions: Iterable[VenueSession], symbol: str = "BTC") -> pd.Da
 
     Notes
     -----
-    Figures are held against each other: running rates of Binance, Bybit and Hyperliquid against those that
+    Figures are compared with each other: running rates of Binance, Bybit and Hyperliquid against those that
     Hyperliquid predicts of all three; rates, marks and open interest of one contract between two answers of
     its venue; the median rate and the mark of the symbol between venues.
     """

@@ -130,7 +130,7 @@ class Collector:
         self._streams: dict[str, LiquidationStream] = {}
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
-        self._refills: queue.Queue[Backfilled | BaseException] = queue.Queue()
+        self._refills: queue.Queue[Backfilled | Stopped | ArchiveError] = queue.Queue()
         self._refill: threading.Thread | None = None
         self._refilled: pd.Timestamp | None = None
         self._dropped: pd.Timestamp | None = None
@@ -340,8 +340,10 @@ class Collector:
         """Refill histories beside the polls: a venue that has to be asked again must not hold up a minute."""
         try:
             self._refills.put(self._refilled_histories())
-        except BaseException as problem:  # reaches the collector's own thread
+        except (Stopped, ArchiveError) as problem:  # these end the collector, in its own thread
             self._refills.put(problem)
+        except Exception as problem:  # of an adapter: the polls go on, and the next hour asks again
+            self._refills.put(Backfilled(failed=[repr(problem)]))
 
     def _refilled_histories(self) -> Backfilled:
         """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
@@ -374,10 +376,10 @@ class Collector:
     def _refill_from(self, now: pd.Timestamp, names: Sequence[str]) -> pd.Timestamp:
         """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
         asked = self.archive.requests()
-        begun = asked.loc[asked["table"].isin(names) & asked["answered"], "start"].min()
+        earliest = asked.loc[asked["table"].isin(names) & asked["answered"], "start"].min()
         first = now.floor("h") - self.since
-        if begun is not pd.NaT:
-            first = min(first, begun)
+        if earliest is not pd.NaT:
+            first = min(first, earliest)
         return first if self.keep is None else max(first, (now - self.keep).ceil("D"))
 
     def _count_refills(self, minute: Minute) -> None:
@@ -392,7 +394,7 @@ class Collector:
             done = self._refills.get()
             if isinstance(done, Stopped):
                 return
-            if isinstance(done, BaseException):
+            if isinstance(done, ArchiveError):
                 raise done
             for (_, table), rows in done.written.items():
                 minute.rows[table] = minute.rows.get(table, 0) + rows

@@ -51,6 +51,8 @@ _RARE = {
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 _MOST_PAGES = 20_000
+_LISTED_WITHIN = pd.Timedelta(10, "min")
+"""After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
 
 
 @dataclass
@@ -247,11 +249,7 @@ class _Job:
                 try:
                     found = liquidations(session, walks, gap)
                 except DerivdataError as problem:
-                    if isinstance(problem, Stopped | ArchiveError):
-                        raise
-                    self._enter(LIQUIDATIONS, symbol, gap, None, str(problem))
-                    if isinstance(problem, VenueError) and problem.reason == "region":
-                        raise
+                    self._enter_failure(LIQUIDATIONS, symbol, gap, problem)
                     continue
                 rows = found.rows
                 if session.venue.stream is not None:
@@ -277,11 +275,7 @@ class _Job:
             try:
                 frame = self._rows(session, fitting, item, table, gap)
             except DerivdataError as problem:
-                if isinstance(problem, Stopped | ArchiveError):
-                    raise
-                self._enter(table, symbol, gap, None, str(problem))
-                if isinstance(problem, VenueError) and problem.reason == "region":
-                    raise
+                self._enter_failure(table, symbol, gap, problem)
                 continue
             self._enter(table, symbol, gap, frame, "")
 
@@ -316,11 +310,26 @@ class _Job:
         first = max(self.window.start, self.clock.utc() - pd.Timedelta(reach, "D"))
         return times.Window(first, self.window.end) if first < self.window.end else None
 
+    def _enter_failure(
+        self, table: str, symbol: str | None, gap: times.Window, problem: DerivdataError
+    ) -> None:
+        """Enter why a window was not answered; what ends all further requests is raised again."""
+        if isinstance(problem, Stopped | ArchiveError):
+            raise problem
+        self._enter(table, symbol, gap, None, str(problem))
+        if isinstance(problem, VenueError) and problem.reason == "region":
+            raise problem
+
     def _enter(
         self, table: str, symbol: str | None, gap: times.Window, frame: pd.DataFrame | None, error: str
     ) -> None:
+        """Append the rows of a window and enter it, as far as the venue lists all of it by now."""
         rows = tables.TABLES[table].empty() if frame is None else frame
-        self._write(table, symbol, rows, [Request(self.exchange, symbol, gap.start, gap.end, error[:500])])
+        end = gap.end
+        if table == "funding_settlements":
+            end = min(end, max(gap.start, self.clock.utc() - _LISTED_WITHIN))
+        entered = [Request(self.exchange, symbol, gap.start, end, error[:500])] if end > gap.start else []
+        self._write(table, symbol, rows, entered)
 
     def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[Request]) -> None:
         """Append rows with the requests that they came from, in one step, and tell of both."""

@@ -35,7 +35,7 @@ class Quarantine:
         self.folder = folder
 
     def keep(self, exchange: str, request: str, body: bytes, error: str, at: pd.Timestamp) -> str:
-        """Keep a body; say where. A disk that refuses must not stop the collecting: that is said instead."""
+        """Keep a body and return where, or why not: a disk that refuses must not stop the collecting."""
         place = request.partition("?")[0]
         kind = hashlib.blake2b(f"{exchange} {place} {error}".encode(), digest_size=6).hexdigest()
         said = {

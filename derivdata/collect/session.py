@@ -53,7 +53,7 @@ class Shared:
     listing
         The contracts and intervals that the venue listed last; None before.
     listing_error
-        Why they could not be listed anew; "" where they were.
+        Why they could not be listed again; "" where they were.
     quarantine
         Where bodies go that are not as expected; None keeps none.
     """

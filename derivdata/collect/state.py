@@ -24,12 +24,12 @@ __all__ = ["BOOKS", "CHAINS", "STATE", "Poll", "VenueState"]
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
 LISTS = "list of contracts"
-"""Under which a poll names a list that could not be asked for anew; the older one is used."""
+"""Name under which a poll reports a list that failed; the older list is used."""
 BOOKS = ("orderbook_book", "orderbook_depth_history")
 _LEVELS = 100
 """Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
 _PATIENCE_SECONDS = 20.0
-"""How long one poll waits in all to ask again: the next minute asks anew, and histories wait longer."""
+"""How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
 _MINUTE = pd.Timedelta(1, "min")
 
 

@@ -23,7 +23,7 @@ from derivdata.transport.origin import Local, Site
 from derivdata.transport.pace import Pace
 from derivdata.transport.response import DIGEST_HEADER, Response, http_date, plain_text
 from derivdata.transport.settings import Settings
-from derivdata.transport.worker import TookTooLong, begun
+from derivdata.transport.worker import TookTooLong, started
 
 if TYPE_CHECKING:
     from derivdata.transport.network import Network, Reply
@@ -147,7 +147,7 @@ class Connection:
             response = self._response(request, 200, cached.head.headers, cached.body)
             return lambda: response
         again = cached is not None
-        wait = begun(lambda: self._opened().get(request.path, url, endpoint, until, again=again))
+        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, again=again))
         return lambda: self._received(request, wait)
 
     def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
@@ -314,7 +314,7 @@ class Connection:
     def _head(self) -> Mapping[str, str]:
         """Return what the server's headers say now."""
         try:
-            return self._patiently("/", begun(lambda: self._opened().head()))
+            return self._patiently("/", started(lambda: self._opened().head()))
         except NetworkError as error:
             raise self._orphaned("/", error) from None
 

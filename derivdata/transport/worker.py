@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
-__all__ = ["SharedRequests", "TookTooLong", "begun"]
+__all__ = ["SharedRequests", "TookTooLong", "started"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class TookTooLong(Exception):
     """The work was not done in time; it is left to itself."""
 
 
-def begun(work: Callable[[], T]) -> Callable[[float], T]:
+def started(work: Callable[[], T]) -> Callable[[float], T]:
     """Begin `work` in a daemon thread, and return a function that waits for its result, so many seconds.
 
     That function raises `TookTooLong` where the work is not done by then, and else whatever `work` raises.

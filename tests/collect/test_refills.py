@@ -10,6 +10,7 @@ import threading
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -99,6 +100,51 @@ def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ArchiveError, match="No space left on device"):
         _collected(tmp_path / "market", fakes, clock, 20, "bybit", symbols=["BTC"])
     assert clock.utc() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
+
+
+def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = EventClock(BEFORE_THE_HOUR)
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("fundingTime")
+
+    monkeypatch.setattr(collecting, "backfill", broken)
+    found = _collected(tmp_path / "market", fakes, clock, 8, "bybit", symbols=["BTC"])
+    assert len(found) == 8
+    assert "KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
+
+
+def test_a_payment_that_is_listed_late_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 11:00, and not yet in the list at 11:02."""
+    hour, clock = pd.Timestamp("2026-01-20T11:00:00", tz="UTC"), SimulatedClock("2026-01-20T11:02:00")
+    archive = open_archive(tmp_path / "market")
+    with Fakes(LAST, clock.utc) as fakes:
+        listed = fakes.truth.payments
+        options: dict[str, Any] = {
+            "venues": ["hyperliquid"],
+            "names": ["funding_settlements"],
+            "clock": clock,
+        }
+        options |= {"addresses": fakes.addresses}
+        with monkeypatch.context() as late:
+            late.setattr(
+                fakes.truth,
+                "payments",
+                lambda *pair: [row for row in listed(*pair) if row[0] < hour.timestamp()],
+            )
+            collecting.backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T11:01", **options)
+        clock.wait(3600)
+        collecting.backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T12:01", **options)
+    times = archive.read("funding_settlements", hour - pd.Timedelta(3, "h"), hour + pd.Timedelta(2, "h"))[
+        "time"
+    ]
+    assert [time.hour for time in times] == [8, 9, 10, 11, 12]
 
 
 def test_a_history_that_is_refused_is_told_with_the_minute(

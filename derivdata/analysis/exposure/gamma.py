@@ -42,7 +42,7 @@ def gamma_exposure(
         As in `open_interest`.
     dealer
         Sign of the dealers' position by side, such as `NAIVE_DEALER`. None counts every option with +1:
-        the gamma that hedgers face in all, whoever holds it.
+        the gamma that hedgers face in total.
 
     Returns
     -------

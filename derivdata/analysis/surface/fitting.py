@@ -311,7 +311,7 @@ def _all_flat(slices: Floats, quotes: SurfaceQuotes) -> NDArray[np.bool_]:
 def _joint(
     ordered: QuoteGrid, natural: tuple[Floats, ...], nfev: NDArray[np.int32], status: NDArray[np.int32]
 ) -> tuple[tuple[Floats, ...], NDArray[np.int32], NDArray[np.int32]]:
-    """Raw parameters of the joint SVI fit, begun from eSSVI; eSSVI itself where that found nothing free."""
+    """Raw parameters of the joint SVI fit, started from eSSVI; eSSVI itself where that found nothing free."""
     wrapped = [xr.DataArray(part) for part in natural]
     start = Raw(*(part.to_numpy() for part in raw_parameters_of(*wrapped)))
     count = int(np.max(ordered.usable, initial=0))
