@@ -1,0 +1,200 @@
+"""Volatility over trailing windows, of bars and of prices with jumps."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis.inputs import require_times, require_variables
+from derivdata.analysis.panels import require
+from derivdata.analysis.volatility.price_bars import BAR, HOUR_US
+from derivdata.arguments import typed
+from derivdata.units import HOURS_PER_YEAR
+
+__all__ = ["UNIT", "bipower", "realised"]
+
+UNIT = "1/√year"
+_LN2 = float(np.log(2.0))
+
+
+@typed
+def realised(
+    data: xr.Dataset,
+    window: int,
+    *,
+    method: Literal[
+        "close_to_close", "parkinson", "garman_klass", "rogers_satchell", "yang_zhang"
+    ] = "yang_zhang",
+) -> xr.DataArray:
+    """Estimate volatility over a trailing window of bars.
+
+    Parameters
+    ----------
+    data
+        ``open_usd``, ``high_usd``, ``low_usd``, ``close_usd`` with a dim ``time`` in regular steps: what
+        `bars` returns.
+    window
+        Number of bars, at least 2.
+    method
+        ``"close_to_close"``: standard deviation of the returns between closes, mean removed, over n − 1.
+        ``"parkinson"``: Σ ln²(H/L) / (4 n ln 2). ``"garman_klass"``:
+        Σ (½ ln²(H/L) − (2 ln 2 − 1) ln²(C/O)) / n. ``"rogers_satchell"``:
+        Σ (ln(H/C) ln(H/O) + ln(L/C) ln(L/O)) / n, which allows for a drift. ``"yang_zhang"``: the variance
+        between bars, plus k times that from open to close, plus 1 − k times Rogers–Satchell,
+        k = 0.34 / (1.34 + (n + 1) / (n − 1)).
+
+    Returns
+    -------
+    DataArray
+        ``volatility`` [1/√year] at the start of the last bar of each window, known when that bar has ended:
+        shift it by a bar before anything is decided at its label. NaN until a window is full, and
+        where a bar of it is missing. Methods that use the close before (close-to-close, Yang–Zhang) need one
+        bar more.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A variable is missing, times are not in regular steps, or the window is below 2.
+
+    Examples
+    --------
+    >>> prices = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], kind="mark"), "price_usd")
+    >>> days = dd.analysis.volatility.bars(prices)
+    >>> monthly = dd.analysis.volatility.realised(days, window=20)
+    >>> monthly.dropna("time", how="all").isel(time=-1).round(2).item()
+    0.34
+    """
+    require_variables(data, "data", BAR)
+    per_year = HOURS_PER_YEAR / _step_hours(data)
+    if window < 2:
+        raise ValueError(f"{window=}: a variance needs two bars at least")
+    found = xr.apply_ufunc(
+        _realised,
+        *(data[name] for name in BAR),
+        input_core_dims=[["time"]] * 4,
+        output_core_dims=[["time"]],
+        kwargs={"n": window, "method": method, "per_year": per_year},
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True},
+    )
+    return _named(found.transpose(*data["close_usd"].dims), method, window)
+
+
+def _realised(
+    o: Floats, h: Floats, low: Floats, c: Floats, *, n: int, method: str, per_year: float
+) -> Floats:
+    o, h, low, c = (np.log(np.where(x > 0.0, x, np.nan)) for x in (o, h, low, c))
+    before = np.concatenate([np.full_like(c[..., :1], np.nan), c[..., :-1]], axis=-1)
+    # Garman and Klass drop the small cross term of their best estimator; so does everybody since.
+    terms = {
+        "parkinson": (h - low) ** 2 / (4.0 * _LN2),
+        "garman_klass": 0.5 * (h - low) ** 2 - (2.0 * _LN2 - 1.0) * (c - o) ** 2,
+        "rogers_satchell": (h - c) * (h - o) + (low - c) * (low - o),
+    }
+    if method == "close_to_close":
+        variance = _variance(c - before, n)
+    elif method == "yang_zhang":
+        k = 0.34 / (1.34 + (n + 1) / (n - 1))
+        inside = _mean(terms["rogers_satchell"], n)
+        variance = _variance(o - before, n) + k * _variance(c - o, n) + (1.0 - k) * inside
+    else:
+        variance = _mean(terms[method], n)
+    return np.sqrt(np.maximum(variance, 0.0) * per_year)
+
+
+@typed
+def bipower(price: xr.DataArray, window: int) -> xr.Dataset:
+    """Split realised volatility into what moves continuously and what jumps.
+
+    Parameters
+    ----------
+    price
+        Prices [USD] with a dim ``time`` in regular steps.
+    window
+        Number of returns n, at least 2.
+
+    Returns
+    -------
+    Dataset
+        ``volatility``, from the sum of squared returns r²; ``continuous``, from bipower variation
+        (π/2) n/(n − 1) Σ|rᵢ||rᵢ₋₁|, which single jumps leave as it is; both [1/√year]. ``jump_share``, the
+        part of the variance that is not continuous [fraction], 0 where that would be negative.
+
+    Raises
+    ------
+    ValueError, TypeError
+        No dim ``time``, another unit, times not in regular steps, or a window below 2.
+    """
+    require(price, "time", units="USD", name="price")
+    per_year = HOURS_PER_YEAR / _step_hours(price)
+    if window < 2:
+        raise ValueError(f"{window=}: bipower variation needs two returns at least")
+    total, smooth = xr.apply_ufunc(
+        _bipower,
+        price,
+        input_core_dims=[["time"]],
+        output_core_dims=[["time"], ["time"]],
+        kwargs={"n": window, "per_year": per_year},
+        dask="parallelized",
+        output_dtypes=[np.float64, np.float64],
+        dask_gufunc_kwargs={"allow_rechunk": True},
+    )
+    total, smooth = total.transpose(*price.dims), smooth.transpose(*price.dims)
+    share = (1.0 - smooth / total.where(total > 0.0)).clip(min=0.0)
+    return xr.Dataset(
+        {
+            "volatility": _named(np.sqrt(total), "squared returns", window),
+            "continuous": _named(np.sqrt(smooth), "bipower", window),
+            "jump_share": share.assign_attrs(units="fraction"),
+        }
+    )
+
+
+def _bipower(price: Floats, *, n: int, per_year: float) -> tuple[Floats, Floats]:
+    logs = np.log(np.where(price > 0.0, price, np.nan))
+    returns = np.full_like(logs, np.nan)
+    returns[..., 1:] = np.diff(logs, axis=-1)
+    size = np.abs(returns)
+    product = np.full_like(size, np.nan)
+    product[..., 1:] = size[..., 1:] * size[..., :-1]
+    # n returns have n − 1 neighbouring products; their mean times π/2 is the variance of one return.
+    smooth = np.full_like(size, np.nan)
+    smooth[..., 1:] = 0.5 * np.pi * _mean(product[..., 1:], n - 1)
+    return _mean(returns**2, n) * per_year, smooth * per_year
+
+
+def _step_hours(data: xr.DataArray | xr.Dataset) -> float:
+    require_times(data, "data")
+    stamps = data["time"].values.astype("datetime64[us]").astype(np.int64)
+    steps = np.unique(np.diff(stamps))
+    if len(steps) != 1 or steps[0] <= 0:
+        raise ValueError(
+            "times must be in regular steps, two at least: leave gaps as NaN, by .reindex(time=...) or `bars`"
+        )
+    return float(steps[0]) / HOUR_US
+
+
+def _named(found: xr.DataArray, method: str, window: int) -> xr.DataArray:
+    return found.rename("volatility").assign_attrs(units=UNIT, method=method, window=window)
+
+
+def _mean(values: Floats, n: int) -> Floats:
+    """Return the mean of each trailing window of n values; NaN until it is full and where one is NaN."""
+    result = np.full(values.shape, np.nan)
+    if values.shape[-1] >= n:
+        result[..., n - 1 :] = np.lib.stride_tricks.sliding_window_view(values, n, axis=-1).mean(axis=-1)
+    return result
+
+
+def _variance(values: Floats, n: int) -> Floats:
+    """Return the sample variance of each trailing window, over n − 1."""
+    result = np.full(values.shape, np.nan)
+    if values.shape[-1] >= n:
+        result[..., n - 1 :] = np.lib.stride_tricks.sliding_window_view(values, n, axis=-1).var(
+            axis=-1, ddof=1
+        )
+    return result
