@@ -124,9 +124,10 @@ KILLED = """
         os.close(read)
         lines = [json.loads(line) for line in text.split(b"\\n") if line.endswith(b"}")]
         told += lines
-        if lines:
-            start = max(start, pd.Timestamp(lines[-1]["at"])) + pd.Timedelta(chance.randint(1, 90), "s")
-        open_archive(folder, create=False)
+        # Time does not go back: what was written last may not have been told.
+        ledger = open_archive(folder, create=False).requests()
+        past = [start, *(pd.Timestamp(line["at"]) for line in lines[-1:]), *ledger["end"]]
+        start = max(past) + pd.Timedelta(chance.randint(1, 90), "s")
     print(json.dumps({"told": told, "start": str(start)}))
 """
 

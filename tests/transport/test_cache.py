@@ -109,7 +109,7 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("asked for")
 
-        monkeypatch.setattr("derivdata.transport.connection.begun", refuse)
+        monkeypatch.setattr("derivdata.transport.connection.started", refuse)
         again = connection.serve(HISTORY, FUNDING)
         assert again == first
         assert again.sha256 == hashlib.sha256(again.body).hexdigest() == first.sha256

@@ -124,5 +124,5 @@ def test_what_the_cache_holds_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -
         def refuse(*_: Any) -> None:
             raise AssertionError("a thread was begun")
 
-        monkeypatch.setattr("derivdata.transport.connection.begun", refuse)
+        monkeypatch.setattr("derivdata.transport.connection.started", refuse)
         assert paths(symbols(20)) == first

@@ -13,7 +13,7 @@ import pytest
 
 from derivdata import errors
 from derivdata.api import FUNDING, Request
-from derivdata.transport.worker import begun
+from derivdata.transport.worker import started
 from tests.transport.conftest import HANGS_SECONDS, Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 
@@ -59,7 +59,7 @@ def test_a_fault_of_ours_comes_out_where_it_was_called_and_without_its_frames() 
         raise ZeroDivisionError("ours")
 
     with pytest.raises(ZeroDivisionError, match="ours") as raised:
-        begun(broken)(60.0)
+        started(broken)(60.0)
     assert "broken" not in [entry.name for entry in raised.traceback]
 
 
@@ -94,7 +94,7 @@ MANY = """
 """
 
 
-def started(script: str, *args: object) -> subprocess.Popen[bytes]:
+def launched(script: str, *args: object) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", textwrap.dedent(script), *map(str, args)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
 
@@ -103,7 +103,7 @@ def started(script: str, *args: object) -> subprocess.Popen[bytes]:
 def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) -> None:
     """3 processes of 4 threads ask for the same 40 addresses: all right, and all kept."""
     with serving(echo) as server:
-        running = [started(MANY, server.url, tmp_path / "cache", seed) for seed in range(3)]
+        running = [launched(MANY, server.url, tmp_path / "cache", seed) for seed in range(3)]
         for process in running:
             _, said = process.communicate(timeout=HANGS_SECONDS)
             assert process.returncode == 0, said.decode()
