@@ -74,8 +74,8 @@ class Data:
         listed_symbols = set() if listed is None else set(listed["symbol"].astype(str))
         for symbol in absent:
             if symbol not in listed_symbols:
-                have = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
-                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {have}")
+                offered = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
+                raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}")
 
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""

@@ -131,8 +131,8 @@ def samples(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Tim
     series, _ = _series(frame)
     end = -(-frame["time"].array.asi8 // micros_of(step))  # a value at the end itself belongs to it
     last = np.flatnonzero(np.r_[(np.diff(end) != 0) | (np.diff(series) != 0), True])
-    found = _labelled(frame, last, end[last] * micros_of(step), value, frame[value].to_numpy()[last])
-    return found[found["time"] < horizon]
+    steps = _labelled(frame, last, end[last] * micros_of(step), value, frame[value].to_numpy()[last])
+    return steps[steps["time"] < horizon]
 
 
 def micros_of(step: pd.Timedelta) -> int:

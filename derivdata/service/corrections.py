@@ -63,13 +63,13 @@ def header_value(corrections: list[str]) -> str:
     once = sorted(set(corrections), key=lambda text: (len(text.partition(":")[0]), text))
     lines = [_encoded(text) for text in once]
     ends = accumulate(len(line) + len(_NEWLINE) for line in lines[:_MOST])
-    kept = bisect_right(list(ends), _MOST_BYTES)
-    more = [f"and {len(lines) - kept} more corrections"] if kept < len(lines) else []
-    return _NEWLINE.join([*lines[:kept], *more])
+    fitting = bisect_right(list(ends), _MOST_BYTES)
+    more = [f"and {len(lines) - fitting} more corrections"] if fitting < len(lines) else []
+    return _NEWLINE.join([*lines[:fitting], *more])
 
 
 def _encoded(text: str) -> str:
     """Percent-encode a text, cut after the last whole character that fits."""
     ends = accumulate(len(quote(character, safe=_SAFE)) for character in text)
-    kept = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
-    return quote(text[:kept], safe=_SAFE) + ("..." if kept < len(text) else "")
+    fitting = bisect_right(list(ends), _MOST_BYTES_OF_ONE)
+    return quote(text[:fitting], safe=_SAFE) + ("..." if fitting < len(text) else "")

@@ -265,8 +265,8 @@ def _floats(values: Any) -> Array:
 
 
 def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = rows.attrs.get("provenance")
-    return found
+    provenance: Mapping[str, Any] | None = rows.attrs.get("provenance")
+    return provenance
 
 
 def _units(name: str) -> dict[str, str]:

@@ -63,20 +63,20 @@ def cone(
         for window in windows
     ]
     every = xr.concat(parts, xr.Variable("window", list(windows)), coords="minimal", compat="override")
-    known = every.notnull()
+    measured = every.notnull()
     last = xr.apply_ufunc(
         _newest, every, input_core_dims=[["time"]], dask="parallelized", output_dtypes=[np.float64]
     )
-    found = xr.Dataset(
+    cone = xr.Dataset(
         {
             "volatility": every.quantile(list(quantiles), "time", skipna=True),
             "latest": last,
-            "count": known.sum("time"),
+            "count": measured.sum("time"),
         }
     )
-    found["volatility"].attrs = {"units": UNIT, "method": method}
-    found["latest"].attrs = {"units": UNIT, "method": method}
-    return found
+    cone["volatility"].attrs = {"units": UNIT, "method": method}
+    cone["latest"].attrs = {"units": UNIT, "method": method}
+    return cone
 
 
 @typed
@@ -120,9 +120,9 @@ def implied_minus_realised(
         shift = np.timedelta64(round(horizon_hours * HOUR_US), "us")
         realised = realised.assign_coords(time=realised["time"] - shift)
     implied, realised = xr.align(implied, realised, join="left", exclude=_others(implied, realised))
-    found = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
-    found["volatility"].attrs, found["variance"].attrs = {"units": UNIT}, {"units": "1/year"}
-    return found
+    difference = xr.Dataset({"volatility": implied - realised, "variance": implied**2 - realised**2})
+    difference["volatility"].attrs, difference["variance"].attrs = {"units": UNIT}, {"units": "1/year"}
+    return difference
 
 
 def _others(one: xr.DataArray, other: xr.DataArray) -> set[Any]:

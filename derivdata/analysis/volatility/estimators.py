@@ -71,7 +71,7 @@ def realised(
     per_year = HOURS_PER_YEAR / _step_hours(data)
     if window < 2:
         raise ValueError(f"{window=}: a variance needs two bars at least")
-    found = xr.apply_ufunc(
+    volatility = xr.apply_ufunc(
         _realised,
         *(data[name] for name in BAR),
         input_core_dims=[["time"]] * 4,
@@ -81,7 +81,7 @@ def realised(
         output_dtypes=[np.float64],
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
-    return _named(found.transpose(*data["close_usd"].dims), method, window)
+    return _named(volatility.transpose(*data["close_usd"].dims), method, window)
 
 
 def _realised(
@@ -178,8 +178,8 @@ def _step_hours(data: xr.DataArray | xr.Dataset) -> float:
     return float(steps[0]) / HOUR_US
 
 
-def _named(found: xr.DataArray, method: str, window: int) -> xr.DataArray:
-    return found.rename("volatility").assign_attrs(units=UNIT, method=method, window=window)
+def _named(volatility: xr.DataArray, method: str, window: int) -> xr.DataArray:
+    return volatility.rename("volatility").assign_attrs(units=UNIT, method=method, window=window)
 
 
 def _mean(values: Floats, n: int) -> Floats:

@@ -79,26 +79,26 @@ def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:
     rows = values.reshape(-1, len(stamps)) if len(stamps) else np.zeros((0, 0))
     spans = np.full((2, int(np.prod(values.shape[:-1]))), np.nan)
     for place, row in enumerate(rows):
-        known = stamps[~np.isnan(row)]
-        if known.size:
-            usual = np.median(np.diff(known)) if known.size > 1 else 0.0
-            spans[:, place] = known[0] - usual, known[-1] + usual
+        priced = stamps[~np.isnan(row)]
+        if priced.size:
+            usual = np.median(np.diff(priced)) if priced.size > 1 else 0.0
+            spans[:, place] = priced[0] - usual, priced[-1] + usual
     begun, ended = spans.reshape(2, *values.shape[:-1])
     return begun, ended
 
 
 def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
     shape = (*values.shape[:-1], len(begin))
-    found = {name: np.full(shape, np.nan) for name in BAR}
-    found["count"] = np.zeros(shape)
+    bars = {name: np.full(shape, np.nan) for name in BAR}
+    bars["count"] = np.zeros(shape)
     before = np.full(shape[:-1], np.nan)
     for place, (a, b) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
         inside = values[..., a:b]
-        known = ~np.isnan(inside)
-        count = known.sum(axis=-1)
+        priced = ~np.isnan(inside)
+        count = priced.sum(axis=-1)
         some = count > 0
         if inside.shape[-1]:
-            ends = np.argmax(known, axis=-1), b - a - 1 - np.argmax(known[..., ::-1], axis=-1)
+            ends = np.argmax(priced, axis=-1), b - a - 1 - np.argmax(priced[..., ::-1], axis=-1)
             opened, close = (np.take_along_axis(inside, e[..., None], axis=-1)[..., 0] for e in ends)
         else:
             opened = close = before * np.nan
@@ -107,7 +107,7 @@ def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
         high = np.where(np.isnan(filled), -np.inf, filled).max(axis=-1)
         low = np.where(np.isnan(filled), np.inf, filled).min(axis=-1)
         for name, column in zip(BAR, (opened, high, low, close), strict=True):
-            found[name][..., place] = np.where(some, column, np.nan)
-        found["count"][..., place] = count
+            bars[name][..., place] = np.where(some, column, np.nan)
+        bars["count"][..., place] = count
         before = np.where(some, close, np.nan)
-    return found
+    return bars
