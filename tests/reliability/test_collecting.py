@@ -64,7 +64,7 @@ def test_hours_of_failing_venues_lose_no_row_and_double_none(
 
 
 KILLED = """
-    import json, os, random, signal, sys
+    import itertools, json, mmap, os, random, signal, struct, sys
     import pandas as pd
     from derivdata.archive import open_archive
     from derivdata.archive.archive import Archive
@@ -77,24 +77,33 @@ KILLED = """
     folder, kills, venues = sys.argv[1], int(sys.argv[2]), sys.argv[3].split()
     first, end = pd.Timestamp(sys.argv[4]), pd.Timestamp(sys.argv[5])
     chance, told = random.Random(7), []
+    instant = mmap.mmap(-1, 8)  # shared with every child: what time it is outlives the process that is killed
+
+    class LastingClock(EventClock):
+        def _go_on(self):
+            went = super()._go_on()
+            struct.pack_into("q", instant, 0, self._now.as_unit("us").value // 1000)
+            return went
 
     os.fsync = lambda handle: None  # a killed process loses nothing that it wrote; a power cut is not tested
 
-    def collect(start, write):
-        clock = EventClock(start)
+    def collect(start, write, silent):
+        clock = LastingClock(start)
         fakes = Fakes(int(end.timestamp()) + 86_400, clock.utc)
         fakes.random_faults = 0.1
         DirectSession.fakes, DirectSession.wait = fakes, clock.wait
         sessions.KeylessSession = DirectSession
-        merge = Archive.merge
+        merge, merges = Archive.merge, itertools.count(1)
 
         def acknowledged(self, table, frame, **options):
             os.write(write, b"b")  # it begins
             done = merge(self, table, frame, **options)
+            if next(merges) == silent:
+                os.kill(os.getpid(), signal.SIGKILL)  # it is on disk, and nobody was told
             keys = [(row.exchange, row.symbol, str(row.time)) for row in frame.itertuples()]
             answered = [request for request in options["requests"] if not request.error]
             asked = [(r.exchange, r.symbol, str(r.start), str(r.end)) for r in answered]
-            line = json.dumps({"table": table, "keys": keys, "asked": asked, "at": str(clock.utc())})
+            line = json.dumps({"table": table, "keys": keys, "asked": asked})
             os.write(write, b"\\n" + line.encode() + b"\\n")
             return done
 
@@ -104,11 +113,13 @@ KILLED = """
 
     start = first
     for kill in range(kills):
+        silent = chance.randint(1, 6) if kill % 2 else None
+        struct.pack_into("q", instant, 0, start.as_unit("us").value // 1000)
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(read)
-            collect(start, write)
+            collect(start, write, silent)
         os.close(write)
         # After so many signs of life, and then in the middle of what follows: a merge takes some 20 ms.
         text, signs = b"", chance.randint(1, 12)
@@ -122,12 +133,11 @@ KILLED = """
         while part := os.read(read, 65_536):
             text += part
         os.close(read)
-        lines = [json.loads(line) for line in text.split(b"\\n") if line.endswith(b"}")]
-        told += lines
-        # Time does not go back: what was written last may not have been told.
-        ledger = open_archive(folder, create=False).requests()
-        past = [start, *(pd.Timestamp(line["at"]) for line in lines[-1:]), *ledger["end"]]
-        start = max(past) + pd.Timedelta(chance.randint(1, 90), "s")
+        told += [json.loads(line) for line in text.split(b"\\n") if line.endswith(b"}")]
+        # Time does not go back: the machine's clock goes on where a process ends.
+        now = pd.Timestamp(struct.unpack_from("q", instant)[0], unit="us", tz="UTC")
+        assert now >= start
+        start = now + pd.Timedelta(chance.randint(1, 90), "s")
     print(json.dumps({"told": told, "start": str(start)}))
 """
 
