@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from derivdata.bundle.contents import Contents, info, verify
 from derivdata.bundle.difference import BundleDiff, bundle_diff
+from derivdata.bundle.exporting import BundleTables, tables_of
 from derivdata.bundle.layout import Manifest
 from derivdata.bundle.recording import Recording, record
 from derivdata.bundle.replaying import Replay, replay
 
 __all__ = [
     "BundleDiff",
+    "BundleTables",
     "Contents",
     "Manifest",
     "Recording",
@@ -22,6 +24,7 @@ __all__ = [
     "info",
     "record",
     "replay",
+    "tables_of",
     "verify",
 ]
 

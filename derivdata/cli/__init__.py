@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from derivdata import __version__
 from derivdata.cli.archives import add_import, add_info
 from derivdata.cli.collecting import add_backfill, add_collect, add_status, add_venues
+from derivdata.cli.completion import add_completion
+from derivdata.cli.fetching import add_export, add_fetch
+from derivdata.cli.notebooks import add_notebook
 from derivdata.cli.reports import add_bundle, add_report
 from derivdata.cli.serving import add_serve
 from derivdata.text import escape_controls
@@ -30,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     arguments = _parser().parse_args(argv)
     try:
-        arguments.run(arguments)
+        code: int | None = arguments.run(arguments)
     except (DerivdataError, OSError, ValueError) as problem:
         if arguments.debug:
             raise
@@ -39,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"derivdata {arguments.command}: interrupted", file=sys.stderr)
         return 130
-    return 0
+    return code or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,11 +57,15 @@ def _parser() -> argparse.ArgumentParser:
     add_serve(commands.add_parser("serve", help="the documented API over an archive or the sample"))
     add_import(commands.add_parser("import", help="bring CSV, JSON or Parquet files into an archive"))
     add_info(commands.add_parser("info", help="tables, rows and span of an archive"))
+    add_fetch(commands.add_parser("fetch", help="one table into an archive, a file or the terminal"))
     add_bundle(commands.add_parser("bundle", help="look into a recording, or check it"))
+    add_export(commands.add_parser("export", help="the tables of a recording as Parquet or CSV files"))
+    add_notebook(commands.add_parser("notebook", help="what to fix in a notebook before it is published"))
     add_collect(commands.add_parser("collect", help="ask the venues, without a key, for as long as it runs"))
     add_backfill(commands.add_parser("backfill", help="fetch histories of the venues, without a key"))
     add_status(commands.add_parser("status", help="what was collected of each venue"))
     add_venues(commands.add_parser("venues", help="what each venue can be asked, and whether it answers"))
+    add_completion(commands.add_parser("completion", help="the script that completes these commands"), parser)
     for command in commands.choices.values():  # also after the command: SUPPRESS keeps what stood before it
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=debug)
     return parser

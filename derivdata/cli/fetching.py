@@ -1,0 +1,167 @@
+"""Commands ``fetch`` and ``export``: tables of a source or of a recording, as archives or files."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from derivdata.cli.options import Pairs, pair
+from derivdata.cli.terminal import notify, say
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["add_export", "add_fetch"]
+
+_FORMATS = (".parquet", ".csv")
+_START, _END = ("start", "since", "window"), ("end",)
+"""Arguments of fetchers that ``--since`` and ``--until`` give."""
+
+
+def add_fetch(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata fetch``."""
+    parser.add_argument("name", metavar="FETCHER", help="family and function, such as funding.history")
+    parser.add_argument("symbols", nargs="*", metavar="SYMBOL", help="assets, such as BTC ETH")
+    parser.add_argument(
+        "--source", help="'sample', 'venues', an archive's folder or a URL (default: DERIVDATA_BASE_URL)"
+    )
+    parser.add_argument("--since", metavar="WHEN", help="start: an instant or a lookback such as 30d")
+    parser.add_argument("--until", metavar="WHEN", help="end: an instant (default: the source's clock)")
+    parser.add_argument("--venues", nargs="+", metavar="VENUE", help="only these venues")
+    parser.add_argument(
+        "--set",
+        type=pair,
+        action=Pairs,
+        default={},
+        metavar="NAME=VALUE",
+        help="any other argument of the function, such as resolution=4h or limit=100",
+    )
+    parser.add_argument("--now", metavar="ISO", help="freeze the clock of an archive or the sample")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="PLACE",
+        help="an archive's folder, a file that ends in .parquet or .csv, or - for CSV on the terminal",
+    )
+    parser.set_defaults(run=_fetch)
+
+
+def _fetch(arguments: argparse.Namespace) -> None:
+    from derivdata import archive, connect, tables
+
+    fetcher = _fetcher(arguments.name)
+    table = arguments.name.replace(".", "_")
+    given = _arguments(fetcher, arguments)
+    to_archive = arguments.to != "-" and Path(arguments.to).suffix not in _FORMATS
+    if to_archive and Path(arguments.to).suffix:
+        raise ValueError(f"--to {arguments.to}: files end in {' or '.join(_FORMATS)}")
+    connect(arguments.source, now=arguments.now)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = fetcher(**given)
+        rows = archive.open_archive(arguments.to).append(table, frame) if to_archive else len(frame)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        notify(message)
+    if tables.provenance(frame)["synthetic"]:
+        notify("the data is synthetic")
+    if to_archive:
+        say(f"{len(frame)} rows of {table}, {rows} new in {arguments.to}")
+    elif arguments.to == "-":
+        say(frame.to_csv(index=False, lineterminator="\n").removesuffix("\n"))
+    else:
+        _write(frame, Path(arguments.to))
+        say(f"{rows} rows of {table} in {arguments.to}")
+
+
+def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
+    """Return a function that fetches a table."""
+    from derivdata import _FAMILIES, tables
+
+    family, _, function = name.partition(".")
+    known = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
+    if family in _FAMILIES:
+        module = importlib.import_module(f"derivdata.fetch.{family}")
+        names = [n for n in module.__all__ if f"{family}_{n}" in known]
+        if function in names:
+            fetcher: Callable[..., pd.DataFrame] = getattr(module, function)
+            return fetcher
+        raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
+    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(_FAMILIES)}")
+
+
+def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
+    """Return the fetcher's arguments from the options; refuse what it does not take and what it lacks."""
+    parameters = inspect.signature(fetcher).parameters
+    chosen: dict[str, Any] = {name: _value(text) for name, text in given.set.items()}
+    for option, values, names in (
+        ("SYMBOL", given.symbols, ("symbols", "symbol")),
+        ("--since", given.since, _START),
+        ("--until", given.until, _END),
+        ("--venues", given.venues, ("exchanges", "exchange")),
+    ):
+        if not values:
+            continue
+        name = next((n for n in names if n in parameters), None)
+        if name is None:
+            raise ValueError(f"{given.name} takes no {option}")
+        several = not isinstance(values, str)
+        chosen[name] = values[0] if several and len(values) == 1 else values
+    unknown = [name for name in chosen if name not in parameters]
+    if unknown:
+        raise ValueError(f"{given.name} takes no {unknown[0]}; it takes {', '.join(parameters) or 'nothing'}")
+    needed = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in chosen]
+    if needed:
+        raise ValueError(f"{given.name} needs {', '.join(needed)}")
+    return chosen
+
+
+def _value(text: str) -> int | float | str:
+    """Return a number where the text is one: no fetcher takes digits as text."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _write(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table by the ending of the file's name, atomically; Parquet keeps the provenance."""
+    import io
+
+    from derivdata.files import replace_file
+
+    if path.suffix == ".csv":
+        content = frame.to_csv(index=False, lineterminator="\n").encode()
+    else:
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        content = buffer.getvalue()
+    replace_file(path, content, mode=0o666)
+
+
+def add_export(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``derivdata export``."""
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE", help="a recording, FILE.ddz")
+    parser.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="a folder, made if absent")
+    parser.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default: parquet)")
+    parser.set_defaults(run=_export)
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    from derivdata import bundle
+
+    exported = bundle.tables_of(arguments.bundle)
+    arguments.to.mkdir(parents=True, exist_ok=True)
+    for name, frame in exported.tables.items():
+        _write(frame, arguments.to / f"{name}.{arguments.format}")
+        say(f"{name}.{arguments.format}: {len(frame)} rows")
+    _write(exported.answers, arguments.to / "answers.csv")
+    if exported.synthetic:
+        notify("the data is synthetic")
+    unread = int(exported.answers["table"].isna().sum())
+    say(f"answers.csv: {len(exported.answers)} answers with their hashes, {unread} of them without a table")

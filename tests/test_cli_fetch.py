@@ -1,0 +1,215 @@
+"""Commands that fetch, export, complete and check: what they write, and their exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.cli import _parser, main
+from derivdata.cli.notebooks import check_notebook
+
+ROOT = Path(__file__).resolve().parents[1]
+DAY = ["--source", "sample", "--since", "2026-06-01", "--until", "2026-06-02", "--venues", "okx"]
+
+
+def test_fetch_prints_csv_and_keeps_notices_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """24 hourly samples of one venue for each of two symbols."""
+    assert main(["fetch", "funding.history", "BTC", "ETH", *DAY, "--to", "-"]) == 0
+    printed = capsys.readouterr()
+    frame = pd.read_csv(io.StringIO(printed.out))
+    assert len(frame) == 48
+    dd.connect("sample")
+    expected = dd.funding.history(["BTC", "ETH"], "2026-06-01", "2026-06-02", exchanges=["okx"])
+    assert frame["rate_bps_8h"].tolist() == expected["rate_bps_8h"].tolist()
+    assert printed.err == "derivdata: the data is synthetic\n"
+
+
+def test_fetch_appends_to_an_archive_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "fetch",
+        "funding.history",
+        "BTC",
+        *DAY,
+        "--set",
+        "resolution=8h",
+        "--to",
+        str(tmp_path / "a"),
+    ]
+    assert main(arguments) == 0
+    assert "3 rows of funding_history, 3 new" in capsys.readouterr().out
+    assert main(arguments) == 0
+    assert "3 rows of funding_history, 0 new" in capsys.readouterr().out
+    stored = dd.open_archive(tmp_path / "a").read("funding_history", "2026-06-01", "2026-06-02")
+    assert len(stored) == 3
+    assert dd.provenance(stored)["synthetic"]
+
+
+def test_a_parquet_file_keeps_types_and_provenance(tmp_path: Path) -> None:
+    file = tmp_path / "rates.parquet"
+    assert main(["fetch", "funding.history", "BTC", *DAY, "--to", str(file)]) == 0
+    frame = pd.read_parquet(file)
+    assert str(frame["time"].dt.tz) == "UTC"
+    assert dd.provenance(frame)["synthetic"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["funding.nope", "BTC", "--to", "-"], "funding has history, metadata, settlements, snapshot"),
+        (["nonsense", "--to", "-"], "write FAMILY.FUNCTION, of builders, funding"),
+        (["options.surface", "BTC", "--to", "-"], "'options.surface' is no table"),
+        (["funding.snapshot", "BTC", "--to", "-"], "funding.snapshot takes no SYMBOL"),
+        (["funding.history", "BTC", "--to", "-"], "funding.history needs start"),
+        (["funding.history", "BTC", "--since", "1d", "--set", "depth=3", "--to", "-"], "takes no depth"),
+        (["funding.history", "BTC", "--since", "1d", "--to", "x.xlsx"], "files end in .parquet or .csv"),
+    ],
+)
+def test_a_fetch_that_makes_no_sense_is_1_before_anything_is_asked(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DERIVDATA_BASE_URL", raising=False)
+    dd.disconnect()
+    assert main(["fetch", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_fetch_without_a_place_is_wrong_usage() -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["fetch", "funding.history", "BTC"])
+
+
+def test_export_writes_each_table_and_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two windows that overlap by half a day give each hour once; an error is listed without a table."""
+    recording = tmp_path / "r.ddz"
+    dd.connect("sample", cache="off")
+    with dd.record(recording):
+        dd.funding.history("BTC", "2026-06-01", "2026-06-02", exchanges=["okx"])
+        dd.funding.history("BTC", "2026-06-01T12:00", "2026-06-03", exchanges=["okx"])
+        whole = dd.oi.history("BTC", "2026-06-01", "2026-06-02", exchanges=["okx"])
+        with pytest.raises(dd.errors.NotFound):
+            dd.markets.symbol_stats("NOPE")
+    assert main(["export", str(recording), "--to", str(tmp_path / "out"), "--format", "csv"]) == 0
+    assert capsys.readouterr().err == "derivdata: the data is synthetic\n"
+    rates = pd.read_csv(tmp_path / "out" / "funding_history.csv")
+    assert len(rates) == 48
+    assert pd.read_csv(tmp_path / "out" / "oi_history.csv")["oi_usd"].tolist() == whole["oi_usd"].tolist()
+    answers = pd.read_csv(tmp_path / "out" / "answers.csv")
+    tabled = answers.dropna(subset="table")
+    assert tabled[["table", "rows"]].values.tolist()[:2] == [["funding_history", 24], ["funding_history", 36]]
+    assert tabled.set_index("table")["rows"]["oi_history"] == 24
+    assert answers.loc[answers["status"] != 200, "table"].isna().tolist() == [True]
+    assert main(["export", str(tmp_path / "none.ddz"), "--to", str(tmp_path / "x")]) == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_completion_is_a_script_that_the_shell_accepts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert "fetch" in script
+    assert "--since" in script
+    if shutil.which("bash"):
+        checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
+        assert (checked.returncode, checked.stderr) == (0, "")
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["completion", "nonsense"])
+
+
+def test_every_command_has_an_example_on_its_page() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL))
+    [commands] = [a for a in _parser()._actions if a.dest == "command"]
+    assert [
+        name for name in commands.choices or () if not re.search(rf"^derivdata {name}\b", blocks, re.M)
+    ] == []
+
+
+def notebook(folder: Path, *cells: tuple[str, str, str], run: bool = True) -> Path:
+    """Write a notebook of ``(kind, source, printed)`` cells."""
+    written: list[dict[str, Any]] = []
+    for number, (kind, source, printed) in enumerate(cells, 1):
+        cell: dict[str, Any] = {"cell_type": kind, "source": source, "metadata": {}}
+        if kind == "code":
+            out = [{"output_type": "stream", "name": "stdout", "text": [printed]}] if printed else []
+            cell |= {"outputs": out, "execution_count": number if run else None}
+        written.append(cell)
+    path = folder / "n.ipynb"
+    path.write_text(json.dumps({"cells": written, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}))
+    return path
+
+
+GOOD = (
+    ("markdown", "# A question\n\nOn synthetic data.", ""),
+    ("code", "import derivdata as dd\ndd.connect('sample', now='2026-06-01')", "sample"),
+    ("code", "rates = dd.funding.history('BTC', '30d')\ndd.provenance(rates)['source']", "sample"),
+)
+
+
+def test_a_good_notebook_has_nothing_to_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = notebook(tmp_path, *GOOD)
+    assert main(["notebook", "check", str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}: nothing to fix\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "printed", "kind"),
+    [
+        ("dd.connect('https://x.io', api_key='abc123')", "", "key"),
+        ("import os; os.environ['DERIVDATA_API_KEY'] = 'abc123'", "", "key"),
+        ("print(1)", "X-Api-Key: abc-123-def", "key"),
+        ("open('/home/anna/rates.csv')", "", "path"),
+        (r"open('C:\\Users\\anna')", "", "path"),
+        ("print(p)", "wrote /Users/anna/report.html", "path"),
+        ("import pandas as pd; pd.Timestamp.now('UTC')", "", "clock"),
+        ("import datetime; datetime.date.today()", "", "clock"),
+    ],
+)
+def test_what_must_not_be_published_is_named_with_its_cell(
+    source: str, printed: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = notebook(tmp_path, *GOOD, ("code", source, printed or "done"))
+    assert [(p.cell, p.kind) for p in check_notebook(path)] == [(4, kind)]
+    assert main(["notebook", "check", str(path)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(f"{path}: cell 4: {kind}: ")
+    assert "abc123" not in said
+
+
+def test_this_machines_key_is_found_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DERIVDATA_API_KEY", "zq81-secret")
+    path = notebook(tmp_path, *GOOD, ("code", "headers", "{'x': 'zq81-secret'}"))
+    assert [p.kind for p in check_notebook(path)] == ["key"]
+
+
+def test_open_windows_count_where_nothing_stops_the_clock(tmp_path: Path) -> None:
+    cells = (
+        ("code", "import derivdata as dd\ndd.connect()\nr = dd.funding.history('BTC', '30d')", "x"),
+        (
+            "code",
+            "dd.options.atm_history('BTC', 'deribit', '2026-01-01', '2026-02-01')\ndd.provenance(r)",
+            "x",
+        ),
+        ("code", "dd.oi.history('BTC', start='30d', end='2026-02-01')", "x"),
+    )
+    assert [(p.cell, p.kind) for p in check_notebook(notebook(tmp_path, *cells))] == [(1, "window")]
+
+
+def test_a_notebook_without_outputs_label_or_provenance_is_told(tmp_path: Path) -> None:
+    code = ("code", "import derivdata as dd\ndd.connect('sample', now='2026-06-01')", "")
+    bare = check_notebook(notebook(tmp_path, ("markdown", "# Q", ""), code))
+    assert [(p.cell, p.kind) for p in bare] == [(0, "outputs"), (0, "provenance"), (0, "synthetic")]
+    out_of_order = check_notebook(notebook(tmp_path, *GOOD, ("code", "2", "2"), run=False))
+    assert {p.kind for p in out_of_order} == {"outputs"}
+    (tmp_path / "bad.ipynb").write_text("[]")
+    with pytest.raises(ValueError, match="no notebook of format 4"):
+        check_notebook(tmp_path / "bad.ipynb")
