@@ -61,12 +61,12 @@ def tables_of(path: str | Path) -> BundleTables:
         for entry in bundle.entries:
             endpoint = endpoint_of(entry.path)
             frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
-            name = endpoint.table if endpoint is not None and isinstance(frame, pd.DataFrame) else None
-            if name is not None:
+            name = rows = None
+            if endpoint is not None and isinstance(frame, pd.DataFrame):
+                name, rows = endpoint.table, len(frame)
                 frames.setdefault(name, []).append(frame)
             query = str(request_of(entry)).partition("?")[2]
             facts = {"path": entry.path, "query": query, "status": entry.status, "date": entry.date}
-            rows = None if name is None else len(frame)
             lines.append({**facts, "sha256": entry.sha256, "table": name, "rows": rows})
         joined = {name: _joined(name, parts) for name, parts in sorted(frames.items())}
         columns = ["path", "query", "status", "date", "sha256", "table", "rows"]

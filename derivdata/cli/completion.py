@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from derivdata.cli.terminal import say
 
@@ -27,7 +28,7 @@ def _completion(program: argparse.ArgumentParser, shell: str) -> None:
     say(shtab.complete(program, shell))
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: dict[str, str]) -> None:
+def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
     """Mark the arguments of a parser and of its commands that take file names."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

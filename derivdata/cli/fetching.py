@@ -81,18 +81,19 @@ def _fetch(arguments: argparse.Namespace) -> None:
 
 def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     """Return a function that fetches a table."""
-    from derivdata import _FAMILIES, tables
+    from derivdata import tables
 
     family, _, function = name.partition(".")
     known = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
-    if family in _FAMILIES:
+    families = sorted({table.partition("_")[0] for table in known})
+    if family in families:
         module = importlib.import_module(f"derivdata.fetch.{family}")
         names = [n for n in module.__all__ if f"{family}_{n}" in known]
         if function in names:
             fetcher: Callable[..., pd.DataFrame] = getattr(module, function)
             return fetcher
         raise ValueError(f"{name!r} is no table: {family} has {', '.join(names)}")
-    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(_FAMILIES)}")
+    raise ValueError(f"{name!r} is no table: write FAMILY.FUNCTION, of {', '.join(families)}")
 
 
 def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[str, Any]:
