@@ -39,6 +39,7 @@ def _collect(arguments: argparse.Namespace) -> None:
     from derivdata.collect.progress import StatusLine
 
     clock, status = collect.MachineClock(), StatusLine()
+    whole = {"share_seconds": None} if arguments.once else {}
     show = status.show if arguments.log is None else lambda _: None
     collector = collect.Collector(
         archive.open_archive(arguments.to),
@@ -50,6 +51,7 @@ def _collect(arguments: argparse.Namespace) -> None:
         unconfirmed=arguments.unconfirmed,
         keep=None if arguments.keep is None else times.length(arguments.keep, "keep"),
         clock=clock,
+        **whole,
         log=lambda minute: say(minute.json()) if arguments.log else show(minute.line()),
         progress=show,
     )

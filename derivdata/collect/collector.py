@@ -27,6 +27,8 @@ _STEP = pd.Timedelta(1, "min")
 _WEEK = pd.Timedelta(7, "D")
 _AFTER = pd.Timedelta(5, "s")  # of each minute
 _DEADLINE_SECONDS = 50.0
+_SHARE_SECONDS = 25.0
+"""How long of a minute a venue is asked for what it tells of one contract a request."""
 _LIQUIDATIONS = "liquidations_fills"
 _REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
 _REFILLED = ("funding_settlements", "oi_history")
@@ -73,6 +75,9 @@ class Collector:
         How far back refills reach; where the archive's ledger begins before, they reach back to there.
     keep
         What is older goes, in whole months or days; None keeps all.
+    share_seconds
+        How long of a poll a venue is asked for what it tells of one contract a request; None: for all that
+        is due.
     clock, addresses, unconfirmed
         As in `derivdata.collect.backfill`.
     sockets
@@ -94,6 +99,7 @@ class Collector:
         depth: Sequence[str] = (),
         streams: Sequence[str] = (),
         keep: pd.Timedelta | None = None,
+        share_seconds: float | None = _SHARE_SECONDS,
         clock: Clock | None = None,
         addresses: Mapping[str, str] | None = None,
         sockets: Mapping[str, str] | None = None,
@@ -124,6 +130,8 @@ class Collector:
                 unconfirmed=unconfirmed,
                 symbols=self.symbols if self._keeps(_LIQUIDATIONS) and name not in self._listened else None,
                 depth=depth if any(map(self._keeps, BOOKS)) else (),
+                first=self.symbols,
+                seconds=share_seconds,
             )
             for name, shared in self.shared.items()
         }
@@ -160,11 +168,13 @@ class Collector:
 
     def venues_without(self, table: str) -> list[str]:
         """Return the venues whose polls tell of funding, but nothing of a table."""
-        polled = {
-            name: {polled for endpoint in state.endpoints for polled in endpoint.tables}
-            for name, state in self._states.items()
-        }
+        polled = {name: state.tables for name, state in self._states.items()}
         return [name for name, found in polled.items() if "funding_history" in found and table not in found]
+
+    def shares_of_open_interest(self) -> dict[str, tuple[int, int]]:
+        """Return of how many contracts of how many open interest is known, of venues that tell it singly."""
+        shares = {name: state.by_contract for name, state in self._states.items()}
+        return {name: (one.covered, one.wanted) for name, one in shares.items() if one.endpoints}
 
     @property
     def terms(self) -> list[str]:

@@ -24,6 +24,8 @@ __all__ = ["ReadThrough", "open_venues"]
 
 _FRESH = pd.Timedelta(60, "s")
 _SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
+_SHARE_SECONDS = 10.0
+"""How long a user waits for open interest that takes a request for each contract; the next state has more."""
 _FIRST = pd.Timestamp("2019-01-01", tz="UTC")
 _FILLED = ("funding_settlements", "oi_history", "prices_history", LIQUIDATIONS)
 
@@ -72,6 +74,7 @@ class ReadThrough:
             archive,
             venues=venues,
             symbols=(),
+            share_seconds=_SHARE_SECONDS,
             clock=self.clock,
             addresses=addresses,
             progress=self._status.show,
@@ -79,6 +82,7 @@ class ReadThrough:
         self._polled: pd.Timestamp | None = None
         self._books: dict[tuple[str, str], pd.Timestamp] = {}
         self._told: set[str] = set()
+        self._partial: set[str] = set()
         self._notices: list[str] = []
         self._poll_lock, self._fill_lock, self.fork_lock = (
             threading.Lock(),
@@ -274,14 +278,21 @@ class ReadThrough:
         self._tell([f"{name}: no {', '.join(names)}: {why}" for (name, why), names in parts.items()])
 
     def _tell_of_lacking(self, table: str) -> None:
-        """Add a notice, once, for each venue whose funding is polled and whose open interest is not."""
-        if table == "oi_history" and not self._inherited:
-            self._tell(
-                [
-                    f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
-                    for name in self._collector.venues_without("oi_history")
-                ]
-            )
+        """Add a notice, once, for each venue whose open interest is not polled, or not yet of all."""
+        if table != "oi_history" or self._inherited:
+            return
+        texts = [
+            f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
+            for name in self._collector.venues_without("oi_history")
+        ]
+        for name, (known, wanted) in self._collector.shares_of_open_interest().items():
+            if known < wanted and name not in self._partial:
+                self._partial.add(name)
+                texts.append(
+                    f"{name}: open interest of {known} of {wanted} contracts yet, the largest first: it "
+                    "takes a request for each, and totals and shares lack the others until later polls"
+                )
+        self._tell(texts)
 
     def _tell(self, texts: Sequence[str]) -> None:
         """Keep each notice once."""

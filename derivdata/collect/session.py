@@ -62,15 +62,15 @@ class Shared:
         self.listing: Listing | None = None
         self.listing_error = ""
         self.quarantine = quarantine
-        self._free_at: pd.Timestamp | None = None
+        self._free_at: dict[str, pd.Timestamp] = {}
         self._closed_until: pd.Timestamp | None = None
         self._lock = threading.Lock()
 
-    def turn(self, now: pd.Timestamp, seconds: float) -> float:
-        """Take the next turn, of so many seconds, and return how long to wait for it [s]."""
+    def turn(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
+        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
         with self._lock:
-            start = now if self._free_at is None else max(now, self._free_at)
-            self._free_at = start + pd.Timedelta(seconds, "s")
+            start = max(now, self._free_at.get(pool, now))
+            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
         return float((start - now).total_seconds())
 
     def close_for(self, now: pd.Timestamp, seconds: float) -> None:
@@ -179,8 +179,13 @@ class VenueSession:
         text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
         at = self.clock.utc()
         if reply.status not in (403, 418, 429, 451):
-            with contextlib.suppress(SchemaError):
+            try:
                 venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
+            except SchemaError:
+                pass
+            except VenueError as problem:
+                problem.status = problem.status or reply.status
+                raise
         self._check(place, reply, sent)
         known = self._context(context or {})
         try:
@@ -211,7 +216,7 @@ class VenueSession:
         A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly
         than it may be asked.
         """
-        wait = self.shared.turn(self.clock.utc(), endpoint.weight / self.venue.budget)
+        wait = self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool)
         if self.clock.wait(wait):
             raise Stopped("collecting was stopped")
         closed = self.shared.closed_for(self.clock.utc())

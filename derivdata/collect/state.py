@@ -10,6 +10,7 @@ import pandas as pd
 
 from derivdata.archive import Request
 from derivdata.collect.checked import is_collected
+from derivdata.collect.contract_states import ContractStates
 from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
 from derivdata.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.collect.session import Stopped, VenueSession
@@ -19,10 +20,11 @@ from derivdata.venues.record_types import Instrument, Records, State
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
-__all__ = ["BOOKS", "CHAINS", "STATE", "Poll", "VenueState"]
+__all__ = ["BOOKS", "CHAINS", "LISTS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
 
 STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 CHAINS = ("options_snapshot",)
+OPEN_INTEREST = "oi_history"
 LISTS = "list of contracts"
 """Name under which a poll reports a list that failed; the older list is used."""
 BOOKS = ("orderbook_book", "orderbook_depth_history")
@@ -60,6 +62,10 @@ class VenueState:
         Whose liquidations are asked for where they are listed by contract; None asks for no liquidations.
     depth
         Symbols whose order books are asked for.
+    first
+        Symbols to ask for first where open interest takes a request for each contract.
+    seconds
+        How long one poll may ask for open interest by contract; None: for all that is due.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class VenueState:
         unconfirmed: bool = False,
         symbols: Sequence[str] | None = None,
         depth: Sequence[str] = (),
+        first: Sequence[str] = (),
+        seconds: float | None = None,
     ) -> None:
         self.session, self.depth = session, depth
         self._liquidations = (
@@ -79,13 +87,21 @@ class VenueState:
         self._asked: dict[str, pd.Timestamp] = {}
         self._kept: dict[str, Records] = {}
         self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
-        self.endpoints = [
+        polled = [
             endpoint
             for endpoint in session.venue.endpoints
             if endpoint.every is not None
             and endpoint.what not in ("liquidations", "book")
             and is_collected(endpoint, unconfirmed=unconfirmed)
         ]
+        self.endpoints = [endpoint for endpoint in polled if not endpoint.is_of_one]
+        of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
+        self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that its polls fill."""
+        return {t for endpoint in (*self.endpoints, *self.by_contract.endpoints) for t in endpoint.tables}
 
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the contracts that trade and what is known of them; they are asked for if need be."""
@@ -110,6 +126,17 @@ class VenueState:
             return self._lost(poll, problem)
         if self.session.shared.listing_error:
             poll.failed[LISTS] = self.session.shared.listing_error
+        try:
+            self._tabulate(poll, self._ask_due(poll))
+            self._add_liquidations(poll)
+            for symbol in self.depth:
+                self.add_book(poll, symbol)
+        except VenueError as problem:  # only a refusal of this address comes so far
+            return self._lost(poll, problem)
+        return poll
+
+    def _ask_due(self, poll: Poll) -> list[Endpoint]:
+        """Ask for the bulk answers that are due, and return their endpoints."""
         self._arrived = {}
         due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
         for endpoint in due:
@@ -120,21 +147,10 @@ class VenueState:
                 raise
             except DerivdataError as problem:
                 if isinstance(problem, VenueError) and problem.reason == "region":
-                    return self._lost(poll, problem)
+                    raise
                 self._kept.pop(_key(endpoint), None)
                 poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
-        self._tabulate(poll, due)
-        return self._with_lists(poll)
-
-    def _with_lists(self, poll: Poll) -> Poll:
-        """Add liquidations and books, which are asked for by list and by symbol."""
-        try:
-            self._add_liquidations(poll)
-            for symbol in self.depth:
-                self.add_book(poll, symbol)
-        except VenueError as problem:  # only a refusal of this address comes so far
-            return self._lost(poll, problem)
-        return poll
+        return due
 
     def _add_liquidations(self, poll: Poll) -> None:
         if self._liquidations is None or self.contracts is None:
@@ -224,12 +240,30 @@ class VenueState:
                 state.add(known if endpoint in due else _lasting(known))
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
-        self._add_frames(poll, self._stamped(self._trading(state.merged())), names, at)
+        state = self._trading(state.merged())
+        if self.by_contract.endpoints:
+            self._add_open_interest(poll, state)
+            state.add(Records(states=self.by_contract.known(poll.at)))
+            state = state.merged()
+        self._add_frames(poll, self._stamped(state), names, at)
         if "options_snapshot" in fresh:
             chain = chain.merged()
             chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
             arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
             self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _add_open_interest(self, poll: Poll, state: Records) -> None:
+        """Ask for the open interest of some contracts, and add it at its own instants."""
+        if self.contracts is None:
+            return
+        by_name = {row.instrument.name: row for row in state.states}
+        points, requests, error = self.by_contract.poll(self.contracts, by_name, poll.at)
+        if requests:
+            poll.requests[OPEN_INTEREST] = requests
+        if points:
+            self._add_frames(poll, Records(oi=points), [OPEN_INTEREST], us_of(poll.at))
+        if error:
+            poll.failed[OPEN_INTEREST] = error
 
     def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
         """Add tables of some records; a table that refuses them fails alone."""
@@ -269,8 +303,7 @@ class VenueState:
         return self._lost(self.begin(), error)
 
     def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
-        tables = {table for endpoint in self.endpoints for table in endpoint.tables}
-        poll.failed = dict.fromkeys(sorted(tables), str(problem))
+        poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
         poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
         return poll
 

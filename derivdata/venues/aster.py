@@ -23,7 +23,8 @@ ENDPOINTS = (
     ),
     _endpoint(
         "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), binance.open_interest, symbol="symbol",
-        confirmed=False, note="not in the documentation; the 50 largest symbols every 5 minutes",
+        every=300, largest=50, confirmed=False,
+        note="not in the documentation; the 50 largest symbols every 5 minutes",
     ),
     _endpoint(
         "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), binance.funding_rates,

@@ -399,36 +399,40 @@ _OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)
 
 ENDPOINTS = (
     _linear("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info, lists=True),
-    _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info),
+    _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info, pool="funding"),
     _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
     _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
-    _linear("oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"),
+    _linear(
+        "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        note="one request for each contract, a fifth of them each minute",
+    ),
     _linear(
         "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), funding_rates,
-        symbol="symbol", paging=_HISTORY, weight=6, note="500 requests in 5 minutes",
+        symbol="symbol", paging=_HISTORY, pool="funding", note="500 requests in 5 minutes",
     ),
     _linear(
         "oi_history", "GET", "/futures/data/openInterestHist", ("oi_history",), open_interest_history,
-        params={"period": "5m"}, symbol="symbol", paging=_OI_HISTORY, weight=12,
+        params={"period": "5m"}, symbol="symbol", paging=_OI_HISTORY, pool="data",
         note="1,000 requests in 5 minutes; the newest month",
     ),
     _linear(
         "book", "GET", "/fapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol", weight=10,
     ),
     _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
-    _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info),
+    _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info, pool="funding"),
     _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
     _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
     _inverse(
-        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol"
+        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        note="one request for each contract, a fifth of them each minute",
     ),
     _inverse(
         "settlements", "GET", "/dapi/v1/fundingRate", ("funding_settlements",), funding_rates,
-        symbol="symbol", paging=_HISTORY, weight=6,
+        symbol="symbol", paging=_HISTORY, pool="funding",
     ),
     _inverse(
         "oi_history", "GET", "/futures/data/openInterestHist?pair", ("oi_history",), open_interest_history,
-        params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, weight=12,
+        params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, pool="data",
         confirmed=False, note="the documented example contradicts its units",
     ),
     _inverse(
@@ -466,7 +470,8 @@ VENUE = Venue(
     "https://fapi.binance.com",
     ENDPOINTS,
     refuse,
-    budget=10.0,
+    budget=10.0,  # of 2,400 a minute
+    pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4},
     socket=_SOCKET,
     stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",

@@ -128,9 +128,20 @@ def _row(
         "cadence": _cadence(venue, endpoints),
         "history": _history(endpoints),
         "limit": f"{venue.budget:g} a second",
-        "completeness": _COMPLETENESS.get(documented, "all") if table == "liquidations_fills" else sampled,
+        "completeness": _COMPLETENESS.get(documented, "all")
+        if table == "liquidations_fills"
+        else _of_one(endpoints) or sampled,
         "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
     }
+
+
+def _of_one(endpoints: Sequence[Endpoint]) -> str:
+    """Return how much of a state is had that takes a request for each contract; "" where it does not."""
+    largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
+    if not largest:
+        return ""
+    which = f"of the {max(largest)} contracts with the most volume" if all(largest) else "of every symbol"
+    return f"what was polled, {which}, one a request"
 
 
 def _cadence(venue: Venue, endpoints: Sequence[Endpoint]) -> str:

@@ -89,6 +89,8 @@ class Endpoint:
         Address that differs from the venue's.
     weight
         Cost in the venue's own units, of which `Venue.budget` may be spent.
+    pool
+        Which limit of the venue counts it, a name in `Venue.pools`; "" is `Venue.budget`.
     margin
         The contracts that it is about: ``"linear"``, ``"inverse"``, or ``"any"``.
     lists
@@ -97,6 +99,9 @@ class Endpoint:
         Seconds between polls of the state; None where it is not polled.
     each
         Values of `symbol` that one poll asks for, one request each.
+    largest
+        Of a state that is told of one contract a request, how many contracts are asked for, those with the
+        most volume of 24 hours; 0 is all.
     expiry
         Parameter that names an expiry as YYMMDD: one request for each expiry of the chain.
     confirmed
@@ -114,13 +119,20 @@ class Endpoint:
     paging: Paging | None = None
     host: str = ""
     weight: float = 1.0
+    pool: str = ""
     margin: Literal["any", "linear", "inverse"] = "any"
     lists: bool = False
     every: float | None = None
     each: tuple[str, ...] = ()
+    largest: int = 0
     expiry: str = ""
     confirmed: bool = True
     note: str = ""
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether a poll of the state takes a request for each contract."""
+        return self.every is not None and bool(self.symbol) and not (self.each or self.expiry)
 
     @cached_property
     def place(self) -> str:
@@ -192,6 +204,8 @@ class Venue:
         Base address of requests, and of the WebSocket ("" where none is used).
     budget
         Weight per second that is spent at most: a quarter of the published limit.
+    pools
+        The same of limits that the venue counts apart, by the name in `Endpoint.pool`.
     refuse
         Raises a `VenueError` for a body that is an error; called before a body is read.
     ping
@@ -211,12 +225,17 @@ class Venue:
     endpoints: tuple[Endpoint, ...]
     refuse: Callable[[Reading], None] = field(compare=False)
     budget: float
+    pools: Mapping[str, float] = field(default_factory=dict, compare=False)
     socket: str = ""
     ping: tuple[str, float] = ("", 20.0)
     stream: Stream | None = field(default=None, compare=False)
     terms: str = "No text on public data was found: for the user's own use."
     named_only: bool = False
     hourly: bool = False
+
+    def seconds(self, endpoint: Endpoint) -> float:
+        """Return how long a request takes up its limit's budget."""
+        return endpoint.weight / (self.pools[endpoint.pool] if endpoint.pool else self.budget)
 
     @property
     def lone_payment_hours(self) -> float:

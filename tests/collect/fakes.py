@@ -325,6 +325,11 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
             }
             for s, (_, _, mark) in fakes.states()
         ]
+    if place.endswith("/openInterest"):
+        held = {f"{s}USDT": coins for s, (_, coins, _) in fakes.states()}
+        if params["symbol"] not in held:
+            return {"code": -1121, "msg": "Invalid symbol."}
+        return {"symbol": params["symbol"], "openInterest": str(held[params["symbol"]]), "time": now}
     return _binance_history(fakes, place, params, exchange)
 
 

@@ -14,7 +14,6 @@ from tests.collect.fakes import SYMBOLS, VENUES, Fakes, SimulatedClock
 from tests.collect.state_bodies import RUNNING_BPS
 
 DAY = pd.Timestamp("2026-01-20", tz="UTC")
-WITHOUT_OI = {"binance", "aster"}  # one symbol a request
 
 
 def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
@@ -28,7 +27,7 @@ def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
     tables = ["funding_history", "oi_history", "markets_symbol_exchanges"]
     collector = Collector(
         archive, venues=[*VENUES], symbols=(), names=tables, clock=clock, addresses=fakes.addresses,
-        unconfirmed=True,
+        unconfirmed=True, share_seconds=None,
     )  # fmt: skip
     collector.once()
     assert collector.failed == {}
@@ -38,7 +37,7 @@ def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
     wanted = {(venue, symbol): [bps] for venue, bps in RUNNING_BPS.items() for symbol in SYMBOLS}
     assert {key: [round(bps, 9) for bps in values] for key, values in found.items()} == wanted
     held = archive.read("oi_history", DAY, end)
-    assert set(held["exchange"]) == set(VENUES) - WITHOUT_OI
+    assert set(held["exchange"]) == set(VENUES)
     assert set(held["symbol"]) == set(SYMBOLS)
     seconds = held["time"].map(lambda at: int(at.timestamp()))
     truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]

@@ -1,0 +1,255 @@
+"""Open interest that takes a request for each contract: evenly over five minutes, the largest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.archive import open_archive
+from derivdata.collect.collector import Collector
+from derivdata.collect.read_through import ReadThrough
+from derivdata.collect.session import VenueSession
+from derivdata.collect.state import VenueState
+from derivdata.collect.status import status
+from derivdata.venues.coverage import coverage_of
+from derivdata.venues.registry import VENUES
+from tests.collect.clocks import SimulatedClock
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes
+
+MINUTE = pd.Timedelta(1, "min")
+LAST = int(pd.Timestamp("2026-01-30", tz="UTC").timestamp())
+COINS = {f"S{number:02}": 100.0 + number for number in range(23)}
+"""Of each of 23 symbols; the volume grows with the number."""
+MARK = 50.0
+
+
+class Many(Fakes):
+    """Binance with 23 contracts, and open interest of each by its own request."""
+
+    def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        now = int(self.now().timestamp() * 1000)
+        names = {f"{symbol}USDT": coins for symbol, coins in COINS.items()}
+        if place == "/fapi/v1/exchangeInfo":
+            same = {"contractType": "PERPETUAL", "status": "TRADING", "quoteAsset": "USDT"}
+            listed = [{**same, "symbol": name, "baseAsset": name.removesuffix("USDT")} for name in names]
+            return 200, {"symbols": listed}
+        if place == "/fapi/v1/premiumIndex":
+            same = {"markPrice": str(MARK), "indexPrice": "49", "lastFundingRate": "0.0001", "time": now}
+            return 200, [{**same, "symbol": name, "nextFundingTime": now + 3_600_000} for name in names]
+        if place == "/fapi/v1/ticker/24hr":
+            same = {"lastPrice": "50", "priceChangePercent": "1", "volume": "2"}
+            return 200, [{**same, "symbol": name, "quoteVolume": str(c * 1000)} for name, c in names.items()]
+        if place == "/fapi/v1/openInterest":
+            coins = names[params["symbol"]]
+            return 200, {"symbol": params["symbol"], "openInterest": str(coins), "time": now - 250}
+        return super()._body(exchange, place, params)
+
+    def asked(self) -> list[tuple[str, pd.Timestamp]]:
+        """Symbols whose open interest was asked for, and when."""
+        found = [
+            (params["symbol"], at) for _, place, params, at in self.log if place.endswith("/openInterest")
+        ]
+        return [(name.removesuffix("USDT"), at) for name, at in found]
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock("2026-01-20T10:30:00")
+
+
+@pytest.fixture
+def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Many:
+    venue = Many(LAST, clock.utc)
+    connect_directly(venue, clock, monkeypatch)
+    return venue
+
+
+@pytest.fixture
+def collected(tmp_path: Path, fakes: Many, clock: SimulatedClock) -> Callable[..., Collector]:
+    def make(**options: Any) -> Collector:
+        archive = open_archive(tmp_path / "market")
+        names = ["oi_history", "markets_symbol_exchanges"]
+        return Collector(
+            archive, venues=["binance"], names=names, clock=clock, addresses=fakes.addresses,
+            **{"symbols": (), **options},
+        )  # fmt: skip
+
+    return make
+
+
+def _minutes(collector: Collector, clock: SimulatedClock, count: int) -> None:
+    first = clock.utc()
+    for minute in range(count):
+        clock.wait((first + minute * MINUTE - clock.utc()).total_seconds())
+        collector.once()
+
+
+def test_each_contract_is_asked_every_five_minutes_and_a_fifth_of_them_each_minute(
+    fakes: Many, clock: SimulatedClock
+) -> None:
+    session = VenueSession(VENUES["binance"], clock, address=fakes.addresses["binance"])
+    state, first = VenueState(session, seconds=25.0), clock.utc()
+    for minute in range(10):
+        clock.wait((first + minute * MINUTE - clock.utc()).total_seconds())
+        state.poll()
+    asked = fakes.asked()
+    assert Counter(symbol for symbol, _ in asked) == dict.fromkeys(COINS, 2)
+    each = Counter((at - first).floor("min") for _, at in asked)
+    assert len(each) == 10
+    assert set(each.values()) == {5, 3}, "a fifth of 23, and what is left of them"
+    assert [symbol for symbol, _ in asked[:5]] == ["S22", "S21", "S20", "S19", "S18"], "by volume"
+
+
+def test_rows_bear_the_venue_s_instant_and_the_mark_of_the_same_minute(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
+) -> None:
+    collector = collected()
+    _minutes(collector, clock, 5)
+    end = clock.utc() + MINUTE
+    rows = collector.archive.read("oi_history", end - pd.Timedelta(1, "h"), end)
+    truth = {symbol: at - pd.Timedelta(250, "ms") for symbol, at in fakes.asked()}
+    assert dict(zip(rows["symbol"], rows["time"].dt.floor("ms"), strict=True)) == {
+        symbol: at.floor("ms") for symbol, at in truth.items()
+    }
+    assert dict(zip(rows["symbol"], rows["oi_usd"], strict=True)) == {s: c * MARK for s, c in COINS.items()}
+    assert set(rows["resolution"]) == {"raw"}
+    market = collector.archive.latest("markets_symbol_exchanges", end, within=MINUTE * 2)
+    assert len(market) == len(COINS)
+    assert market["oi_usd"].notna().all(), "what was told within five minutes still holds"
+
+
+def test_the_ledger_has_each_symbol_s_five_minutes_and_status_no_hole(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
+) -> None:
+    collector = collected()
+    first = clock.utc()
+    _minutes(collector, clock, 7)
+    asked = collector.archive.requests()
+    mine = asked[asked["table"] == "oi_history"]
+    assert len(mine) == len(COINS), "one interval for each symbol, however often it was asked"
+    assert mine["answered"].all()
+    lasted = Counter((mine["end"] - mine["start"]) / MINUTE)
+    assert lasted == {10.0: 10, 5.0: 13}, "ten were asked a second time"
+    assert mine["start"].min() == first.floor("min")
+    held = status(collector.archive, clock.utc()).set_index("table")
+    assert held.loc["oi_history", "holes"] == 0
+
+
+def test_chosen_symbols_come_first_and_once_asks_for_all(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock
+) -> None:
+    collected(symbols=["S03"]).once()
+    assert [symbol for symbol, _ in fakes.asked()][:2] == ["S03", "S22"]
+    before = len(fakes.asked())
+    collected(share_seconds=None).once()
+    assert len(fakes.asked()) - before == len(COINS)
+
+
+def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = fakes._body
+
+    def refusing(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        if place.endswith("/openInterest") and params["symbol"] == "S22USDT":
+            return 400, {"code": -1121, "msg": "Invalid symbol."}
+        if place.endswith("/openInterest") and params["symbol"] == "S19USDT":
+            return 503, {"msg": "maintenance"}
+        return body(exchange, place, params)
+
+    monkeypatch.setattr(fakes, "_body", refusing)
+    collector = collected()
+    collector.once()
+    assert "maintenance" in collector.failed["binance oi_history"]
+    asked = collector.archive.requests()
+    mine = asked[asked["table"] == "oi_history"].set_index("symbol")
+    assert mine["answered"].to_dict() == {"S22": False, "S21": True, "S20": True, "S19": False}
+    assert "Invalid symbol" in mine.loc["S22", "error"]
+    clock.wait(60)
+    collector.once()
+    assert {symbol for symbol, _ in fakes.asked()} >= {"S18", "S17", "S16"}, "the rest is asked next"
+
+
+def test_a_request_that_does_not_exist_is_not_made_again(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = fakes._body
+    monkeypatch.setattr(
+        fakes,
+        "_body",
+        lambda exchange, place, params: (
+            (404, {"code": -1, "msg": "no such path"})
+            if place.endswith("/openInterest")
+            else body(exchange, place, params)
+        ),
+    )
+    collector = collected()
+    collector.once()
+    clock.wait(60)
+    collector.once()
+    assert len(fakes.asked()) == 1
+    assert collector.venues_without("oi_history") == []  # the coin-margined request is still there
+
+
+def test_without_a_mark_of_the_minute_the_row_is_left_out(
+    collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = fakes._body
+    monkeypatch.setattr(
+        fakes,
+        "_body",
+        lambda exchange, place, params: (
+            (400, {"code": -1, "msg": "no"})
+            if place.endswith("premiumIndex")
+            else body(exchange, place, params)
+        ),
+    )
+    collector = collected()
+    collector.once()
+    end = clock.utc() + MINUTE
+    assert collector.archive.read("oi_history", end - pd.Timedelta(1, "h"), end).empty
+    assert "no mark price of the same minute" in collector.failed["binance oi_history"]
+
+
+def test_connect_says_how_much_of_the_open_interest_is_there_until_all_is(
+    tmp_path: Path, fakes: Many, clock: SimulatedClock
+) -> None:
+    store = ReadThrough(
+        open_archive(tmp_path / "market"), venues=["binance"], clock=clock, addresses=fakes.addresses
+    )
+    store.refresh()
+    store.latest("oi_history", clock.utc(), within=MINUTE * 60)
+    (said,) = [text for text in store.take_notices() if "open interest" in text]
+    assert said.startswith("binance: open interest of 5 of 23 contracts yet, the largest first")
+    for _ in range(4):
+        clock.wait(61)
+        store.refresh()
+    rows = store.latest("oi_history", clock.utc(), within=MINUTE * 60)
+    assert set(rows["symbol"]) == set(COINS)
+    assert not [text for text in store.take_notices() if "open interest" in text]
+    store.close()
+
+
+def test_the_table_of_venues_states_cadence_and_completeness() -> None:
+    rows = coverage_of(["binance", "aster", "bybit"], {}, unconfirmed=True)
+    oi = rows[rows["table"] == "oi_history"].set_index("exchange")
+    assert oi["cadence"].to_dict() == {
+        "binance": "every 300 s",
+        "aster": "every 300 s",
+        "bybit": "every 60 s",
+    }
+    assert oi["completeness"].to_dict() == {
+        "binance": "what was polled, of every symbol, one a request",
+        "aster": "what was polled, of the 50 contracts with the most volume, one a request",
+        "bybit": "what was polled",
+    }
+    of_one = {(e.exchange, e.what) for v in VENUES.values() for e in v.endpoints if e.is_of_one}
+    assert {("binance", "oi"), ("aster", "oi")} <= of_one
+    assert dd.venues.endpoints()["note"].str.contains("a fifth of them each minute").sum() == 2
