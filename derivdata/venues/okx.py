@@ -404,14 +404,14 @@ ENDPOINTS = (
     _endpoint("instruments", "GET", "/api/v5/public/instruments?instType=SWAP", (), instruments, lists=True),
     _endpoint(
         "funding", "GET", "/api/v5/public/funding-rate", ("funding_history",), funding_rates,
-        params={"instId": "ANY"}, weight=2, every=60,
+        params={"instId": "ANY"}, weight=2.5, every=60,
     ),
     _endpoint(
         "oi", "GET", "/api/v5/public/open-interest?instType=SWAP", ("oi_history",), open_interest, every=60
     ),
     _endpoint(
         "mark", "GET", "/api/v5/public/mark-price", ("markets_symbol_exchanges", "prices_history"),
-        mark_prices, params=_SWAP, weight=2, every=60,
+        mark_prices, params=_SWAP, weight=2.5, every=60,
     ),
     _endpoint(
         "tickers", "GET", "/api/v5/market/tickers", ("markets_symbol_exchanges", "prices_history"), tickers,
@@ -419,11 +419,11 @@ ENDPOINTS = (
     ),
     _endpoint(
         "settlements", "GET", "/api/v5/public/funding-rate-history", ("funding_settlements",),
-        funding_history, symbol="instId", paging=_WALK, weight=2,
+        funding_history, symbol="instId", paging=_WALK, weight=2.5,
     ),
     _endpoint(
         "oi_history", "GET", "/api/v5/rubik/stat/contracts/open-interest-history", ("oi_history",),
-        open_interest_history, params={"period": "5m"}, symbol="instId", weight=2,
+        open_interest_history, params={"period": "5m"}, symbol="instId", weight=2.5,
         paging=Paging(descending=True, start="begin", end="end", limit=100, reach_days=5),
     ),
     _endpoint(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,36 +15,26 @@ from tests.collect.clocks import EventClock
 from tests.collect.fakes import SYMBOLS, Fakes
 
 __all__ = [
-    "LIMITS",
     "TABLES",
     "collect_until",
     "hold_minutes",
     "hold_open_interest",
     "hold_settlements",
-    "over",
 ]
 
 TABLES = ("funding_history", "oi_history", "funding_settlements")
 OI_HISTORIES = {"binance": 300, "okx": 60, "gateio": 60}
 """Seconds within which open interest is polled, of venues that tell it of the past, too."""
 
-LIMITS = {
-    "bybit": (600, 5),
-    "okx": (20, 2),
-    "gateio": (200, 10),
-    "bitget": (20, 1),
-    "paradex": (1500, 60),
-    "dydx": (100, 10),
-    "lighter": (60, 60),
-    "mexc": (20, 2),
-    "derive": (25, 5),
-    "kucoin": (2000, 30),
-}
-"""Requests that a venue publishes as allowed, in so many seconds."""
-
 
 def collect_until(
-    archive: Archive, fakes: Fakes, clock: EventClock, end: pd.Timestamp, venues: Sequence[str]
+    archive: Archive,
+    fakes: Fakes,
+    clock: EventClock,
+    end: pd.Timestamp,
+    venues: Sequence[str],
+    *,
+    unconfirmed: bool = False,
 ) -> list[Minute]:
     """Collect until an instant, as a process does from its start to its end."""
     minutes: list[Minute] = []
@@ -63,6 +52,7 @@ def collect_until(
         since=pd.Timedelta(1, "D"),
         clock=clock,
         addresses=fakes.addresses,
+        unconfirmed=unconfirmed,
         log=count,
     )
     collector.run()
@@ -129,19 +119,3 @@ def hold_minutes(archive: Archive, venues: Sequence[str], first: pd.Timestamp, e
             assert len(mine) == len(minutes), (exchange, symbol)
         count += len(minutes)
     return count
-
-
-def over(fakes: Fakes) -> dict[str, float]:
-    """Return the largest part of each published limit that was used, by venue."""
-    sent: dict[str, list[float]] = defaultdict(list)
-    for exchange, _, _, at in fakes.log:
-        sent[exchange].append(at.timestamp())
-    used = {}
-    for exchange, (allowed, seconds) in LIMITS.items():
-        stamps = sorted(sent[exchange])
-        most = max(
-            (number - bisect_left(stamps, at - seconds + 1e-6) + 1 for number, at in enumerate(stamps)),
-            default=0,
-        )
-        used[exchange] = most / allowed
-    return used

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
-from tests.collect import lists
+from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
 from tests.collect.state_bodies import state_body, with_delisted
 
@@ -125,6 +125,8 @@ class Fakes:
         Whether bulk answers go on to tell of OLD, which was delisted.
     outages
         By venue, when it is down for maintenance.
+    chains
+        Whether deribit, bybit and binance list options; okx always has three.
     """
 
     def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
@@ -136,6 +138,7 @@ class Fakes:
         self.delays: dict[str, float] = {}
         self.skew = pd.Timedelta(0)
         self.delisted = False
+        self.chains = False
         self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
         self._count = 0
@@ -235,7 +238,10 @@ class Fakes:
 
     def _body(self, exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
         try:
-            body = lists.answer(self, exchange, place, params)
+            ms = int(self.now().timestamp() * 1000)
+            body = books.book(exchange, place, params, ms)
+            body = chains.chain(exchange, place, params, ms) if body is None and self.chains else body
+            body = lists.answer(self, exchange, place, params) if body is None else body
             body = state_body(self, exchange, place, params) if body is None else body
             body = VENUES[exchange](self, place, params) if body is None else body
         except KeyError:
@@ -408,6 +414,14 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         found2 = _page(bars, start, end, min(int(params.get("limit", 200)), 1000), newest=True)
         result["symbol"] = params["symbol"]
         result["list"] = [[str(t), str(m), str(m + 9), str(m - 9), "1"] for t, m in found2]
+    elif place.endswith("/open-interest"):
+        rows3 = [(s * 1000, c) for s, c, _ in fakes.truth.oi(params["symbol"][:3])]
+        start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
+        found3 = _page(rows3, start, end, _limit(params, 200), newest=True)
+        result["symbol"] = params["symbol"]
+        result["list"] = [
+            {"openInterest": str(2 * c), "singleOpenInterest": str(c), "timestamp": str(t)} for t, c in found3
+        ]
     elif place.endswith("/tickers"):
         result["list"] = [
             {
@@ -891,6 +905,17 @@ def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 for s in SYMBOLS
             ],
         }
+    if place.endswith("swap_his_open_interest"):
+        hours = [row for row in fakes.truth.oi(params["contract_code"][:3]) if row[0] % HOUR == 0]
+        past = [row for row in hours if row[0] * 1000 <= now][-min(int(params.get("size", 48)), 200) :]
+        ticks = [{"volume": c, "amount_type": 2, "ts": s * 1000, "value": c * m} for s, c, m in past[::-1]]
+        data = {
+            "symbol": params["contract_code"][:3],
+            "contract_code": params["contract_code"],
+            "business_type": "swap",
+            "tick": ticks,
+        }
+        return {"status": "ok", "ts": now, "data": data}
     rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("huobi", params["contract_code"][:3])][::-1]
     size, number = min(int(params.get("page_size", 20)), 50), int(params.get("page_index", 1))
     return {

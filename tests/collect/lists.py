@@ -1,4 +1,4 @@
-"""Lists of the fake venues that hold single rows: liquidations, trades and order books, and option quotes.
+"""Lists of the fake venues that hold single rows: liquidations, trades, and option quotes.
 
 Written from the specification of the venues' APIs, as `tests.collect.fakes` is.
 """
@@ -269,28 +269,6 @@ def _okx_options(place: str, params: dict[str, Any], now: float) -> Any:
     }
 
 
-_LEVELS = [(100.0, 1.0), (99.0, 2.0)], [(101.0, 3.0), (103.0, 4.0)]
-
-
-def _pairs(factor: float) -> dict[str, Any]:
-    bids, asks = ([[str(price), str(size * factor)] for price, size in side] for side in _LEVELS)
-    return {"bids": bids, "asks": asks}
-
-
-def _binance_book(place: str, params: dict[str, Any], now: float) -> Any:
-    return {"T": int(now * 1000), "E": int(now * 1000), **_pairs(1)}
-
-
-def _okx_book(place: str, params: dict[str, Any], now: float) -> Any:
-    sides = {k: [[*row, "0", "1"] for row in rows] for k, rows in _pairs(100).items()}
-    return {"code": "0", "msg": "", "data": [{**sides, "ts": str(int(now * 1000))}]}
-
-
-def _gateio_book(place: str, params: dict[str, Any], now: float) -> Any:
-    sides = {k: [{"p": p, "s": s} for p, s in rows] for k, rows in _pairs(10000).items()}
-    return {"current": now, "update": now, **sides}
-
-
 def _predicted(place: str, params: dict[str, Any], now: float) -> Any:
     if params.get("type") != "predictedFundings":
         return None
@@ -313,8 +291,5 @@ LISTS: dict[tuple[str, str], Callable[[str, dict[str, Any], float], Any]] = {
     ("okx", "/liquidation-orders"): _okx,
     ("okx", "/market/tickers"): _okx_options,
     ("okx", "/mark-price"): _okx_options,
-    ("okx", "/market/books"): _okx_book,
-    ("binance", "/fapi/v1/depth"): _binance_book,
-    ("gateio", "/order_book"): _gateio_book,
     ("hyperliquid", "/info"): _predicted,
 }

@@ -16,6 +16,7 @@ from derivdata.collect import backfill
 from derivdata.venues.hyperliquid import DEXES
 from derivdata.venues.registry import VENUES
 from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
+from tests.collect.limits import used
 
 START, END = "2026-01-01", "2026-02-01"
 LAST = int(pd.Timestamp(END, tz="UTC").timestamp()) + 1800
@@ -100,11 +101,13 @@ def test_every_venue_in_one_run_with_a_tenth_of_the_requests_failing(
     archive: Archive, fakes: Fakes, clock: SimulatedClock
 ) -> None:
     fakes.random_faults = 0.1
-    venues = [name for name in SETTLING if name not in UNCONFIRMED]
-    done = _fill(archive, fakes, clock, *venues, names=["funding_settlements"])
+    done = _fill(archive, fakes, clock, *SETTLING, names=["funding_settlements"], unconfirmed=True)
     assert done.failed == []
-    for exchange in venues:
+    for exchange in SETTLING:
         _hold_settlements(archive, fakes, exchange)
+    spent = used(fakes.log)
+    assert {*spent} == {*SETTLING}
+    assert all(part <= 0.25 for part in spent.values()), spent
 
 
 def test_a_venue_that_cannot_be_had_is_said_once_and_stops_no_other(

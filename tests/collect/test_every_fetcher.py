@@ -15,13 +15,18 @@ import derivdata as dd
 from derivdata.archive import open_archive
 from derivdata.collect import read_through
 from derivdata.errors import DataNotice, NotFound
+from tests.collect import chains
+from tests.collect.books import ASKS, BIDS, BOOKS
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.fakes import VENUES as FAKED
+from tests.collect.lists import liquidated
+from tests.collect.state_bodies import RUNNING_BPS
 from tests.test_fetch import FAMILIES
 
 NOW = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
 DAY = ("2026-01-19", "2026-01-20")
-VENUES = ["bybit", "okx", "hyperliquid"]
+VENUES = [*FAKED]
 
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "funding.snapshot": ((), {}),
@@ -85,30 +90,34 @@ LISTS = {"funding.metadata", "markets.exchanges", "oi.exchanges", "oi.sparklines
 """Lists of what there is, and the feed."""
 
 
-@pytest.fixture
-def market(tmp_path: Path) -> Iterator[Fakes]:
-    """Venues that were polled for a few minutes."""
-    folder = tmp_path
+@pytest.fixture(scope="module")
+def polled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fakes, read_through.ReadThrough]]:
+    """Sixteen venues that were polled for a few minutes, and what keeps their answers."""
+    folder = tmp_path_factory.mktemp("venues")
     clock = SimulatedClock(f"{NOW:%Y-%m-%dT%H:%M:%S}")
     fakes = Fakes(int(NOW.timestamp()) + 86_400, clock.utc)
+    fakes.chains = True
     with pytest.MonkeyPatch.context() as patch:
         connect_directly(fakes, clock, patch)
-        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
-        patch.setattr(
-            read_through,
-            "open_venues",
-            lambda archive=None, venues=None: read_through.ReadThrough(
-                open_archive(folder / "market"), venues=venues, clock=clock, addresses=fakes.addresses
-            ),
+        store = read_through.ReadThrough(
+            open_archive(folder / "market"), venues=VENUES, clock=clock, addresses=fakes.addresses
         )
-        dd.connect("venues", venues=VENUES)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataNotice)
-            for _ in range(3):
-                dd.funding.snapshot()
-                clock.wait(61)
-        yield fakes
-        dd.disconnect()
+        for _ in range(3):
+            store.refresh()
+            clock.wait(61)
+        yield fakes, store
+
+
+@pytest.fixture
+def market(
+    polled: tuple[Fakes, read_through.ReadThrough], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Fakes]:
+    """The venues, connected."""
+    fakes, store = polled
+    monkeypatch.setattr(read_through, "open_venues", lambda archive=None, venues=None: store)
+    dd.connect("venues", venues=VENUES)
+    yield fakes
+    dd.disconnect()
 
 
 def _call(name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
@@ -166,3 +175,82 @@ def test_the_report_and_quality_are_made_of_what_venues_tell(market: Fakes, tmp_
     assert "hyperliquid" in text
     assert "(synthetic)" not in text
     assert len(found) > 0
+
+
+def _told(name: str, *args: Any, **options: Any) -> pd.DataFrame:
+    """Return a table that a fetcher gives, as a frame."""
+    found = _call(name, args, options)
+    assert isinstance(found, pd.DataFrame)
+    return found
+
+
+def test_running_rates_of_all_venues_are_the_truth(market: Fakes) -> None:
+    rows = _told("funding.snapshot")
+    found = rows.set_index(["exchange", "symbol"])["rate_bps_8h"].round(9).to_dict()
+    assert found == {(venue, symbol): bps for venue, bps in RUNNING_BPS.items() for symbol in SYMBOLS}
+
+
+def test_payments_of_all_venues_are_the_truth(market: Fakes) -> None:
+    rows = _told("funding.settlements", "BTC", *DAY)
+    first, end = (pd.Timestamp(at, tz="UTC").timestamp() for at in DAY)
+    truth = {
+        (venue, pd.Timestamp(second, unit="s", tz="UTC")): rate * 1e4 * 8 / hours
+        for venue in VENUES
+        if venue not in ("paradex", "kraken")  # pays continuously; its stamps are unconfirmed
+        for second, hours, rate in market.truth.payments(venue, "BTC")
+        if first <= second < end
+    }
+    found = rows.set_index(["exchange", "time"])["rate_bps_8h"].to_dict()
+    assert found.keys() == truth.keys()
+    assert found == pytest.approx(truth)
+
+
+def test_open_interest_of_the_past_is_the_truth(market: Fakes) -> None:
+    rows = _told("oi.history", "BTC", *DAY, resolution="raw")
+    assert set(rows["exchange"]) == {"binance", "okx", "gateio", "huobi"}, (
+        "bybit's is in coins, without a price"
+    )
+    seconds = rows["time"].map(lambda at: int(at.timestamp()))
+    truth = [coins * mark for _, coins, mark in (market.truth.oi_at("BTC", at) for at in seconds)]
+    assert rows["oi_usd"].tolist() == pytest.approx(truth)
+    assert rows.groupby("exchange", observed=True).size().to_dict() == {
+        "binance": 288, "okx": 288, "gateio": 288, "huobi": 24,
+    }  # fmt: skip
+
+
+def test_order_books_of_all_venues_are_the_truth(market: Fakes) -> None:
+    for exchange, _ in BOOKS:
+        rows = _told("orderbook.book", "BTC", exchange)
+        found = {
+            side: sorted(zip(part["price_usd"], part["size"].round(9), strict=True))
+            for side, part in rows.groupby("side", observed=True)
+        }
+        assert found == {"bid": sorted(BIDS), "ask": sorted(ASKS)}, exchange
+
+
+@pytest.mark.parametrize("exchange", ["deribit", "bybit", "binance"])
+def test_chains_are_the_truth(exchange: str, market: Fakes) -> None:
+    rows = _told("options.snapshot", "BTC", exchange)
+    asked = [at for name, place, _, at in market.log if name == exchange and (name, place) in chains.CHAINS]
+    truth = {
+        (pd.Timestamp(o.expiry, unit="s", tz="UTC"), float(o.strike), {"C": "call", "P": "put"}[o.side]): o
+        for o in chains.options(int(asked[0].timestamp()))
+    }
+    found = rows.set_index(["expiry", "strike", "side"])
+    assert {*found.index} == {*truth}
+    wanted = [truth[key] for key in found.index]
+    assert found["iv"].tolist() == pytest.approx([o.iv for o in wanted], rel=1e-3)
+    assert found["open_interest"].tolist() == [o.open_interest for o in wanted]
+
+
+def test_liquidations_of_the_past_are_the_truth(market: Fakes) -> None:
+    start, end = "2026-01-20T08:00", "2026-01-20T09:00"
+    first, last = (pd.Timestamp(at, tz="UTC").timestamp() for at in (start, end))
+    truth = [event for event in liquidated("BTC", first, last) if event.ms < last * 1000]
+    for exchange in ("gateio", "deribit", "dydx", "kraken", "paradex", "huobi"):
+        rows = _told("liquidations.events", since=start, symbols="BTC", exchanges=[exchange], limit=5000)
+        rows = rows[rows["time"] < pd.Timestamp(end, tz="UTC")]
+        assert len(rows) == len(truth) > 5, exchange
+        assert rows["value_usd"].sum() == pytest.approx(sum(event.value for event in truth)), exchange
+        longs = sum(event.is_long for event in truth)
+        assert (rows["side"] == "long").sum() == longs, exchange

@@ -65,11 +65,20 @@ def _book(section: Section, data: Data, symbol: str) -> Book | None:
     if chains:
         fits = surface.from_chain(pd.concat(list(chains.values()), ignore_index=True))
         fits = fits if "exchange" in fits.dims else fits.expand_dims("exchange")
+        fits = _each_at_its_time(fits, chains)
         alive = [v for v in chains if np.isfinite(fits["a"].sel(exchange=v)).any()]
         if alive:
             return Book(symbol, alive[0], chains, fits)
     section.add_missing_note(_why(data, symbol))
     return None
+
+
+def _each_at_its_time(fits: xr.Dataset, chains: dict[str, pd.DataFrame]) -> xr.Dataset:
+    """Return the fit of each venue at the time of its own chain: venues do not answer at one instant."""
+    if "time" not in fits.dims:
+        return fits
+    times = pd.DatetimeIndex([chains[venue]["time"].iloc[0] for venue in fits["exchange"].values])
+    return fits.sel(time=xr.DataArray(times.tz_localize(None), dims="exchange"))
 
 
 def _why(data: Data, symbol: str) -> str:
