@@ -444,7 +444,7 @@ ENDPOINTS = (
     ),
     _endpoint(
         "chain", "GET", "/api/v5/public/mark-price?instType=OPTION", (), option_marks, symbol="instFamily",
-        every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
+        weight=2.5, every=300, each=_FAMILIES, confirmed=False, note="the specification names it for swaps",
     ),
     _endpoint(
         "instruments", "GET", "/api/v5/public/instruments?instType=OPTION", (), instruments,

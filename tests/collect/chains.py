@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 __all__ = ["CHAINS", "INDEX", "Option", "chain", "options"]
 
 INDEX = 50_000.0
-STRIKES = range(30_000, 82_500, 2_500)
-WEEKS = (0, 1, 3, 7, 14, 27)
+STRIKES = range(30_000, 82_500, 5_000)
+WEEKS = (0, 3, 7, 14)
 LEVEL, RHO, ETA, CARRY = 0.6, -0.3, 0.8, 0.03
 HALF_SPREAD = 0.005  # of volatility
 DAY = 86_400

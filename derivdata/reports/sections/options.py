@@ -77,8 +77,9 @@ def _each_at_its_time(fits: xr.Dataset, chains: dict[str, pd.DataFrame]) -> xr.D
     """Return the fit of each venue at the time of its own chain: venues do not answer at one instant."""
     if "time" not in fits.dims:
         return fits
-    times = pd.DatetimeIndex([chains[venue]["time"].iloc[0] for venue in fits["exchange"].values])
-    return fits.sel(time=xr.DataArray(times.tz_localize(None), dims="exchange"))
+    venues = fits["exchange"]
+    times = pd.DatetimeIndex([chains[venue]["time"].iloc[0] for venue in venues.values]).tz_localize(None)
+    return fits.sel(time=xr.DataArray(times.to_numpy(), {"exchange": venues}, "exchange"))
 
 
 def _why(data: Data, symbol: str) -> str:
