@@ -2,12 +2,14 @@
 
 It lies in one JSON file that the manifest names, and changes in the same step as the rows that an answer
 gave. Windows of one (table, venue, symbol) are kept as a union of intervals, so that a collector that asks
-every minute for a year holds one interval and not half a million.
+every minute for a year holds one interval and not half a million. A poll's window lasts until the next one is
+due, so the same holds of what is asked every five minutes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,7 @@ from derivdata.errors import ArchiveError
 __all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
 
 _ALL = "*"
+_DIGITS = re.compile(r"\d+")
 _COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
 
 
@@ -69,11 +72,11 @@ def enter_requests(folder: Path, name: str, table: str, requests: Sequence[Reque
             windows.failed.append((start, end, request.error))
         else:
             windows.answered = _union([*windows.answered, (start, end)])
-        windows.failed = [
+        windows.failed = _spans([
             (first, last, why)
             for a, b, why in dict.fromkeys(windows.failed)
             for first, last in _without([(a, b)], windows.answered)
-        ]
+        ])  # fmt: skip
     return _write(folder, name, ledger)
 
 
@@ -154,6 +157,20 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
             result[-1] = (result[-1][0], max(end, result[-1][1]))
         else:
             result.append((first, end))
+    return result
+
+
+def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Join failures that follow each other for one reason, so that an outage of days is one window.
+
+    Reasons that differ in numbers alone, of seconds or requests, are one; the newest wording stays.
+    """
+    result: list[tuple[int, int, str]] = []
+    for first, end, why in failed:
+        if result and first == result[-1][1] and _DIGITS.sub("", why) == _DIGITS.sub("", result[-1][2]):
+            result[-1] = (result[-1][0], end, why)
+        else:
+            result.append((first, end, why))
     return result
 
 

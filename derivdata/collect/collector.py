@@ -5,16 +5,16 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import pandas as pd
 
 from derivdata import tables
 from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
-from derivdata.collect.histories import Backfilled, backfill, chosen_venues
+from derivdata.collect.histories import chosen_venues
 from derivdata.collect.minute import Minute
 from derivdata.collect.quarantine import QUARANTINE, Quarantine
+from derivdata.collect.refills import Refills
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.collect.sockets import LiquidationStream
 from derivdata.collect.state import BOOKS, LISTS, Poll, VenueState
@@ -30,12 +30,6 @@ _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
 _LIQUIDATIONS = "liquidations_fills"
-_REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
-_REFILLED = ("funding_settlements", "oi_history")
-_DAY = pd.Timedelta(1, "D")
-"""How far back liquidations are refilled: some stand among all trades, which take many requests."""
-_END_SECONDS = 30.0
-"""How long the end waits for a refill that is in the middle of a request; what it had written stays."""
 
 
 def _listened_to(venues: Sequence[str], streams: Sequence[str]) -> list[str]:
@@ -138,9 +132,17 @@ class Collector:
         self._streams: dict[str, LiquidationStream] = {}
         self._running: set[str] = set()
         self._polls: queue.Queue[Poll | BaseException] = queue.Queue()
-        self._refills: queue.Queue[Backfilled | Stopped | ArchiveError] = queue.Queue()
-        self._refill: threading.Thread | None = None
-        self._refilled: pd.Timestamp | None = None
+        self.refills = Refills(
+            archive,
+            self.shared,
+            self.symbols,
+            names=names,
+            since=since,
+            keep=keep,
+            clock=self.clock,
+            addresses=self._addresses,
+            unconfirmed=unconfirmed,
+        )
         self._dropped: pd.Timestamp | None = None
 
     def _keeps(self, table: str) -> bool:
@@ -190,8 +192,8 @@ class Collector:
             The archive cannot be written.
         """
         minute = self._minute(deadline=None)
-        self._refill_aside()
-        self._count_refills(minute)
+        self.refills.once(self._here())
+        self.refills.count(minute)
         return minute.rows
 
     def run(self) -> None:
@@ -208,11 +210,10 @@ class Collector:
         finally:
             for stream in self._streams.values():
                 stream.stop()
-            if self._refill is not None:
-                self._refill.join(_END_SECONDS)  # its waits have ended with the clock's
+            self.refills.end()
             last = Minute(self.clock.utc())
             self._write_liquidations(last)
-            self._count_refills(last)
+            self.refills.count(last)
 
     def _listen(self) -> None:
         """Connect to the channels of liquidations, each in a thread of its own."""
@@ -250,22 +251,16 @@ class Collector:
                 return
             minute = self._minute(deadline=_DEADLINE_SECONDS)
             self._write_liquidations(minute)
-            self._count_refills(minute)
-            self._start_refill()
+            self.refills.count(minute)
+            self.refills.start_due(self._here())
             self._drop_old(minute)
             if self._log is not None:
                 minute.gone = dict(self.gone)
                 self._log(minute)
 
-    def _start_refill(self) -> None:
-        """Refill histories once an hour, unless the refill before is still under way."""
-        now = self.clock.utc()
-        hour = now.floor("h")
-        due = now - hour >= _REFILL_AT and (self._refilled is None or self._refilled < hour)
-        if due and not (self._refill is not None and self._refill.is_alive()):
-            self._refilled = hour
-            self._refill = threading.Thread(target=self._refill_aside, name="derivdata-refill", daemon=True)
-            self._refill.start()
+    def _here(self) -> list[str]:
+        """Return the venues that do not refuse this address."""
+        return [name for name in self._states if name not in self.gone]
 
     def _drop_old(self, minute: Minute) -> None:
         """Remove what is older than is to be kept, once a day."""
@@ -331,7 +326,6 @@ class Collector:
                 continue
             parts, requests = [], []
             for poll in polls:
-                start = poll.at.floor("min")
                 if table in poll.frames:
                     parts.append(poll.frames[table])
                 if table in poll.failed:
@@ -340,72 +334,9 @@ class Collector:
                     requests += poll.requests[table]
                 elif table in poll.frames or table in poll.failed:
                     error = "" if table in poll.frames else poll.failed[table][:500]
-                    requests.append(Request(poll.exchange, None, start, start + _STEP, error))
+                    start, length = poll.at.floor("min"), self._states[poll.exchange].cadence(table)
+                    requests.append(Request(poll.exchange, None, start, start + length, error))
             keyed = tables.TABLES[table]
             rows = keyed.conform(pd.concat(parts, ignore_index=True)) if parts else keyed.empty()
             minute.rows[table] = self.archive.merge(table, rows, requests=requests).written
         return minute
-
-    def _refill_aside(self) -> None:
-        """Refill histories beside the polls: a venue that has to be asked again must not hold up a minute."""
-        try:
-            self._refills.put(self._refilled_histories())
-        except (Stopped, ArchiveError) as problem:  # these end the collector, in its own thread
-            self._refills.put(problem)
-        except Exception as problem:  # of an adapter: the polls go on, and the next hour asks again
-            self._refills.put(Backfilled(failed=[repr(problem)]))
-
-    def _refilled_histories(self) -> Backfilled:
-        """Ask for the histories that the ledger lacks, of the symbols that were chosen."""
-        now = self.clock.utc()
-        kept = [name for name in _REFILLED if self.names is None or name in self.names]
-        venues = [name for name in self._states if name not in self.gone]
-        if not (self.symbols and kept and venues):
-            return Backfilled()
-        fill = partial(
-            backfill,
-            self.archive,
-            self.symbols,
-            venues=venues,
-            clock=self.clock,
-            addresses=self._addresses,
-            shared=self.shared,
-            unconfirmed=self._unconfirmed,
-        )
-        hour, first = now.floor("h"), self._refill_from(now, kept)
-        # A payment bears the full hour, and a window ends before its end.
-        listed = (now - _REFILL_AT).floor("h") + _STEP
-        ends = {"funding_settlements": listed, "oi_history": hour}
-        done = Backfilled()
-        for table in kept:
-            done.add(fill(first, ends[table], names=[table]))
-        if self._keeps(_LIQUIDATIONS):
-            done.add(fill(max(first, hour - _DAY), hour, names=[_LIQUIDATIONS]))
-        return done
-
-    def _refill_from(self, now: pd.Timestamp, names: Sequence[str]) -> pd.Timestamp:
-        """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
-        asked = self.archive.requests()
-        earliest = asked.loc[asked["table"].isin(names) & asked["answered"], "start"].min()
-        first = now.floor("h") - self.since
-        if earliest is not pd.NaT:
-            first = min(first, earliest)
-        return first if self.keep is None else max(first, (now - self.keep).ceil("D"))
-
-    def _count_refills(self, minute: Minute) -> None:
-        """Add what refills brought since the last minute.
-
-        Raises
-        ------
-        ArchiveError
-            A refill could not write.
-        """
-        while not self._refills.empty():
-            done = self._refills.get()
-            if isinstance(done, Stopped):
-                return
-            if isinstance(done, ArchiveError):
-                raise done
-            for (_, table), rows in done.written.items():
-                minute.rows[table] = minute.rows.get(table, 0) + rows
-            minute.failed.update({f"history {i}": text for i, text in enumerate(done.failed)})

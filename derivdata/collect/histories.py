@@ -176,10 +176,13 @@ def backfill(
         threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
         for job in jobs
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    if len(jobs) == 1:
+        jobs[0].run()
+    else:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     done.requests = sum(job.requests for job in jobs)
     fatal = [job.fatal for job in jobs if job.fatal is not None]
     if fatal:

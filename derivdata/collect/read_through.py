@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import product
 
 import pandas as pd
@@ -84,11 +85,8 @@ class ReadThrough:
         self._told: set[str] = set()
         self._partial: set[str] = set()
         self._notices: list[str] = []
-        self._poll_lock, self._fill_lock, self.fork_lock = (
-            threading.Lock(),
-            threading.Lock(),
-            threading.Lock(),
-        )
+        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._fill_locks = {name: threading.Lock() for name in self._collector.venues}
         self._inherited = False
         renew_in_child(self)
 
@@ -151,17 +149,18 @@ class ReadThrough:
 
     def after_fork(self) -> None:
         """Stop asking in a forked child: its parent continues with the same sockets and archive."""
-        self._poll_lock, self._fill_lock, self.fork_lock = (
-            threading.Lock(),
-            threading.Lock(),
-            threading.Lock(),
-        )
+        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._fill_locks = {name: threading.Lock() for name in self._collector.venues}
         self._notices = []  # the parent reports them
         self._inherited = True
 
     def tables(self) -> frozenset[str]:
         """Return the tables that venues fill, and what else the archive holds."""
         return self.archive.tables() | {*STATE, *CHAINS, *BOOKS, *_FILLED}
+
+    def requests(self) -> pd.DataFrame:
+        """Return the archive's ledger."""
+        return self.archive.requests()
 
     def symbols(self, table: str) -> tuple[str, ...]:
         """Return the symbols of a table: all that the venues list."""
@@ -250,7 +249,11 @@ class ReadThrough:
         first = max(start, _FIRST)
         if table not in HISTORIES or not venues or first >= last:
             return
-        with self._fill_lock:
+        with ExitStack() as held:
+            # One history at a time of each venue, so that no window is asked twice; a slow venue holds up
+            # only reads that want it, too. All take the locks in one order.
+            for name in venues:
+                held.enter_context(self._fill_locks[name])
             done = backfill(
                 self.archive,
                 symbols,

@@ -216,20 +216,24 @@ class VenueSession:
         A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly
         than it may be asked.
         """
-        wait = self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool)
-        if self.clock.wait(wait):
-            raise Stopped("collecting was stopped")
-        closed = self.shared.closed_for(self.clock.utc())
-        if closed > min(_LONGEST_WAIT, self.patience):
-            raise VenueError(
-                f"{self.venue.exchange} {endpoint.place}",
-                f"not asked: the venue wants to be left alone for another {closed:.0f} s",
-                reason="limit",
-                retry_after=closed,
-            )
-        self.patience -= closed
-        if closed > 0 and self.clock.wait(closed):
-            raise Stopped("collecting was stopped")
+        while True:
+            wait = self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool)
+            if self.clock.wait(wait):
+                raise Stopped("collecting was stopped")
+            closed = self.shared.closed_for(self.clock.utc())
+            if closed <= 0:
+                return
+            if closed > min(_LONGEST_WAIT, self.patience):
+                raise VenueError(
+                    f"{self.venue.exchange} {endpoint.place}",
+                    f"not asked: the venue wants to be left alone for another {closed:.0f} s",
+                    reason="limit",
+                    retry_after=closed,
+                )
+            self.patience -= closed
+            if self.clock.wait(closed):
+                raise Stopped("collecting was stopped")
+            # A turn anew: polls and histories that waited for the venue together must not ask together.
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
         where = f"{self.venue.exchange} {place}"

@@ -103,6 +103,11 @@ class VenueState:
         """Return the tables that its polls fill."""
         return {t for endpoint in (*self.endpoints, *self.by_contract.endpoints) for t in endpoint.tables}
 
+    def cadence(self, table: str) -> pd.Timedelta:
+        """Return how long a poll of a table stands for: until the next one is due."""
+        seconds = [e.every for e in self.endpoints if e.every is not None and table in e.tables]
+        return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
+
     def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
         """Return the contracts that trade and what is known of them; they are asked for if need be."""
         if self.contracts is None:

@@ -10,7 +10,7 @@ from derivdata.venues.registry import VENUES
 __all__ = ["status"]
 
 _HOUR = pd.Timedelta(1, "h")
-_WINDOW_SECONDS = 60.0  # of a poll, however seldom its endpoint is polled
+_WINDOW_SECONDS = 60.0  # of a poll, however seldom, in ledgers of before windows lasted until the next one
 
 
 def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
@@ -31,7 +31,9 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
                 "table": table,
                 "last_row": recent["time"].max() if len(recent) else pd.NaT,
                 "rows_last_hour": len(recent),
-                "lag_minutes": round((now - last).total_seconds() / 60, 1) if last is not pd.NaT else None,
+                "lag_minutes": None
+                if last is pd.NaT
+                else max(round((now - last).total_seconds() / 60, 1), 0.0),
                 "holes": _holes(answered, _between_polls(exchange, table)),
                 "failed": len(failed),
                 "last_error": failed["error"].iloc[-1] if len(failed) else "",

@@ -324,6 +324,7 @@ ENDPOINTS = (
     _endpoint(
         "liquidations", "GET", f"{_V3}/liquidations", ("liquidations_fills",), liquidations,
         params=_CATEGORY, confirmed=False, note="the unit of amount is unstated; the last 3 days", every=60,
+        weight=4,  # 5 a second, where other requests are 20
         paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=100, reach_days=3),
     ),
     _endpoint(

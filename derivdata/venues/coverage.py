@@ -103,7 +103,8 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
     DataFrame
         ``exchange``, ``table``, ``unit`` (as the venue states it; our tables have their own), ``cadence``,
         ``history`` (how far back the venue answers), ``limit`` (weight per second that is spent at most, a
-        quarter of the published limit), ``completeness``, and ``verified_on`` (empty: never on this machine).
+        quarter of the published limit; that of requests for the past where it is another),
+        ``completeness``, and ``verified_on`` (empty: never on this machine).
     """
     rows = []
     for slug in venues:
@@ -127,12 +128,22 @@ def _row(
         "unit": units.get(documented, units[_OTHERS]),
         "cadence": _cadence(venue, endpoints),
         "history": _history(endpoints),
-        "limit": f"{venue.budget:g} a second",
+        "limit": _limit(venue, endpoints),
         "completeness": _COMPLETENESS.get(documented, "all")
         if table == "liquidations_fills"
         else _of_one(endpoints) or sampled,
         "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
     }
+
+
+def _limit(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
+    polled = [e for e in endpoints if e.every is not None]
+    pools = {e.pool for e in endpoints}
+    said = []
+    for pool in sorted(pools):
+        budget = venue.pools[pool] if pool else venue.budget
+        said.append(f"{'its history ' if polled and pool else ''}{budget:.2g} a second")
+    return "; ".join(said)
 
 
 def _of_one(endpoints: Sequence[Endpoint]) -> str:

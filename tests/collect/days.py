@@ -23,8 +23,8 @@ __all__ = [
 ]
 
 TABLES = ("funding_history", "oi_history", "funding_settlements")
-OI_HISTORIES = {"binance": 300, "okx": 60, "gateio": 60}
-"""Seconds within which open interest is polled, of venues that tell it of the past, too."""
+OI_HISTORIES = {"binance": 420, "okx": 60, "gateio": 60}
+"""Seconds after which open interest is there at the latest, of venues that tell it of the past, too."""
 
 
 def collect_until(

@@ -15,13 +15,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import open_archive
-from derivdata.collect import collector as collecting
+from derivdata.archive import Archive, open_archive
+from derivdata.collect import refills
 from derivdata.collect.collector import Collector
 from derivdata.collect.contracts import list_contracts
+from derivdata.collect.histories import backfill
 from derivdata.collect.minute import Minute
 from derivdata.collect.read_through import ReadThrough
-from derivdata.collect.session import Shared, VenueSession
+from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, VenueError
 from derivdata.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
@@ -69,7 +70,51 @@ def test_a_slow_refill_holds_up_no_minute(tmp_path: Path, monkeypatch: pytest.Mo
     asked = [at for exchange, place, _, at in fakes.log if place.endswith("funding/history")]
     assert found[3].time < asked[0] < asked[1] < found[-1].time, "the refill was under way"
     counted = [minute.time for minute in found if minute.rows.get("funding_settlements")]
-    assert all(at > asked[1] for at in counted), "a refill is counted when it is done"
+    assert counted[0] < asked[1] < counted[-1], "okx's is counted when it is done, and bybit's when it is"
+
+
+def test_a_venue_that_never_answers_a_history_delays_that_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bybit blocks for an hour: okx is refilled, and with the next hour again, bybit not a second time."""
+    clock = SimulatedClock("2026-01-20T11:02:00")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    held = fakes.held["bybit/v5/market/funding/history"] = threading.Event()
+    archive = open_archive(tmp_path / "market")
+    collector = Collector(
+        archive,
+        venues=["bybit", "okx"],
+        symbols=["BTC"],
+        names=TABLES,
+        clock=clock,
+        addresses=fakes.addresses,
+    )
+    try:
+        collector.refills.start_due(["bybit", "okx"])
+        blocked, first = (collector.refills.workers[name] for name in ("bybit", "okx"))
+        first.join(HANGS_SECONDS)
+        assert _is_refilled(archive, "okx")
+        assert blocked.is_alive()
+        collector.refills.start_due(["bybit", "okx"])
+        assert collector.refills.workers["okx"] is first, "once an hour"
+        clock.wait(3600)
+        collector.refills.start_due(["bybit", "okx"])
+        assert collector.refills.workers["bybit"] is blocked
+        collector.refills.workers["okx"].join(HANGS_SECONDS)
+        paid = archive.read("funding_settlements", BEFORE_THE_HOUR.floor("D"), BEFORE_THE_HOUR.ceil("D"))
+        assert set(paid["exchange"]) == {"okx"}
+        assert not _is_refilled(archive, "bybit")
+    finally:
+        held.set()
+    blocked.join(HANGS_SECONDS)
+    assert _is_refilled(archive, "bybit"), "it goes on where it was"
+
+
+def _is_refilled(archive: Archive, exchange: str) -> bool:
+    asked = archive.requests()
+    mine = asked[(asked["exchange"] == exchange) & (asked["symbol"] == "BTC") & asked["answered"]]
+    return set(mine["table"]) >= {"funding_settlements"}
 
 
 def test_a_refill_that_is_done_is_counted_and_the_next_begins_with_the_next_hour(
@@ -96,7 +141,7 @@ def test_what_goes_wrong_in_a_refill_arrives(tmp_path: Path, monkeypatch: pytest
     def refused(*_: object, **__: object) -> None:
         raise ArchiveError("market: nothing was appended: No space left on device")
 
-    monkeypatch.setattr(collecting, "backfill", refused)
+    monkeypatch.setattr(refills, "backfill", refused)
     with pytest.raises(ArchiveError, match="No space left on device"):
         _collected(tmp_path / "market", fakes, clock, 20, "bybit", symbols=["BTC"])
     assert clock.utc() < BEFORE_THE_HOUR + pd.Timedelta(6, "min")
@@ -112,10 +157,10 @@ def test_an_unexpected_error_of_a_refill_is_told_and_the_minutes_go_on(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("fundingTime")
 
-    monkeypatch.setattr(collecting, "backfill", broken)
+    monkeypatch.setattr(refills, "backfill", broken)
     found = _collected(tmp_path / "market", fakes, clock, 8, "bybit", symbols=["BTC"])
     assert len(found) == 8
-    assert "KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
+    assert "bybit: KeyError('fundingTime')" in [text for minute in found for text in minute.failed.values()]
 
 
 def test_a_payment_that_is_listed_late_is_asked_for_again(
@@ -138,9 +183,9 @@ def test_a_payment_that_is_listed_late_is_asked_for_again(
                 "payments",
                 lambda *pair: [row for row in listed(*pair) if row[0] < hour.timestamp()],
             )
-            collecting.backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T11:01", **options)
+            backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T11:01", **options)
         clock.wait(3600)
-        collecting.backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T12:01", **options)
+        backfill(archive, ["BTC"], "2026-01-20T08:00", "2026-01-20T12:01", **options)
     times = archive.read("funding_settlements", hour - pd.Timedelta(3, "h"), hour + pd.Timedelta(2, "h"))[
         "time"
     ]
@@ -167,7 +212,7 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
     clock = SimulatedClock("2026-01-20T11:01:30")
     fakes = Fakes(LAST, clock.utc)
     connect_directly(fakes, clock, monkeypatch)
-    monkeypatch.setattr(collecting, "_END_SECONDS", 0.05)
+    monkeypatch.setattr(refills, "_END_SECONDS", 0.05)
     never = fakes.held["bybit/v5/market/funding"] = threading.Event()
     asked = threading.Event()
     answer = fakes.answer
@@ -197,9 +242,9 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
     )
     try:
         collector.run()
-        assert collector._refill is not None
-        assert collector._refill.is_alive()
-        assert collector._refill.daemon
+        worker = collector.refills.workers["bybit"]
+        assert worker.is_alive()
+        assert worker.daemon
     finally:
         never.set()
     assert found[-1].rows["funding_history"] == 2
@@ -208,7 +253,7 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
 COLLECTS = """
     import signal, sys
     import pandas as pd
-    from derivdata.archive import open_archive
+    from derivdata.archive import Archive, open_archive
     from derivdata.collect.clock import MachineClock
     from derivdata.collect.collector import Collector
     from derivdata.transport import keyless
@@ -277,7 +322,7 @@ def test_a_stop_is_noticed_where_there_is_nothing_to_wait_for(
     asked = len(fakes.log)
     clock.wait(3600)
     clock.stop()
-    with pytest.raises(collecting.Stopped):
+    with pytest.raises(Stopped):
         list_contracts(session)
     assert len(fakes.log) == asked
 
@@ -314,6 +359,32 @@ def test_a_venue_that_closes_to_one_session_is_left_alone_by_all(monkeypatch: py
     clock.wait(300)
     assert other.ask(endpoint)[0].states
     assert fakes.log[-1][-1] >= before + pd.Timedelta(300, "s")
+
+
+def test_those_who_waited_for_a_closed_venue_go_on_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A poll and two histories meet a 429 together: afterwards they do not ask together."""
+    clock = EventClock(pd.Timestamp("2026-01-20T11:00:00", tz="UTC"))
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    shared, venue = Shared(), VENUES["okx"]
+    endpoint = next(e for e in venue.endpoints if e.what == "oi")
+    shared.close_for(clock.utc(), 30.0)
+
+    def ask() -> None:
+        VenueSession(venue, clock, address=fakes.addresses["okx"], shared=shared).ask(endpoint)
+
+    threads = [threading.Thread(target=ask, name=f"derivdata-refill-{i}") for i in range(3)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        clock.wait(60)
+    sent = sorted(at for *_, at in fakes.log)
+    assert len(sent) == 3
+    assert sent[0] >= pd.Timestamp("2026-01-20T11:00:30", tz="UTC")
+    least = pd.Timedelta(0.999 * venue.seconds(endpoint), "s")
+    assert all(late - early >= least for early, late in pairwise(sent))
 
 
 CLOUDFLARE = """<!DOCTYPE html><html><head><title>Access denied | www.okx.com used Cloudflare to restrict

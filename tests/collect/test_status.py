@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from derivdata import tables
 from derivdata.archive import Request, open_archive
+from derivdata.collect.collector import Collector
+from derivdata.collect.state import Poll
 from derivdata.collect.status import status
+from tests.collect.clocks import SimulatedClock
 
+MINUTE = pd.Timedelta(1, "min")
 FIRST = pd.Timestamp("2026-03-02T08:00:00", tz="UTC").as_unit("us")
 
 
@@ -30,3 +35,53 @@ def test_a_hole_is_longer_than_from_one_poll_to_the_next(
     archive.append(table, tables.TABLES[table].empty(), requests=asked)
     found = status(archive, FIRST + pd.Timedelta(1, "h"))
     assert found[["exchange", "table", "holes"]].to_numpy().tolist() == [["deribit", table, holes]]
+
+
+@pytest.mark.parametrize(
+    ("polled", "spans", "holes"),
+    [
+        (range(0, 60, 5), [(0, 60)], 0),
+        ([0, 5, 20, 25], [(0, 10), (20, 30)], 1),  # 10 and 15 are lacking
+    ],
+)
+def test_a_poll_stands_for_the_time_until_the_next_so_that_the_ledger_does_not_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, polled: list[int], spans: list[Any], holes: int
+) -> None:
+    """Chains of five minutes, entered by the collector, after older windows of a minute."""
+    archive, clock = open_archive(tmp_path / "market"), SimulatedClock("2026-03-02T08:00:05")
+    collector = Collector(
+        archive, venues=["deribit"], symbols=(), clock=clock, addresses={"deribit": "http://x"}
+    )
+    before = [FIRST - pd.Timedelta(m, "min") for m in (15, 10, 5)]
+    old = [Request("deribit", None, at, at + pd.Timedelta(1, "min")) for at in before]
+    archive.append("options_snapshot", tables.TABLES["options_snapshot"].empty(), requests=old)
+    for minute in polled:
+        at = FIRST + pd.Timedelta(minute, "min") + pd.Timedelta(5, "s")
+        empty = {"options_snapshot": tables.TABLES["options_snapshot"].empty()}
+        collector._write([Poll("deribit", at, frames=empty)])
+    asked = archive.requests()
+    new = asked[asked["start"] >= FIRST]
+    minutes = [((w.start - FIRST) / MINUTE, (w.end - FIRST) / MINUTE) for w in new.itertuples()]
+    assert minutes == spans
+    found = status(archive, FIRST + pd.Timedelta(1, "h"))
+    assert found["holes"].tolist() == [holes]
+    gaps = archive.unanswered("options_snapshot", "deribit", None, FIRST, FIRST + pd.Timedelta(30, "min"))
+    assert len(gaps) == holes
+
+
+def test_an_outage_is_one_window_of_the_ledger_until_it_is_answered(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "market")
+    empty = tables.TABLES["funding_history"].empty()
+    for minute in range(6):
+        at = FIRST + minute * MINUTE
+        why = f"not asked: left alone for another {60 - minute} s" if minute != 3 else "HTTP 503"
+        archive.merge("funding_history", empty, requests=[Request("okx", None, at, at + MINUTE, why)])
+    failed = archive.requests()
+    spans = [((w.start - FIRST) / MINUTE, (w.end - FIRST) / MINUTE, w.error) for w in failed.itertuples()]
+    assert spans == [
+        (0, 3, "not asked: left alone for another 58 s"),
+        (3, 4, "HTTP 503"),
+        (4, 6, "not asked: left alone for another 55 s"),
+    ]
+    archive.merge("funding_history", empty, requests=[Request("okx", None, FIRST, FIRST + 6 * MINUTE)])
+    assert archive.requests()["answered"].tolist() == [True]

@@ -1,0 +1,181 @@
+"""What each venue is asked, against a quarter of the limits that it publishes."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+
+from derivdata.venues.coverage import coverage_of
+from derivdata.venues.endpoint import Endpoint, Venue
+from derivdata.venues.registry import VENUES
+
+MINUTE = 60.0
+
+
+class Limit(NamedTuple):
+    """A published limit: so much weight in so many seconds, and where it is published."""
+
+    weight: float
+    seconds: float
+    source: str
+
+    @property
+    def quarter(self) -> float:
+        """Weight per second that may be spent."""
+        return self.weight / self.seconds / 4
+
+
+# Typed again from the specification of the venues' APIs; None: it names no limit.
+LIMITS: dict[str, Limit | None] = {
+    "binance": Limit(2400, 60, "section 2: weight a minute and IP, on fapi and on dapi each"),
+    "bybit": Limit(600, 5, "section 3: for all market calls and IP"),
+    "okx": Limit(20, 2, "section 4: of most requests; 10 where a weight is 2"),
+    "hyperliquid": Limit(1200, 60, "section 6: weight a minute and IP, of the dexes too"),
+    "gateio": Limit(200, 10, "section 7: of an endpoint and IP"),
+    "bitget": Limit(20, 1, "section 8: of an endpoint and IP; 5 for liquidations"),
+    "deribit": Limit(10_000 / 500, 1, "section 5: 10,000 credits a second, 500 a request"),
+    "lighter": Limit(60, 60, "section 13: a minute and IP"),
+    "paradex": Limit(1500, 60, "section 10: a minute and IP"),
+    "aster": Limit(2400, 60, "section 12: weight a minute"),
+    "kraken": None,
+    "dydx": Limit(100, 10, "section 11: and IP"),
+    "kucoin": Limit(2000, 30, "section 16: weight and IP"),
+    "mexc": Limit(20, 2, "section 17"),
+    "huobi": None,
+    "derive": Limit(5, 1, "section 9: and IP, in windows of 5 s"),
+}
+POOLS = {
+    ("binance", "funding"): Limit(500, 300, "section 2: fundingInfo and fundingRate together"),
+    ("binance", "data"): Limit(1000, 300, "section 2: /futures/data and IP"),
+}
+WEIGHTS = {
+    "binance /fapi/v1/premiumIndex": 10,
+    "binance /dapi/v1/premiumIndex": 10,
+    "binance /fapi/v1/ticker/24hr": 40,
+    "binance /dapi/v1/ticker/24hr": 40,
+    "binance /fapi/v1/openInterest": 1,
+    "binance /dapi/v1/openInterest": 1,
+    "binance /fapi/v1/exchangeInfo": 1,
+    "binance /fapi/v1/depth": 10,  # of 500 levels
+    "binance /dapi/v1/depth": 10,
+    "binance /eapi/v1/mark": 5,
+    "binance /eapi/v1/ticker": 40,
+    "okx /api/v5/public/funding-rate": 2,  # 10 in 2 s where most are 20
+    "okx /api/v5/public/funding-rate-history": 2,
+    "okx /api/v5/rubik/stat/contracts/open-interest-history": 2,
+    "okx /api/v5/public/mark-price": 2,
+    "okx /api/v5/public/mark-price?instType=OPTION": 2,
+    "hyperliquid /info meta": 20,
+    "hyperliquid /info metaAndAssetCtxs": 20,
+    "hyperliquid /info predictedFundings": 20,
+    "hyperliquid /info fundingHistory": 45,  # 20 and 1 for each 20 of 500 rows
+    "hyperliquid /info l2Book": 2,
+    "bitget /api/v3/market/liquidations": 4,  # 5 a second where the others are 20
+    "deribit /public/get_instruments": 10,  # 1 a second where the others are 20
+    "aster /fapi/v1/ticker/24hr": 40,
+    "aster /fapi/v1/depth": 10,
+    "kucoin /api/v1/contracts/active": 3,
+}
+CONTRACTS = {"binance": 700}
+"""Contracts of venues that tell a state of one contract a request."""
+SYMBOLS = 10
+"""Symbols whose liquidations are asked for one by one."""
+EXPIRIES = {"binance": 60, "derive": 40}
+"""Requests of a chain that is asked by expiry."""
+
+
+def _requests(endpoint: Endpoint) -> float:
+    """How many requests one poll of an endpoint takes."""
+    if endpoint.expiry:
+        return EXPIRIES[endpoint.exchange]
+    if endpoint.each:
+        return len(endpoint.each)
+    if not endpoint.symbol:
+        return 1
+    return SYMBOLS if endpoint.what == "liquidations" else endpoint.largest or CONTRACTS[endpoint.exchange]
+
+
+def _planned(venue: Venue, pool: str, *, busiest: bool) -> float:
+    """Weight that polls take in a minute: on average, or in one in which all is due."""
+    total = 0.0
+    for endpoint in venue.endpoints:
+        if endpoint.every is None or endpoint.pool != pool:
+            continue
+        share = MINUTE / endpoint.every
+        evenly = endpoint.is_of_one and endpoint.what != "liquidations"
+        total += endpoint.weight * _requests(endpoint) * (1.0 if busiest and not evenly else share)
+    return total
+
+
+def _of(venue: Venue) -> Limit | None:
+    name = "hyperliquid" if venue.host == VENUES["hyperliquid"].host else venue.exchange
+    return LIMITS[name]
+
+
+@pytest.mark.parametrize("name", VENUES)
+def test_a_venue_is_asked_at_most_a_quarter_of_what_it_allows(name: str) -> None:
+    venue = VENUES[name]
+    limit = _of(venue)
+    if limit is not None:
+        assert venue.budget <= limit.quarter * 1.0001, limit.source
+    for pool, budget in venue.pools.items():
+        assert budget <= POOLS[name, pool].quarter * 1.0001, POOLS[name, pool].source
+    assert {e.pool for e in venue.endpoints} <= {"", *venue.pools}
+
+
+@pytest.mark.parametrize("name", VENUES)
+def test_what_is_planned_fits_into_each_minute(name: str) -> None:
+    """Also into the minute in which chains, tickers of five minutes and all else are due together."""
+    venue = VENUES[name]
+    for pool, budget in {"": venue.budget, **venue.pools}.items():
+        assert _planned(venue, pool, busiest=True) <= budget * MINUTE, pool
+        assert _planned(venue, pool, busiest=False) <= budget * MINUTE, pool
+
+
+def test_the_dexes_of_hyperliquid_share_its_limit() -> None:
+    host = VENUES["hyperliquid"].host
+    limit = LIMITS["hyperliquid"]
+    assert limit is not None
+    assert sum(venue.budget for venue in VENUES.values() if venue.host == host) <= limit.quarter * 1.0001
+
+
+def test_requests_have_the_weight_that_the_venue_counts() -> None:
+    weights = {f"{e.exchange} {e.path}": e.weight for venue in VENUES.values() for e in venue.endpoints}
+    assert {name: weights[name] for name in WEIGHTS} == WEIGHTS
+    listed = {name for name in weights if name.startswith("binance ") and "!" not in name}
+    others = {name: weights[name] for name in listed - WEIGHTS.keys()}
+    assert all(weight >= 1 for weight in others.values())
+
+
+def test_planned_weights_are_those_that_the_specification_adds_up() -> None:
+    """Section 18: binance 20 a minute and 700 requests in five; hyperliquid 20 and 20 for each dex."""
+    binance = VENUES["binance"]
+    bulk = 10 + 10 + (40 + 40) / 5
+    chain = (5 + 40 + EXPIRIES["binance"]) / 5
+    # The inverse market is counted as if it had as many contracts: a bound.
+    assert _planned(binance, "", busiest=False) == pytest.approx(bulk + chain + 2 * 700 / 5)
+    dexes = [v for v in VENUES.values() if v.host == VENUES["hyperliquid"].host]
+    assert sum(_planned(v, "", busiest=False) for v in dexes) == 20 * len(dexes)
+    assert _planned(VENUES["lighter"], "", busiest=True) == 2, "two bulk calls a minute, not more"
+
+
+def test_subscriptions_of_a_connection_stay_below_its_length() -> None:
+    """Bybit takes about 21,000 characters of arguments a connection (section 3)."""
+    stream = VENUES["bybit"].stream
+    assert stream is not None
+    names = [f"1000000SYMBOL{number}USDT" for number in range(1000)]
+    connections = stream.connections(names, 0)
+    topics = [json.loads(message)["args"] for one in connections for message in one.messages]
+    assert sorted(topic for part in topics for topic in part) == sorted(f"allLiquidation.{n}" for n in names)
+    for one in connections:
+        assert sum(len(topic) for m in one.messages for topic in json.loads(m)["args"]) <= 21_000
+
+
+def test_the_table_of_venues_states_the_limits_that_are_counted_apart() -> None:
+    rows = coverage_of(["binance", "bybit"], {}, unconfirmed=False).set_index(["exchange", "table"])
+    assert rows.loc[("bybit", "oi_history"), "limit"] == "5 a second"
+    assert rows.loc[("binance", "funding_history"), "limit"] == "10 a second"
+    assert rows.loc[("binance", "oi_history"), "limit"] == "10 a second; its history 0.83 a second"
+    assert rows.loc[("binance", "funding_settlements"), "limit"] == "0.42 a second"
