@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables
-from derivdata.service.store import Store
+from derivdata.service.store import LedgerStore, Store
 
 __all__ = ["BaseSymbols", "bases"]
 
@@ -82,6 +82,10 @@ class BaseSymbols:
         """List the base symbols of a table, sorted."""
         renamed = self._bases(table)
         return tuple(sorted({renamed.get(n, (n, 0))[0] for n in self._store.symbols(table)}))
+
+    def requests(self) -> pd.DataFrame:
+        """Return the store's ledger, empty where it has none."""
+        return self._store.requests() if isinstance(self._store, LedgerStore) else pd.DataFrame()
 
     def read(
         self,

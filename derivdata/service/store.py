@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
-__all__ = ["LiveStore", "Store"]
+__all__ = ["LedgerStore", "LiveStore", "Store"]
 
 
 class Store(Protocol):
@@ -88,6 +88,15 @@ class Store(Protocol):
 
         For ``options_snapshot`` it is the newest whole chain of each (symbol, exchange).
         """
+        ...
+
+
+@runtime_checkable
+class LedgerStore(Protocol):
+    """Additional method of a store that was collected from venues."""
+
+    def requests(self) -> pd.DataFrame:
+        """Return which windows were asked of which venue: table, exchange, symbol, start, end, answered."""
         ...
 
 

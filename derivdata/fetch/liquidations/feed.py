@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata import tables, times
 from derivdata.arguments import typed
-from derivdata.fetch.liquidations.orders import LIMIT, ask, coverage
+from derivdata.fetch.liquidations.orders import LIMIT, ask, coverage, within_asked
 from derivdata.tables.contracts import symbol_filter, venue_names
 
 __all__ = ["poll"]
@@ -86,7 +86,9 @@ def poll(
         if min_usd is not None:
             new = new[new["value_usd"] >= min_usd]
         new = tables.LIQUIDATIONS_EVENTS.conform(new)
-        new.attrs["provenance"] = frame.attrs["provenance"] | {"coverage": coverage([observed], [missed])}
+        provenance = frame.attrs["provenance"]
+        spans = within_asked(coverage([observed], [missed]), provenance)
+        new.attrs["provenance"] = provenance | {"coverage": spans}
         yield new
         reached, after = observed.end, observed.end - _LATE
         if lacks == "newest":

@@ -10,13 +10,14 @@ import pandas as pd
 
 from derivdata import api, tables, times, transport
 from derivdata.arguments import typed
+from derivdata.errors import SchemaError
 from derivdata.fetch.reading import Envelope
 from derivdata.fetch.retrieval import tabulate
 from derivdata.notices import warn_caller
 from derivdata.tables.contracts import symbol_filter, venue_names
 from derivdata.transport import Answer
 
-__all__ = ["LIMIT", "ask", "coverage", "events"]
+__all__ = ["LIMIT", "ask", "coverage", "events", "within_asked"]
 
 LIMIT = 1000
 """Most orders in one answer unless another number is asked for."""
@@ -39,6 +40,7 @@ class _Event(msgspec.Struct, gc=False):
 
 class _Events(Envelope):
     events: list[msgspec.Raw]
+    coverage: dict[str, list[tuple[str, str]]] | None = None
 
 
 _EVENTS = msgspec.json.Decoder(list[_Event])
@@ -73,7 +75,8 @@ def events(
         One row per order of a venue, with its fills consolidated, in order of time. ``side`` is the
         liquidated side. Prices and sizes that the service lacks are NaN. ``provenance["coverage"]`` holds
         the spans that the answer surely covers (``observed``) and those of which it may lack orders
-        (``missed``).
+        (``missed``). Where the service knows when each venue was asked or listened to, ``asked`` says so by
+        venue, and only what lies within the spans of all venues that were is observed.
 
     Raises
     ------
@@ -103,7 +106,8 @@ def events(
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }
     frame, full = ask(query)
-    provenance = frame.attrs["provenance"] | {"coverage": _covered(frame, after, full=full)}
+    provenance = frame.attrs["provenance"]
+    provenance |= {"coverage": within_asked(_covered(frame, after, full=full), provenance)}
     if full:
         notice = f"the answer is full at limit={limit}: there may be more; raise limit or shorten the window"
         warn_caller(f"{api.LIQUIDATIONS_EVENTS.path}: {notice}")
@@ -118,7 +122,34 @@ def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     """Return the orders that answer a query, and whether they are as many as it allows."""
     answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
     frame = tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
+    if answer.body.coverage is not None:
+        asked = {name: [list(span) for span in spans] for name, spans in answer.body.coverage.items()}
+        try:
+            for spans in asked.values():
+                _windows(spans)
+        except ValueError as problem:
+            raise SchemaError(f"{api.LIQUIDATIONS_EVENTS.path}: $.coverage: {problem}") from None
+        frame.attrs["provenance"] = frame.attrs["provenance"] | {"coverage": {"asked": asked}}
     return frame, len(frame) >= query["limit"]
+
+
+def within_asked(spans: dict[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spans of an answer with when each venue was asked, and what is observed cut to that.
+
+    A venue that was never asked has no orders to lack: it is in ``asked`` with no span.
+    """
+    asked = provenance.get("coverage", {}).get("asked")
+    if asked is None:
+        return spans
+    observed = _windows(spans["observed"])
+    for own in filter(None, map(_windows, asked.values())):
+        both = (times.Window(max(a.start, b.start), min(a.end, b.end)) for a in observed for b in own)
+        observed = [span for span in both if span.start < span.end]
+    return {**spans, **coverage(observed), "missed": spans["missed"], "asked": asked}
+
+
+def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
+    return [times.Window(times.instant(start), times.instant(end)) for start, end in spans]
 
 
 def _columns(answer: Answer[_Events]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pandas as pd
 from derivdata import tables, times
 from derivdata.service import fills, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.asked import asked_spans, notices_of, on_wire
 from derivdata.service.venue_totals import cut
 from derivdata.service.view import View
 from derivdata.service.window import DEV_DAYS, INSTANT, Window
@@ -38,10 +39,9 @@ def events(context: RequestContext) -> dict[str, Any]:
     view.need(*fills.TABLES)
     symbols = _symbols(view, params)
     notices: list[str] = []
+    start = view.now - _DAY
     if params["since"] is None:
-        orders = fills.events(
-            view, view.now - _DAY, view.horizon, symbols=symbols, exchanges=params["exchange"]
-        )
+        orders = fills.events(view, start, view.horizon, symbols=symbols, exchanges=params["exchange"])
         if params["min_usd"] is not None:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
@@ -56,6 +56,7 @@ def events(context: RequestContext) -> dict[str, Any]:
             start = floor
         orders = _since(view, start, limit, symbols, params["exchange"])
     body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
+    notices += _cover(view, body, start, view.now, symbols=symbols, exchanges=params["exchange"])
     return body | {"notices": notices} if notices else body
 
 
@@ -79,7 +80,9 @@ def history(context: RequestContext) -> dict[str, Any]:
     dates = json_rows.split(named, stamps.str.decode("ascii"), b"{%b}")
     rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
     notices += [] if rows else ["no liquidations in this range"]
-    return {"data": rows, "unit": "usd", "resolution": used, "notices": window.notices + notices}
+    body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
+    notices += _cover(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
+    return body | {"notices": window.notices + notices}
 
 
 def aggregates(context: RequestContext) -> dict[str, Any]:
@@ -93,7 +96,7 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
     groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
     totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
     none = dict.fromkeys(_FIGURES, 0)
-    return {
+    body: dict[str, Any] = {
         "period": params["range"],
         "range": params["range"],
         "group_by": params["group_by"],
@@ -101,6 +104,26 @@ def aggregates(context: RequestContext) -> dict[str, Any]:
         "groups": json_rows.rows(groups),
         "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
     }
+    notices = _cover(view, body, view.now - length, view.now)
+    return body | {"notices": notices} if notices else body
+
+
+def _cover(
+    view: View,
+    body: dict[str, Any],
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    *,
+    symbols: Sequence[str] | None = None,
+    exchanges: Sequence[str] | None = None,
+) -> list[str]:
+    """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
+    if start >= end:
+        return []
+    spans = asked_spans(view, start, end, symbols=symbols, exchanges=exchanges)
+    if spans is not None:
+        body["coverage"] = on_wire(spans)
+    return notices_of(spans, start, end)
 
 
 def _symbols(view: View, params: Any) -> Sequence[str] | None:

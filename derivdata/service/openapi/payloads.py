@@ -145,19 +145,33 @@ _TOTALS: dict[str, Schema] = {
         data=mapping(array(row("volume_oi_ratio", drop="exchange", time=True))), window_days=COUNT, **_SERIES
     ),
 }
+
+
+def _covered(schema: Schema) -> Schema:
+    """Describe the same with the spans in which each venue was asked, and notices: not always there."""
+    spans = {"coverage": mapping(array(array(ISO))), "notices": NOTICES}
+    return {**schema, "properties": {**schema["properties"], **spans}}
+
+
 _LIQUIDATIONS: dict[str, Schema] = {
-    "/liquidations/events": record(events=array(row("liquidations_events", time=True)), count=COUNT),
-    "/liquidations/history": record(
-        data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", drop="exchange")))),
-        **_SERIES,
+    "/liquidations/events": _covered(
+        record(events=array(row("liquidations_events", time=True)), count=COUNT)
     ),
-    "/liquidations/aggregates": record(
-        period=TEXT,
-        range=TEXT,
-        group_by=TEXT,
-        totals=_COUNTED,
-        groups=array(row("liquidations_aggregates", drop="group_by")),
-        largest=maybe(record(name=TEXT, total_usd=NUMBER)),
+    "/liquidations/history": _covered(
+        record(
+            data=array(record(date=ISO, exchanges=mapping(row("liquidations_history", drop="exchange")))),
+            **_SERIES,
+        )
+    ),
+    "/liquidations/aggregates": _covered(
+        record(
+            period=TEXT,
+            range=TEXT,
+            group_by=TEXT,
+            totals=_COUNTED,
+            groups=array(row("liquidations_aggregates", drop="group_by")),
+            largest=maybe(record(name=TEXT, total_usd=NUMBER)),
+        )
     ),
 }
 _CHAIN = record(**_PAIR, count=COUNT, instruments=array(row("options_snapshot", drop="symbol exchange")))

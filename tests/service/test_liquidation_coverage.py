@@ -1,0 +1,122 @@
+"""Answers about liquidations say which venue was asked, and when: no rows and not asked differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import tables
+from derivdata.archive import Request, open_archive
+from derivdata.errors import DataNotice
+
+NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
+HOUR = pd.Timedelta(1, "h")
+FILLS = tables.TABLES["liquidations_fills"]
+
+
+def _fill(exchange: str, number: int, hours_ago: float) -> dict[str, Any]:
+    return {
+        "exchange": exchange, "order_id": str(number), "fill_id": "1", "time": NOW - hours_ago * HOUR,
+        "symbol": "BTC", "side": "long", "order_price_usd": 50_000.0, "fill_price_usd": 50_000.0,
+        "quantity": 1.0, "filled_quantity": 1.0, "value_usd": 50_000.0, "status": "filled",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Bybit was listened to all day, okx for six hours, gateio asked of BTC alone, binance only polled."""
+    archive = open_archive(tmp_path / "market")
+    rows = FILLS.conform(
+        pd.DataFrame([_fill("bybit", 1, 20.0), _fill("bybit", 2, 3.0), _fill("okx", 3, 1.5)])
+    )
+    asked = [
+        Request("bybit", None, NOW - 30 * HOUR, NOW),
+        Request("okx", None, NOW - 6 * HOUR, NOW - 4 * HOUR),
+        Request("okx", None, NOW - 4 * HOUR, NOW),
+        Request("okx", None, NOW - 9 * HOUR, NOW - 8 * HOUR, "HTTP 503"),
+        Request("gateio", "BTC", NOW - 24 * HOUR, NOW),
+    ]
+    archive.merge("liquidations_fills", rows, requests=asked)
+    state = tables.TABLES["funding_history"]
+    archive.append(
+        "funding_history", state.empty(), requests=[Request("binance", None, NOW - 24 * HOUR, NOW)]
+    )
+    yield tmp_path / "market"
+    dd.disconnect()
+
+
+def _noticed(call: Any, *args: Any, **options: Any) -> tuple[pd.DataFrame, list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataNotice)
+        frame = call(*args, **options)
+    return frame, [str(one.message) for one in caught]
+
+
+def _span(first: float, last: float) -> list[str]:
+    return [f"{NOW - first * HOUR:%Y-%m-%dT%H:%M:%S}Z", f"{NOW - last * HOUR:%Y-%m-%dT%H:%M:%S}Z"]
+
+
+def _plain(spans: Any) -> Any:
+    """Spans in seconds, however the library writes instants."""
+    return [[f"{pd.Timestamp(at):%Y-%m-%dT%H:%M:%S}Z" for at in span] for span in spans]
+
+
+def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
+    dd.connect(str(folder), now=NOW)
+    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
+    assert len(orders) == 3
+    coverage = dd.provenance(orders)["coverage"]
+    asked = {name: _plain(spans) for name, spans in coverage["asked"].items()}
+    assert asked == {
+        "binance": [],
+        "bybit": [_span(24, 0)],
+        "gateio": [_span(24, 0)],
+        "okx": [_span(6, 0)],
+    }
+    assert _plain(coverage["observed"]) == [_span(6, 0)], "when all of them were"
+    assert coverage["missed"] == []
+    (said,) = [text for text in notices if "were asked or listened to" in text]
+    assert "for a part only: okx 25%; not at all: binance" in said
+    assert said.endswith("(no rows is then not none)")
+    assert any("were asked or listened to" in text for text in dd.provenance(orders)["notices"])
+
+
+def test_only_the_venues_of_the_question_count(folder: Path) -> None:
+    dd.connect(str(folder), now=NOW)
+    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR, exchanges="bybit")
+    assert len(orders) == 2
+    assert notices == []
+    assert set(dd.provenance(orders)["coverage"]["asked"]) == {"bybit"}
+    none, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, exchanges="gateio", symbols="ETH")
+    assert none.empty
+    assert "not at all: gateio" in notices[0], "it was asked of BTC alone"
+    quiet, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, exchanges="gateio", symbols="BTC")
+    assert quiet.empty
+    assert notices == [], "asked, and there were none"
+
+
+def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
+    dd.connect(str(folder), now=NOW)
+    _, notices = _noticed(dd.liquidations.history, NOW - 48 * HOUR, NOW, resolution="1h")
+    assert any("bybit 62%" in text and "okx 12%" in text and "gateio 50%" in text for text in notices)
+    _, notices = _noticed(dd.liquidations.aggregates, "6h")
+    assert [text for text in notices if "listened" in text] == [
+        text for text in notices if "not at all: binance (" in text
+    ]
+
+
+def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path / "own")
+    archive.append("liquidations_fills", FILLS.conform(pd.DataFrame([_fill("bybit", 1, 1.0)])))
+    dd.connect(str(tmp_path / "own"), now=NOW)
+    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR)
+    assert notices == []
+    assert set(dd.provenance(orders)["coverage"]) == {"observed", "missed"}
+    assert _plain(dd.provenance(orders)["coverage"]["observed"]) == [_span(24, 0)]
+    dd.disconnect()
