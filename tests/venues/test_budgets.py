@@ -31,7 +31,7 @@ class Limit(NamedTuple):
 LIMITS: dict[str, Limit | None] = {
     "binance": Limit(2400, 60, "section 2: weight a minute and IP, on fapi and on dapi each"),
     "bybit": Limit(600, 5, "section 3: for all market calls and IP"),
-    "okx": Limit(20, 2, "section 4: of most requests; 10 where a weight is 2"),
+    "okx": Limit(20, 2, "section 4: of most; 10 where a weight is 2.5: a second apart"),
     "hyperliquid": Limit(1200, 60, "section 6: weight a minute and IP, of the dexes too"),
     "gateio": Limit(200, 10, "section 7: of an endpoint and IP"),
     "bitget": Limit(20, 1, "section 8: of an endpoint and IP; 5 for liquidations"),
@@ -62,11 +62,11 @@ WEIGHTS = {
     "binance /dapi/v1/depth": 10,
     "binance /eapi/v1/mark": 5,
     "binance /eapi/v1/ticker": 40,
-    "okx /api/v5/public/funding-rate": 2,  # 10 in 2 s where most are 20
-    "okx /api/v5/public/funding-rate-history": 2,
-    "okx /api/v5/rubik/stat/contracts/open-interest-history": 2,
-    "okx /api/v5/public/mark-price": 2,
-    "okx /api/v5/public/mark-price?instType=OPTION": 2,
+    "okx /api/v5/public/funding-rate": 2.5,  # 10 in 2 s where most are 20
+    "okx /api/v5/public/funding-rate-history": 2.5,
+    "okx /api/v5/rubik/stat/contracts/open-interest-history": 2.5,
+    "okx /api/v5/public/mark-price": 2.5,
+    "okx /api/v5/public/mark-price?instType=OPTION": 2.5,
     "hyperliquid /info meta": 20,
     "hyperliquid /info metaAndAssetCtxs": 20,
     "hyperliquid /info predictedFundings": 20,
