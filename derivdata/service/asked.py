@@ -88,7 +88,7 @@ def _ledger(view: View) -> pd.DataFrame:
     if kept is None:
         kept = view.store.requests()
         view.remember(key, kept, 100 * len(kept) + 1024)
-    return kept  # type: ignore[no-any-return]
+    return kept
 
 
 def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[times.Window]:
