@@ -2,12 +2,15 @@
 from derivdata.analysis import align as align
 from derivdata.analysis import basis as basis
 from derivdata.analysis import black76 as black76
+from derivdata.analysis import business_time as business_time
 from derivdata.analysis import chain as chain
 from derivdata.analysis import exposure as exposure
 from derivdata.analysis import funding as funding
 from derivdata.analysis import liquidations as liquidations
 from derivdata.analysis import oi as oi
+from derivdata.analysis import position as position
 from derivdata.analysis import quality as quality
+from derivdata.analysis import risk_neutral as risk_neutral
 from derivdata.analysis import smile as smile
 from derivdata.analysis import surface as surface
 from derivdata.analysis import variance as variance
@@ -17,12 +20,15 @@ __all__ = [
     "align",
     "basis",
     "black76",
+    "business_time",
     "chain",
     "exposure",
     "funding",
     "liquidations",
     "oi",
+    "position",
     "quality",
+    "risk_neutral",
     "smile",
     "surface",
     "variance",

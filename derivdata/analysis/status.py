@@ -68,6 +68,10 @@ class Status(IntFlag):
     """The fit misses the quotes at the money by more than half their spread."""
     FLAT = 1 << 22
     """All smiles are flat within their noise: ρ and ψ are not determined, the volatility is."""
+    NOT_MARTINGALE = 1 << 23
+    """The density does not sum to 1, or its mean is not the forward."""
+    UNDETERMINED = 1 << 24
+    """The data does not determine the parameter: it may be anything within its range."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     options = chain.clean(snapshot)        what can be used, the rest counted by reason
     quotes = chain.smiles(options)         one volatility per strike over log-moneyness, with forwards
     chain.arbitrage(quotes)                what the quotes themselves allow
+    chain.executable(snapshot)             what could be traded, at bid and ask and net of fees
     chain.basis(chain.forwards(options), spot=...)
 
 A chain is the table ``options_snapshot`` or a surface; several symbols, venues and instants may stand in
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from derivdata.analysis.chain.cleaning import clean
 from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
+from derivdata.analysis.chain.executable import executable
 from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
 from derivdata.analysis.chain.vendor import vendor_greeks
@@ -23,6 +25,7 @@ __all__ = [
     "arbitrage",
     "basis",
     "clean",
+    "executable",
     "forward_from_delta",
     "forward_from_parity",
     "forwards",

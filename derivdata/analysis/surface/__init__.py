@@ -8,7 +8,9 @@ log-moneyness ``k = ln(K/F)``, a time to expiry is in years of 365 days.
 from __future__ import annotations
 
 from derivdata.analysis.surface.calendar_arbitrage import calendar_check, pair_conditions
+from derivdata.analysis.surface.chain_history import history
 from derivdata.analysis.surface.chain_surface import from_chain
+from derivdata.analysis.surface.dupire import local_volatility
 from derivdata.analysis.surface.essvi_parameters import from_essvi
 from derivdata.analysis.surface.fitting import fit
 from derivdata.analysis.surface.interpolation import iv, total_variance
@@ -25,7 +27,9 @@ __all__ = [
     "from_chain",
     "from_essvi",
     "heston_phi",
+    "history",
     "iv",
+    "local_volatility",
     "pair_conditions",
     "power_phi",
     "term_structure",

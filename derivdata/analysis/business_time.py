@@ -1,0 +1,286 @@
+"""Time as options price it: weekends that count for less, and events that count by themselves.
+
+Total variance at the money of a market that expects less to happen at weekends, and more at an event, is
+that of a smooth curve in business time plus a jump at each event::
+
+    w(T) = θ τ + (v₀ − θ)(1 − e^(−κτ))/κ + Σ eⱼ 1[event j ≤ T]        τ(T) = 7 (D + ω W)/(5 + 2ω)
+
+with W the part of the time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full
+week lasts a week whatever the weekend's weight ω, so that long expiries keep their variance.
+
+References
+----------
+The two-expiry form of the event's variance is that of Dubinsky, Johannes, Kaeck and Seeger (2019), Option
+pricing of earnings announcement risks, Review of Financial Studies 32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from scipy.special import fdtri
+
+from derivdata import times
+from derivdata._typing import Floats
+from derivdata.analysis import smile
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.labelling import require_surface
+from derivdata.arguments import typed
+from derivdata.units import HOURS_PER_YEAR
+
+__all__ = ["fit", "years"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_DAY_US = 86_400_000_000
+_YEAR_US = HOURS_PER_YEAR * 3_600e6
+_MONDAY_US = 4 * _DAY_US  # 5 January 1970
+_MOST_WEIGHT = 2.0
+_WEIGHTS = np.linspace(0.0, _MOST_WEIGHT, 81)
+_REVERSIONS = np.geomspace(0.5, 200.0, 40)
+_ZOOMS, _ZOOM = 4, 9
+_COVERAGE = 0.9
+
+
+@typed
+def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
+    """Return the business time between instants.
+
+    Parameters
+    ----------
+    start, end
+        Instants, or arrays of them as numpy's ``datetime64`` or labelled, that broadcast; UTC.
+    weekend_weight
+        What an hour of a weekend counts relative to one of another day, 0 or more.
+
+    Returns
+    -------
+    array of the kind given
+        Years of 365 days [years]; a whole week is a week. NaN where an instant is missing.
+
+    Raises
+    ------
+    ValueError
+        A weight below 0; no instant.
+
+    Examples
+    --------
+    From Friday to Saturday, 08:00, at half a weight: 16 hours of a Friday and 8 of a weekend.
+
+    >>> day = dd.analysis.business_time.years("2026-01-02T08:00", "2026-01-03T08:00", weekend_weight=0.5)
+    >>> round(day * 365 * 24, 3)
+    23.333
+    """
+    if not weekend_weight >= 0.0:
+        raise ValueError(f"{weekend_weight=} must be 0 or more")
+    first, last = (_instants(each) for each in (start, end))
+    weekend = _weekend_us(last) - _weekend_us(first)
+    elapsed = _microseconds(last) - _microseconds(first)
+    return (elapsed + (weekend_weight - 1.0) * weekend) * 7.0 / (5.0 + 2.0 * weekend_weight) / _YEAR_US
+
+
+@typed
+def fit(
+    surface: xr.Dataset, *, events: Sequence[Any] = (), weekend_weight: float | None = None
+) -> xr.Dataset:
+    """Fit the weight of weekends and the variance of events to the term structure at the money.
+
+    Parameters
+    ----------
+    surface
+        A fit with instants along ``expiry``, as `derivdata.analysis.surface.from_chain` gives it; leading
+        dims stay.
+    events
+        Instants at which something is decided: a meeting, a vote, an upgrade.
+    weekend_weight
+        A weight to keep; None fits it, between 0 and 2.
+
+    Returns
+    -------
+    Dataset over the surface's dims without ``expiry``
+        ``weekend_weight`` [1], with ``weekend_weight_low`` and ``weekend_weight_high``, between which it lies
+        by the profile of the squares at 90 %; ``event_variance`` [1] over ``event``, what each event adds to
+        total variance, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
+        ``long_variance`` [1/year] and ``reversion`` [1/year] of the curve beneath. Over ``expiry``:
+        ``business_years`` [years] and ``atm_error_vol`` [1/√year], quoted less fitted. ``rmse_vol``, ``n``
+        (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters (NaN),
+        or where any weight from 0 to 2 would do; ``CALENDAR`` where an event's variance is negative, whose
+        `event_move` is NaN.
+
+    Raises
+    ------
+    ValueError
+        A surface without instants; an event that lies before it or after its last expiry; a negative weight.
+
+    Notes
+    -----
+    Least squares in volatility, linear for given ω and κ, which are searched on a grid that is refined.
+    Weekends show only where expiries are days apart: three expiries of this week say more than ten months.
+    """
+    require_surface(surface)
+    if "expiry" not in surface.indexes or surface["expiry"].dtype.kind != "M":
+        raise ValueError("surface has no instants along expiry")
+    if weekend_weight is not None and not weekend_weight >= 0.0:
+        raise ValueError(f"{weekend_weight=} must be 0 or more")
+    t = surface["year_fraction"].reset_coords(drop=True)
+    expiry = surface["expiry"].astype("datetime64[us]").astype("int64").astype(np.float64)
+    origin = (expiry - t * _YEAR_US).max("expiry")
+    weekend = ((_weekend_us(expiry) - _weekend_us(origin)) / _YEAR_US).where(t > 0.0)
+    when = xr.DataArray([times.instant(each, "events").value / 1e3 for each in events], dims="event")
+    _require_events(when, origin, expiry)
+    w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
+    w = w.where((surface["method"] > 0) & (t > 0.0)).drop_vars("expiry")
+    outputs = xr.apply_ufunc(
+        _fitted,
+        *(part.drop_vars("expiry", errors="ignore") for part in (t, w, weekend, expiry)),
+        kwargs={"events": when.to_numpy(), "weight": weekend_weight},
+        input_core_dims=[["expiry"]] * 4,
+        output_core_dims=[[]] * 9 + [["event"], ["expiry"], ["expiry"]],
+        vectorize=True,
+        dask="parallelized",
+        output_dtypes=[np.float64] * 12,
+        dask_gufunc_kwargs={"output_sizes": {"event": max(len(events), 1)}},
+    )
+    return _labelled(outputs, surface, when)
+
+
+def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.DataArray) -> xr.Dataset:
+    per_year, per_root = "1/year", "1/sqrt(year)"
+    names = {
+        "weekend_weight": "1", "weekend_weight_low": "1", "weekend_weight_high": "1",
+        "start_variance": per_year, "long_variance": per_year, "reversion": per_year,
+        "rmse_vol": per_root, "n": "1", "status": "",
+        "event_variance": "1", "business_years": "years", "atm_error_vol": per_root,
+    }  # fmt: skip
+    result = xr.Dataset(dict(zip(names, outputs, strict=True))).isel(event=slice(0, when.size))
+    for name, unit in names.items():
+        result[name].attrs = {"units": unit}
+    for name in ("n", "status"):
+        result[name] = result[name].astype(np.int32)
+    result["status"].attrs = flag_attrs()
+    result["event_move"] = (
+        result["event_variance"].where(result["event_variance"] >= 0.0) ** 0.5
+    ).assign_attrs(units="1")
+    labels = {dim: surface[dim] for dim in surface.dims if dim in surface.coords and dim in result.dims}
+    return result.assign_coords(labels | {"event": when.to_numpy().astype("datetime64[us]")})
+
+
+def _require_events(when: xr.DataArray, origin: xr.DataArray, expiry: xr.DataArray) -> None:
+    for each in when.to_numpy():
+        if each <= float(origin.min()) or each > float(expiry.max()):
+            at = np.datetime64(int(each), "us")
+            raise ValueError(f"the event at {at} does not lie between the surface and its last expiry")
+
+
+def _fitted(
+    t: Floats, w: Floats, weekend: Floats, expiry: Floats, events: Floats, *, weight: float | None
+) -> tuple[Any, ...]:
+    """Fit one term structure; NaN with a status where there is too little of it."""
+    used = np.isfinite(w) & np.isfinite(weekend)
+    jumps = (expiry[:, None] >= events).astype(np.float64)
+    count, free = int(used.sum()), 3 + len(events) + (weight is None)
+    empty = np.full(t.shape, np.nan)
+    if count <= free:
+        none = (np.nan,) * 7
+        status = float(Status.UNDETERMINED)
+        return (*none, float(count), status, np.full(max(len(events), 1), np.nan), empty, empty.copy())
+    curve = _Curve(t[used], w[used], weekend[used], jumps[used])
+    weights = _WEIGHTS if weight is None else np.array([weight])
+    squares = curve.squares(weights[:, None], _REVERSIONS[None, :])
+    at = np.unravel_index(np.argmin(squares), squares.shape)
+    best = _refined(curve, weights, at, fixed=weight is not None)
+    least, parameters = curve.solved(*best)
+    bound = least * (1.0 + float(fdtri(1, count - free, _COVERAGE)) / (count - free))
+    inside = weights[squares.min(axis=1) <= max(bound, squares.min())]
+    ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
+    loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
+    theta, start, jump = parameters[0], parameters[0] + parameters[1], parameters[2:]
+    status = int(Status.UNDETERMINED) * loose | int(Status.CALENDAR) * bool((jump < 0.0).any())
+    tau, error = empty, empty.copy()
+    tau[used] = curve.business(best[0])
+    model = curve.columns(*best) @ parameters
+    error[used] = np.sqrt(w[used] / t[used]) - np.sqrt(np.maximum(model, 0.0) / t[used])
+    rmse = float(np.sqrt(np.mean(error[used] ** 2)))
+    jump = jump if len(events) else np.array([np.nan])  # dask has no arrays of length 0
+    return (best[0], *ends, start, theta, best[1], rmse, float(count), float(status), jump, tau, error)
+
+
+class _Curve:
+    """The term structure of one surface, and the linear least squares that are left for given ω and κ."""
+
+    def __init__(self, t: Floats, w: Floats, weekend: Floats, jumps: Floats) -> None:
+        self.w, self.weekend, self.rest, self.jumps = w, weekend, t - weekend, jumps
+        self.scale = 1.0 / (2.0 * np.sqrt(w * t))  # an error of w as one of volatility
+
+    def business(self, weight: Any) -> Floats:
+        """Return τ of every expiry."""
+        return np.asarray((self.rest + weight * self.weekend) * 7.0 / (5.0 + 2.0 * weight))
+
+    def columns(self, weight: Any, reversion: Any) -> Floats:
+        """Return what θ, v₀ − θ and each event multiply, over expiries."""
+        tau = self.business(np.asarray(weight)[..., None])
+        kappa = np.asarray(reversion)[..., None]
+        tau, faded = np.broadcast_arrays(tau, -np.expm1(-kappa * tau) / kappa)
+        jumps = np.broadcast_to(self.jumps, (*tau.shape, self.jumps.shape[-1]))
+        return np.concatenate([tau[..., None], faded[..., None], jumps], axis=-1)
+
+    def squares(self, weight: Floats, reversion: Floats) -> Floats:
+        """Return the sums of squared errors; infinite where the curve's variance would not be positive."""
+        matrix = self.columns(weight, reversion) * self.scale[:, None]
+        q, r = np.linalg.qr(matrix)
+        target = np.einsum("...ij,i->...j", q, self.w * self.scale)
+        found = np.linalg.solve(r + 1e-14 * np.eye(r.shape[-1]), target[..., None])[..., 0]
+        rest = self.w * self.scale - np.einsum("...ij,...j->...i", matrix, found)
+        positive = (found[..., 0] > 0.0) & (found[..., 0] + found[..., 1] > 0.0)
+        return np.where(positive, np.square(rest).sum(axis=-1), np.inf)
+
+    def solved(self, weight: float, reversion: float) -> tuple[float, Floats]:
+        """Return the sum of squares and the linear parameters."""
+        matrix = self.columns(weight, reversion) * self.scale[:, None]
+        found = np.linalg.lstsq(matrix, self.w * self.scale, rcond=None)[0]
+        rest = matrix @ found - self.w * self.scale
+        return float(rest @ rest), found
+
+
+def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:
+    """Zoom in around the best place of the grid."""
+    weight, reversion = float(weights[at[0]]), float(_REVERSIONS[at[1]])
+    wide = 0.0 if fixed else float(_WEIGHTS[1])
+    ratio = float(_REVERSIONS[1] / _REVERSIONS[0])
+    for _ in range(_ZOOMS):
+        near = np.clip(weight + wide * np.linspace(-1.0, 1.0, 1 if fixed else _ZOOM), 0.0, np.inf)
+        near = np.array([weight]) if fixed else np.minimum(near, _MOST_WEIGHT)
+        rates = reversion * ratio ** np.linspace(-1.0, 1.0, _ZOOM)
+        squares = curve.squares(near[:, None], rates[None, :])
+        i, j = np.unravel_index(np.argmin(squares), squares.shape)
+        weight, reversion = float(near[i]), float(rates[j])
+        wide, ratio = wide * 0.3, ratio**0.3
+    return weight, reversion
+
+
+def _instants(value: Any) -> Any:
+    if isinstance(value, xr.DataArray | np.ndarray):
+        return value
+    return np.datetime64(times.instant(value, "start and end").tz_localize(None), "us")
+
+
+def _microseconds(value: Any) -> Any:
+    if isinstance(value, xr.DataArray):
+        return value.astype("datetime64[us]").astype("int64").astype(np.float64).where(value.notnull())
+    whole = np.asarray(value, dtype="datetime64[us]")
+    return np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(np.float64))[()]
+
+
+def _weekend_us(value: Any) -> Any:
+    """Return how much weekend there was since a Monday long ago [µs], of instants or of microseconds."""
+    at = value if getattr(value, "dtype", np.dtype("f8")).kind == "f" else _microseconds(value)
+    since = at - _MONDAY_US
+    weeks = np.floor(since / (7 * _DAY_US))
+    clipped = np.clip(since - weeks * (7 * _DAY_US) - 5 * _DAY_US, 0.0, 2 * _DAY_US)
+    return weeks * (2 * _DAY_US) + clipped

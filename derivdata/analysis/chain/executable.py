@@ -1,0 +1,326 @@
+"""Static arbitrage that could be traded: at bid and ask, with size, net of fees, across expiries too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis.chain.forward import slice_forwards
+from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
+from derivdata.analysis.chain.option_prices import quoted, require_price_units
+from derivdata.analysis.inputs import require_columns
+from derivdata.arguments import typed
+
+__all__ = ["executable"]
+
+_COLUMNS = ("kind", "expiry", "far_expiry", "side", "legs", "gross_usd", "fees_usd", "net_usd", "size_coin")
+
+
+class _Expiry(NamedTuple):
+    """Quotes of one expiry by strike: rows bid and ask, NaN where there is none; prices in `unit` USD."""
+
+    labels: dict[str, Any]
+    expiry: Any
+    forward: float
+    inverse: bool
+    strike: Floats
+    price: dict[tuple[str, str], Floats]
+    size: dict[tuple[str, str], Floats]
+
+    @property
+    def unit(self) -> float:
+        """Return what one unit of price is worth [USD]."""
+        return self.forward if self.inverse else 1.0
+
+
+class _Trade(NamedTuple):
+    """One leg: how much is bought (negative: sold), of what, at which price [currency of the option]."""
+
+    quantity: float
+    of: _Expiry
+    side: str
+    at: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the quote that this leg trades at."""
+        return self.side, "ask" if self.quantity > 0 else "bid"
+
+
+@typed
+def executable(
+    options: pd.DataFrame | xr.Dataset,
+    *,
+    futures: pd.DataFrame | None = None,
+    fee_rate: float = 0.0003,
+    fee_cap: float = 0.125,
+    future_fee_rate: float = 0.0005,
+    as_of: Any = None,
+) -> pd.DataFrame:
+    """Find static arbitrage between executable quotes: buys at the ask, sells at the bid.
+
+    Parameters
+    ----------
+    options
+        The table ``options_snapshot``, or what `clean` gave, with ``bid_coin`` and ``ask_coin`` or
+        ``bid_usd`` and ``ask_usd``; sizes from columns ``bid_size`` and ``ask_size`` [coins] where it has
+        them. A bid or ask of 0 is none.
+    futures
+        Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange``
+        where they differ), for parity. Without it there are no rows of kind ``"parity"``.
+    fee_rate, fee_cap
+        Fee of an option [fraction of the forward], at most `fee_cap` of its price: by default what Deribit
+        charges takers (0.03 %, capped at 12.5 %). Put in your own.
+    future_fee_rate
+        Fee of a future [fraction of its value]; Deribit's taker fee of 0.05 %.
+    as_of
+        Instant of the quotes, where the chain has no ``time``.
+
+    Returns
+    -------
+    DataFrame, a row per violation before fees, the most profitable first
+        The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing but for calendars);
+        ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
+        the first leg]; ``size_coin`` [coins of the first leg], the least that its legs offer, NaN where the
+        chain has no sizes. Kinds:
+
+        - ``"vertical"``: a call is bought below the bid of one of higher strike; puts the other way round.
+        - ``"butterfly"``: a bid above the asks of a mix of a lower and a higher strike, which pays more.
+        - ``"box"``: call less put of two strikes lock in different forwards.
+        - ``"parity"``: call less put of one strike against the future.
+        - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. This one, and no other,
+          needs the ratio of the two forwards to stay until the first expiry.
+
+    Raises
+    ------
+    ValueError
+        No bid and ask; prices in the other unit than their name says; a fee below 0.
+
+    Notes
+    -----
+    Money is not discounted. Options paid in coin are compared in coin, where a payoff that is nowhere below
+    another stays so, and the profit is valued at the forward. Of all combinations of an option only the best
+    is listed, and a list is no order: quotes of a snapshot need not have stood at one instant.
+    """
+    if not (fee_rate >= 0.0 and fee_cap >= 0.0 and future_fee_rate >= 0.0):
+        raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
+    rows = option_rows(options, as_of=as_of)
+    require_price_units(rows)
+    by_chain: dict[tuple[Any, ...], list[_Expiry]] = {}
+    for each in _expiries(rows):
+        by_chain.setdefault(tuple(each.labels.values()), []).append(each)
+    fees = (fee_rate, fee_cap, future_fee_rate)
+    found = [row for expiries in by_chain.values() for row in _violations(expiries, futures, fees)]
+    table = pd.DataFrame(found, columns=[*keys_of(rows), *_COLUMNS])
+    for name in ("expiry", "far_expiry"):
+        table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
+    return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)
+
+
+def _violations(
+    expiries: list[_Expiry], futures: pd.DataFrame | None, fees: tuple[float, float, float]
+) -> Iterator[dict[str, Any]]:
+    """List what the expiries of one chain allow, in order of time."""
+    for i, each in enumerate(expiries):
+        for kind, trades in (*_verticals(each), *_butterflies(each)):
+            yield _row(kind, trades, fees)
+        yield from _forwards(each, _future_of(futures, each), fees)
+        for far in expiries[i + 1 :]:
+            for trades in _calendars(each, far):
+                yield _row("calendar", trades, fees)
+
+
+def _expiries(rows: pd.DataFrame) -> Iterator[_Expiry]:
+    prices = quoted(rows)
+    if prices is None:
+        raise ValueError("the chain has no bid and ask prices: nothing in it can be traded")
+    table = slice_forwards(rows, methods=("underlying", "parity", "delta", "spot"))
+    _, place = expiry_slices(rows)
+    side = rows["side"].astype(object)
+    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=place, side=side)
+    for name in ("bid", "ask"):
+        frame[name] = frame[name].where(frame[name] > 0.0)
+        size = f"{name}_size"
+        frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
+    frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
+    labels = keys_of(rows)
+    for at, group in frame.groupby("place", sort=False):
+        forward = float(table["forward"].loc[at])
+        for inverse, part in group.groupby("inverse"):
+            values = ["bid", "ask", "bid_size", "ask_size"]
+            wide = part.pivot_table(
+                index="strike", columns="side", values=values, aggfunc="first", dropna=False
+            )
+            strike = wide.index.to_numpy(np.float64)
+            nothing = np.full(strike.size, np.nan)
+
+            def column(name: str, side: str, wide: Any = wide, nothing: Any = nothing) -> Floats:
+                there = (name, side) in wide.columns
+                return np.asarray(wide[name, side], dtype=np.float64) if there else nothing
+
+            sides = [(side, end) for side in ("call", "put") for end in ("bid", "ask")]
+            yield _Expiry(
+                {name: part[name].iloc[0] for name in labels},
+                part["expiry"].iloc[0],
+                forward,
+                bool(inverse),
+                strike,
+                {(side, end): column(end, side) for side, end in sides},
+                {(side, end): column(f"{end}_size", side) for side, end in sides},
+            )
+
+
+def _verticals(each: _Expiry) -> Iterator[tuple[str, list[_Trade]]]:
+    """For every option that can be sold, the cheapest that pays no less everywhere."""
+    for side, step in (("call", 1), ("put", -1)):
+        bid, ask = each.price[side, "bid"][::step], each.price[side, "ask"][::step]
+        count = bid.size
+        for place in range(1, count):
+            before = ask[:place]
+            if np.isnan(bid[place]) or np.isnan(before).all():
+                continue
+            best = int(np.nanargmin(before))
+            if bid[place] > before[best]:
+                ends = [place, best] if step == 1 else [count - 1 - place, count - 1 - best]
+                yield "vertical", [_Trade(-1.0, each, side, ends[0]), _Trade(1.0, each, side, ends[1])]
+
+
+def _butterflies(each: _Expiry) -> Iterator[tuple[str, list[_Trade]]]:
+    """For every option that can be sold, the cheapest mix of a lower and a higher strike."""
+    strike = each.strike
+    for side in ("call", "put"):
+        bid, ask = each.price[side, "bid"], each.price[side, "ask"]
+        for place in range(1, strike.size - 1):
+            if np.isnan(bid[place]):
+                continue
+            low, high = strike[:place, None], strike[None, place + 1 :]
+            share = (high - strike[place]) / (high - low)
+            cost = share * ask[:place, None] + (1.0 - share) * ask[None, place + 1 :]
+            if np.isnan(cost).all():
+                continue
+            i, j = np.unravel_index(np.nanargmin(cost), cost.shape)
+            if bid[place] > cost[i, j]:
+                yield (
+                    "butterfly",
+                    [
+                        _Trade(-1.0, each, side, place),
+                        _Trade(float(share[i, j]), each, side, int(i)),
+                        _Trade(float(1.0 - share[i, j]), each, side, int(place + 1 + j)),
+                    ],
+                )
+
+
+def _calendars(near: _Expiry, far: _Expiry) -> Iterator[list[_Trade]]:
+    """For every option of the near expiry that can be sold, the cheapest far one of no worse moneyness.
+
+    With F₂ = R F₁ kept, 1/R calls of strike K₂ ≤ R K₁ are worth ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` or more when the
+    near one expires; paid in coin it is one of them.
+    """
+    ratio = far.forward / near.forward
+    if near.inverse != far.inverse or not np.isfinite(ratio):
+        return
+    quantity = 1.0 if near.inverse else 1.0 / ratio
+    for side, sign in (("call", 1.0), ("put", -1.0)):
+        bid, ask = near.price[side, "bid"], far.price[side, "ask"]
+        for place in np.flatnonzero(~np.isnan(bid)):
+            fits = (sign * (near.strike[place] * ratio - far.strike) >= 0.0) & ~np.isnan(ask)
+            if not fits.any():
+                continue
+            best = int(np.argmin(np.where(fits, ask, np.inf)))
+            if bid[place] > quantity * ask[best]:
+                yield [_Trade(-1.0, near, side, int(place)), _Trade(quantity, far, side, best)]
+
+
+def _forwards(
+    each: _Expiry, future: tuple[float, float] | None, fees: tuple[float, float, float]
+) -> Iterator[dict[str, Any]]:
+    """Compare the forwards that call less put lock in, with each other and with the future.
+
+    Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
+    where it pays ``1 − K/S``, ``K/(1 − a)`` or ``K/(1 − b)``.
+    """
+    buy = each.price["call", "ask"] - each.price["put", "bid"]
+    sell = each.price["call", "bid"] - each.price["put", "ask"]
+    strike = each.strike
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bought = np.where(buy < 1.0, strike / (1.0 - buy), np.nan) if each.inverse else strike + buy
+        sold = np.where(sell < 1.0, strike / (1.0 - sell), np.nan) if each.inverse else strike + sell
+    there = np.isfinite(bought).any() and np.isfinite(sold).any()
+    low = int(np.nanargmin(bought)) if there else 0
+    high = int(np.nanargmax(sold)) if there else 0
+
+    def synthetic(sign: float, at: int) -> list[_Trade]:
+        return [_Trade(sign, each, "call", at), _Trade(-sign, each, "put", at)]
+
+    if there and sold[high] > bought[low]:
+        trades = [*synthetic(1.0, low), *synthetic(-1.0, high)]
+        yield _row("box", trades, fees, gross=_locked(each, bought[low], sold[high]))
+    if future is None or not there:
+        return
+    bid, ask = future
+    if bid > bought[low]:
+        gross = _locked(each, bought[low], bid)
+        yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=("sell", bid))
+    if sold[high] > ask:
+        gross = _locked(each, ask, sold[high])
+        yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=("buy", ask))
+
+
+def _locked(each: _Expiry, bought: float, sold: float) -> float:
+    """Return the profit per coin of a forward bought and sold [USD]; in coin ``F (1/bought − 1/sold)``."""
+    return float(each.forward**2 * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
+
+
+def _future_of(futures: pd.DataFrame | None, each: _Expiry) -> tuple[float, float] | None:
+    if futures is None:
+        return None
+    require_columns(futures, "futures", ("bid_usd", "ask_usd"), others=("expiry",))
+    at = pd.to_datetime(futures["expiry"], utc=True) == pd.Timestamp(each.expiry)
+    for name in ("symbol", "exchange"):
+        if name in futures and name in each.labels:
+            at &= futures[name].astype(object) == each.labels[name]
+    row = futures[at]
+    return (float(row["bid_usd"].iloc[0]), float(row["ask_usd"].iloc[0])) if len(row) else None
+
+
+def _row(
+    kind: str,
+    trades: list[_Trade],
+    fees: tuple[float, float, float],
+    *,
+    gross: float | None = None,
+    future: tuple[str, float] | None = None,
+) -> dict[str, Any]:
+    """Write down one violation; without `gross` it is what the trades pay at once."""
+    first = trades[0].of
+    paid, cost, texts, sizes = 0.0, 0.0, [], []
+    for trade in trades:
+        quantity, of, side, at = trade
+        # Coin is coin: a far option's price is valued at the same rate as the near one's.
+        price, unit = of.price[trade.key][at], first.unit
+        paid -= quantity * price * unit
+        cost += abs(quantity) * min(fees[0] * of.forward, fees[1] * price * unit)
+        sizes.append(of.size[trade.key][at] / abs(quantity))
+        verb = "buy" if quantity > 0 else "sell"
+        texts.append(f"{verb} {abs(quantity):.4g} {side} {of.strike[at]:.15g} at {price:.6g}")
+    if future is not None:
+        cost += fees[2] * first.forward
+        texts.append(f"{future[0]} 1 future at {future[1]:.8g}")
+    total = paid if gross is None else gross
+    sides = {trade.side for trade in trades}
+    return first.labels | {
+        "kind": kind,
+        "expiry": first.expiry,
+        "far_expiry": trades[-1].of.expiry if kind == "calendar" else pd.NaT,
+        "side": sides.pop() if len(sides) == 1 else "both",
+        "legs": "; ".join(texts),
+        "gross_usd": total,
+        "fees_usd": cost,
+        "net_usd": total - cost,
+        "size_coin": float(np.min(sizes)),
+    }

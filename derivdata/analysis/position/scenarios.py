@@ -1,0 +1,143 @@
+"""A position revalued: spot, volatility and time moved, the smile at the strike or at the delta."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata.analysis.position.legs import (
+    DAYS_PER_YEAR,
+    Legs,
+    in_both_currencies,
+    on_surface,
+    value_of,
+)
+from derivdata.analysis.position.sensitivities import with_labels
+from derivdata.analysis.status import Status, flag_attrs
+from derivdata.analysis.surface.labelling import where
+from derivdata.analysis.surface.maturity import Interpolation
+from derivdata.arguments import Numbers, typed
+
+__all__ = ["scenarios"]
+
+_STEPS = 30
+
+
+@typed
+def scenarios(
+    legs: pd.DataFrame,
+    surface: xr.Dataset,
+    *,
+    spot_change: Numbers = 0.0,
+    vol_change: Numbers = 0.0,
+    days: Numbers = 0.0,
+    sticky: Literal["strike", "delta"] = "strike",
+    rate: float = 0.0,
+    interpolation: Interpolation | None = None,
+) -> xr.Dataset:
+    """Revalue a position over a grid of moves of spot, volatility and time.
+
+    Parameters
+    ----------
+    legs, surface, rate, interpolation
+        As in `derivdata.analysis.position.greeks`.
+    spot_change
+        Moves of the underlying [fraction]: −0.1 is down 10 %; all forwards move in proportion.
+    vol_change
+        Added to every volatility [1/√year]: 0.05 is up five points.
+    days
+        Time that passes [days]; forwards stay, expiries come nearer.
+    sticky
+        How the smile of each expiry goes along: ``"strike"``, an option keeps its volatility; ``"delta"``,
+        an option gets that of the strike which has its new forward delta now.
+
+    Returns
+    -------
+    Dataset
+        ``value`` and ``pnl``, its change, over ``currency``, the surface's leading dims, ``spot_change``,
+        ``vol_change`` and ``days``; ``value_by_leg`` and ``pnl_by_leg`` also over ``leg`` [currency]. A leg
+        that expires by then is worth its payoff at the moved forward, with ``EXPIRED`` in ``status`` (over
+        ``leg``, ``spot_change`` and ``days``). NaN with ``BAD_INPUT`` where a volatility would not be above
+        0; a sum with a NaN is NaN. ``EXTRAPOLATED``: the volatility lies outside the quotes.
+
+    Raises
+    ------
+    ValueError
+        A fall of spot by all or more, negative days; as in `derivdata.analysis.position.greeks`.
+    """
+    axes = {"spot_change": spot_change, "vol_change": vol_change, "days": days}
+    move, shift, passed = (_axis(value, name) for name, value in axes.items())
+    if not bool((move > -1.0).all()):
+        raise ValueError("spot_change must be above -1: a fall of 10 % is -0.1")
+    if not bool((passed >= 0.0).all()):
+        raise ValueError("days must not be negative")
+    placed = on_surface(legs, surface, interpolation=interpolation)
+    forward = placed.forward * (1.0 + move)
+    years = placed.year_fraction - passed / DAYS_PER_YEAR
+    years = years.where(abs(years) > 1e-12, 0.0)
+    k = placed.moneyness
+    if sticky == "strike":
+        at = k * xr.ones_like(move)
+        iv = placed.iv(k)
+    else:
+        at, iv = _at_delta(placed, np.log(placed.strike / forward), years)
+    moved = iv + shift
+    good = (moved > 0.0) | (years <= 0.0)
+    now = in_both_currencies(
+        lambda premium: value_of(placed, placed.forward, placed.year_fraction, placed.iv(k), rate, premium)
+    )
+    then = in_both_currencies(
+        lambda premium: value_of(placed, forward, years, moved.where(good), rate, premium)
+    )
+    pnl = then - now
+    result = xr.Dataset(
+        {
+            "value": then.sum("leg", skipna=False),
+            "pnl": pnl.sum("leg", skipna=False),
+            "value_by_leg": then,
+            "pnl_by_leg": pnl,
+        }
+    )
+    for part in result.data_vars.values():
+        part.attrs = {"units": "currency", "sticky": sticky}
+    expired = where(years <= 0.0, np.int32(Status.EXPIRED), np.int32(0))
+    bad = where(good.all("vol_change"), np.int32(0), np.int32(Status.BAD_INPUT))
+    status = (placed.status(at) | expired | bad).astype(np.int32)
+    order = [dim for dim in ("leg", "spot_change", "days") if dim in status.dims]
+    result["status"] = status.transpose(..., *order).drop_attrs().assign_attrs(flag_attrs())
+    order = [dim for dim in ("leg", "spot_change", "vol_change", "days") if dim in result.dims]
+    result = result.transpose("currency", ..., *order)
+    units = {"spot_change": "fraction", "vol_change": "1/sqrt(year)", "days": "days"}
+    for name, unit in units.items():
+        result[name].attrs["units"] = unit
+    return with_labels(result, surface)
+
+
+def _axis(value: Any, name: str) -> xr.DataArray:
+    if isinstance(value, xr.DataArray):
+        raise TypeError(f"{name} must be a number or a 1-D array: it becomes a dim of its own")
+    values = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if values.ndim > 1 or not np.isfinite(values).all():
+        raise ValueError(f"{name} must be a number or a 1-D array of finite numbers")
+    return xr.DataArray(values, {name: values}, [name])
+
+
+def _at_delta(placed: Legs, k: xr.DataArray, years: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
+    """Find the log-moneyness, and the volatility there, of the present smile that has a leg's new delta.
+
+    Equal ``d₁`` before (log-moneyness y, time T) and after (k, T′) under the volatility σ(y):
+    ``−y/(σ√T) + σ√T/2 = −k/(σ√T′) + σ√T′/2``, solved for y as ``y = k √(T/T′) + σ(y)² √T (√T − √T′)/2``.
+    Without time passing y is k. Smiles are flat enough in y for the iteration to contract.
+    """
+    t = placed.year_fraction
+    left = where(years > 0.0, years, t)
+    scaled = k * (t / left) ** 0.5
+    spare = (t**0.5 * (t**0.5 - left**0.5) / 2.0).where(t > 0.0)
+    y = scaled
+    if placed.cut.status.chunks or bool((spare != 0.0).any()):
+        for _ in range(_STEPS):
+            y = scaled + placed.iv(y) ** 2 * spare
+    return y, placed.iv(y)

@@ -1,0 +1,194 @@
+"""Greeks of a position and where on the surface its vega lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis import black76, smile
+from derivdata.analysis.black76.sensitivities import Greek
+from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
+from derivdata.analysis.status import flag_attrs
+from derivdata.analysis.surface.labelling import where
+from derivdata.analysis.surface.maturity import Interpolation
+from derivdata.arguments import typed
+
+__all__ = ["greeks", "scaled_greeks", "vega_buckets", "with_labels"]
+
+_UNITS = {
+    "value": "currency",
+    "delta": "currency/USD",
+    "gamma": "currency/USD^2",
+    "vega": "currency per 1.00 of volatility",
+    "theta": "currency/year",
+    "vanna": "currency/USD per 1.00 of volatility",
+    "volga": "currency per squared volatility",
+    "rho": "currency per 1.00 of rate",
+    "charm": "currency/USD/year",
+    "speed": "currency/USD^3",
+}
+
+
+@typed
+def greeks(
+    legs: pd.DataFrame,
+    surface: xr.Dataset,
+    *,
+    which: Sequence[Greek] = (
+        "delta", "gamma", "vega", "theta", "vanna", "volga", "rho", "charm", "speed",
+    ),
+    rate: float = 0.0,
+    interpolation: Interpolation | None = None,
+) -> xr.Dataset:  # fmt: skip
+    """Compute value and greeks of each leg, in USD and in coin, at the volatility of a surface.
+
+    Parameters
+    ----------
+    legs
+        The position, as the module describes it.
+    surface
+        A fit with coordinate ``forward`` and instants along ``expiry``, as
+        `derivdata.analysis.surface.from_chain` gives it; leading dims (a history) stay.
+    which
+        Greeks, as in `derivdata.analysis.black76.greeks`.
+    rate
+        Continuous discount rate of the premium [1/year].
+    interpolation
+        As in `derivdata.analysis.surface.total_variance`.
+
+    Returns
+    -------
+    Dataset over ``currency``, the surface's leading dims and ``leg``
+        ``value`` and each greek times the quantity, natural units in ``attrs``: nothing per 1 % or per day.
+        ``delta`` is ``∂value/∂F``: that in USD is the number of coins to sell against the position; that in
+        coin times ``forward`` is the premium-adjusted one. ``forward`` [USD], ``iv`` [1/√year],
+        ``year_fraction`` [years] and ``status`` have no currency. The sum of the position is
+        ``.sum("leg", skipna=False)``: NaN where a leg has no volatility.
+
+    Raises
+    ------
+    ValueError
+        No greek, delta conventions (``d1``, ``d2``), a leg that cannot be, a surface without forwards.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> leg = {"expiry": ["2026-07-31T08:00Z"], "strike": [110_000.0], "side": ["call"], "quantity": [2.0]}
+    >>> found = dd.analysis.position.greeks(pd.DataFrame(leg), surface)
+    >>> found["delta"].sel(currency="usd").round(2).values
+    array([1.06])
+    """
+    for name in which:
+        if name not in _UNITS:
+            raise ValueError(f"which has {name!r}, which does not add up over legs")
+    placed = on_surface(legs, surface, interpolation=interpolation)
+    k = placed.moneyness
+    iv = placed.iv(k)
+
+    def one(premium: str) -> xr.Dataset:
+        value = value_of(placed, placed.forward, placed.year_fraction, iv, rate, premium)
+        each = scaled_greeks(placed, iv, which, rate, premium)
+        return each.assign(value=value.where(placed.year_fraction > 0.0))
+
+    result = in_both_currencies(one)
+    for name in ("value", *which):
+        result[name].attrs = {"units": _UNITS[name]}
+    result = result.assign(
+        forward=placed.forward.assign_attrs(units="USD"),
+        iv=iv.assign_attrs(units="1/sqrt(year)"),
+        year_fraction=placed.year_fraction.assign_attrs(units="years"),
+        status=placed.status(k).drop_attrs().assign_attrs(flag_attrs()),
+    )
+    return with_labels(result, surface)
+
+
+def scaled_greeks(
+    placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: str
+) -> xr.Dataset:
+    """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
+    found = black76.greeks(
+        placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
+        which=which, delta="spot" if premium == "linear" else "pa", rate=rate, premium=premium,
+    )  # fmt: skip
+    if "delta" in found and premium == "inverse":
+        # δ_pa = F ∂(B/F)/∂F; the discount is the premium's.
+        found["delta"] = found["delta"] / placed.forward * np.exp(-rate * placed.year_fraction)
+    scaled: xr.Dataset = (found * placed.quantity).drop_attrs()
+    return scaled
+
+
+@typed
+def vega_buckets(
+    legs: pd.DataFrame,
+    surface: xr.Dataset,
+    *,
+    deltas: Sequence[float] = (0.1, 0.25, 0.5, 0.75, 0.9),
+    rate: float = 0.0,
+    interpolation: Interpolation | None = None,
+) -> xr.Dataset:
+    """Divide the vega of a position among the surface's expiries and among deltas.
+
+    Parameters
+    ----------
+    legs, surface, rate, interpolation
+        As in `greeks`.
+    deltas
+        Forward deltas of calls, rising, that the buckets stand for; 0.75 is where the put of delta −0.25 is.
+
+    Returns
+    -------
+    Dataset
+        ``vega`` [currency per 1.00 of volatility] over ``currency``, ``expiry`` and ``call_delta``: how the
+        position's value changes with the volatility around one delta of one expiry. A leg counts for the two
+        deltas around its own in proportion, beyond the ends for the last one; a leg between two expiries for
+        both, by ``s σᵢ Tᵢ/(σ T)`` with the share s that the expiry has in its total variance. ``total`` over
+        ``currency`` is the position's vega; the buckets of legs at listed expiries add up to it.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two deltas, or ones that do not rise from above 0 to below 1; as in `greeks`.
+    """
+    nodes = np.asarray(deltas, dtype=np.float64)
+    if nodes.size < 2 or not (np.diff(nodes) > 0).all() or not (nodes[0] > 0.0 and nodes[-1] < 1.0):
+        raise ValueError(f"deltas={list(deltas)} must rise from above 0 to below 1, two at least")
+    placed = on_surface(legs, surface, interpolation=interpolation)
+    k = placed.moneyness
+    iv = placed.iv(k)
+    t = placed.year_fraction
+    call = black76.greeks(placed.forward, placed.strike, t, iv, "call", which=["delta"])["delta"]
+    vega = in_both_currencies(lambda premium: scaled_greeks(placed, iv, ["vega"], rate, premium)["vega"])
+    hats = xr.apply_ufunc(
+        _hats, call, kwargs={"nodes": nodes}, output_core_dims=[["call_delta"]], dask="parallelized",
+        output_dtypes=[np.float64], dask_gufunc_kwargs={"output_sizes": {"call_delta": nodes.size}},
+    )  # fmt: skip
+    years = surface["year_fraction"].reset_coords(drop=True)
+    shares = xr.zeros_like(years * t)
+    cut = placed.cut
+    for share, part in ((cut.share_before, cut.before), (cut.share_after, cut.after)):
+        own = part["year_fraction"].reset_coords(drop=True)
+        pillar = smile.iv(part, k, extrapolate=True).reset_coords(drop=True)
+        weight = (share * pillar * own / (iv * t)).where(share != 0.0, 0.0)
+        shares = shares + where(years == own, weight, 0.0)
+    buckets = (vega * hats * shares).sum("leg", skipna=False)
+    buckets = buckets.transpose("currency", *years.dims, "call_delta")
+    result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})
+    for part in result.data_vars.values():
+        part.attrs = {"units": _UNITS["vega"]}
+    return with_labels(result.assign_coords(call_delta=nodes), surface)
+
+
+def _hats(delta: Floats, *, nodes: Floats) -> Floats:
+    """Return the share of each node: 1 at it, linear to 0 at its neighbours, held beyond the ends."""
+    parts = [np.interp(delta, nodes, row) for row in np.eye(nodes.size)]
+    return np.stack(parts, axis=-1)
+
+
+def with_labels(result: xr.Dataset, surface: xr.Dataset) -> xr.Dataset:
+    """Return the result with the surface's labels along the dims that it kept."""
+    dims = [dim for dim in surface.dims if dim in result.dims and dim in surface.coords]
+    return result.assign_coords({dim: surface[dim] for dim in dims})

@@ -1,0 +1,220 @@
+"""Density, quantiles and moments of the price at expiry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from derivdata.analysis.risk_neutral.quadrature import summary
+from derivdata.analysis.surface.chunks import in_chunks
+from derivdata.analysis.surface.labelling import bare, where, with_units
+from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity, take
+from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
+from derivdata.arguments import Numbers, typed
+
+__all__ = ["density", "moments", "quantile"]
+
+_SLICES = 1024
+_SCAN, _REACH = 801, 40.0
+_SCAN_DIM = "quantile_scan"
+_STEPS = 6
+_USELESS = 1e-3
+
+
+@typed
+def density(
+    surface: xr.Dataset,
+    log_moneyness: Numbers,
+    year_fraction: Numbers | None = None,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Compute the risk-neutral density and distribution of ``ln(S/F)`` at expiry.
+
+    Parameters
+    ----------
+    surface
+        Result of `derivdata.analysis.surface.fit`, ``from_chain`` or ``from_essvi``, or of
+        `derivdata.analysis.smile.fit` with dim ``expiry``.
+    log_moneyness
+        ``k = ln(K/F)``: a number, a 1-D array (dim ``log_moneyness``) or a DataArray.
+    year_fraction
+        Times to expiry [years] as in `derivdata.analysis.surface.total_variance`; None: the surface's own
+        expiries.
+    interpolation, extrapolate
+        As in `derivdata.analysis.surface.total_variance`.
+
+    Returns
+    -------
+    Dataset over the surface's dims (without ``expiry`` if times are given), those of the times and of k
+        ``density`` [per unit of log-moneyness; over K it is that per USD], and ``distribution``, the
+        probability [1] that the price ends at or below k. Without the dims of k: ``mass``, the sum of the
+        density over the whole line, and ``martingale``, its mean of ``S/F`` [1]. ``status``:
+        ``NOT_MARTINGALE`` where one of the two is off 1 by over 1e-6, ``BUTTERFLY`` where the density is
+        negative somewhere, and what the slices say. k outside the quotes counts on the fitted wings. NaN
+        without a fit, of SABR beyond one deviation outside its quotes.
+
+    Raises
+    ------
+    ValueError
+        No surface; what `derivdata.analysis.surface.total_variance` raises.
+
+    Examples
+    --------
+    >>> surface = dd.analysis.surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    >>> found = dd.analysis.risk_neutral.density(surface, 0.0, 30 / 365)
+    >>> round(found["distribution"].item(), 3), round(found["mass"].item(), 6)
+    (0.517, 1.0)
+    """
+    k = bare(log_moneyness, "log_moneyness")
+    mixture = _mixture(surface, year_fraction, interpolation, extrapolate)
+    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    result = sums[["mass", "martingale", "status"]].assign(
+        density=mixture.density(k), distribution=mixture.distribution(k)
+    )
+    return _labelled(result, surface, year_fraction)
+
+
+@typed
+def quantile(
+    surface: xr.Dataset,
+    probability: Numbers,
+    year_fraction: Numbers | None = None,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Find the log-moneyness below which the price ends with given probabilities.
+
+    Parameters
+    ----------
+    surface, year_fraction, interpolation, extrapolate
+        As in `density`.
+    probability
+        Between 0 and 1: a number, a 1-D array (dim ``probability``) or a DataArray.
+
+    Returns
+    -------
+    Dataset over the dims of `density`, with those of `probability` for those of k
+        ``log_moneyness``; ``price_usd``, the same in USD, at the expiries of a surface with ``forward``;
+        ``mass``, ``martingale`` and ``status`` as in `density`. NaN where no k within 40 deviations has
+        that probability.
+
+    Raises
+    ------
+    ValueError
+        A probability outside 0 to 1; as in `density`.
+    """
+    wanted = bare(probability, "probability")
+    if not wanted.chunks and not bool(((wanted > 0.0) & (wanted < 1.0)).all()):
+        raise ValueError("probability must be above 0 and below 1")
+    mixture = _mixture(surface, year_fraction, interpolation, extrapolate)
+    k = _inverse(mixture, wanted)
+    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    result = sums[["mass", "martingale", "status"]].assign(log_moneyness=k)
+    if year_fraction is None and "forward" in surface.coords:
+        result["price_usd"] = surface["forward"].reset_coords(drop=True) * np.exp(k)
+    return _labelled(result, surface, year_fraction)
+
+
+@typed
+def moments(
+    surface: xr.Dataset,
+    year_fraction: Numbers | None = None,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Compute mean, deviation, skewness and excess kurtosis of ``ln(S/F)`` at expiry.
+
+    Parameters
+    ----------
+    surface, year_fraction, interpolation, extrapolate
+        As in `density`.
+
+    Returns
+    -------
+    Dataset over the dims of `density` without those of k
+        ``mean``, ``standard_deviation`` (of the return to expiry, not per √year), ``skewness`` and
+        ``excess_kurtosis`` [1]; ``mass``, ``martingale`` and ``status`` as in `density`. Moments are NaN
+        where `mass` or `martingale` is off 1 by over 1e-3: no part of a distribution has moments.
+
+    Raises
+    ------
+    ValueError
+        As in `density`.
+
+    Notes
+    -----
+    ``−2 mean`` is the variance of `derivdata.analysis.variance.model_free`. Moments of short expiries rest
+    on the wings that the fit extrapolates: a skewness of a smile quoted over two deviations is the form's.
+    """
+    sums = _summary(surface, year_fraction, interpolation, extrapolate)
+    usable = (abs(sums["mass"] - 1.0) <= _USELESS) & (abs(sums["martingale"] - 1.0) <= _USELESS)
+    m1, m2, m3, m4 = (sums[f"power_{n}"].where(usable) for n in (1, 2, 3, 4))
+    variance = m2 - m1**2
+    third = m3 - 3.0 * m1 * m2 + 2.0 * m1**3
+    fourth = m4 - 4.0 * m1 * m3 + 6.0 * m1**2 * m2 - 3.0 * m1**4
+    result = sums[["mass", "martingale", "status"]].assign(
+        mean=m1,
+        standard_deviation=variance**0.5,
+        skewness=third / variance**1.5,
+        excess_kurtosis=fourth / variance**2 - 3.0,
+    )
+    return _labelled(result, surface, year_fraction)
+
+
+def _mixture(surface: xr.Dataset, t: Any, interpolation: Any, extrapolate: Any) -> Mixture:
+    if t is None:
+        if interpolation is not None or extrapolate is not None:
+            raise ValueError("interpolation and extrapolate need year_fraction: expiries are not between")
+        return mixture_at_expiries(surface)
+    cut = at_maturity(surface, t, interpolation=interpolation, extrapolate=extrapolate)
+    return mixture_of(cut)
+
+
+def _summary(surface: xr.Dataset, t: Any, interpolation: Any, extrapolate: Any) -> xr.Dataset:
+    """Sum up every density, of a bounded number of slices at a time."""
+
+    def sums(part: xr.Dataset) -> xr.Dataset:
+        return summary(_mixture(part, t, interpolation, extrapolate))
+
+    if isinstance(t, xr.DataArray) and set(t.dims) & set(surface.dims):
+        return sums(surface)
+    return in_chunks(sums, surface, most=_SLICES, whole=() if t is None else ("expiry",))
+
+
+def _inverse(mixture: Mixture, wanted: xr.DataArray) -> xr.DataArray:
+    """Solve ``distribution(k) = wanted`` between neighbours of a scan, by safeguarded Newton steps."""
+    end = np.arcsinh(_REACH)
+    zero = xr.zeros_like(mixture.k_min)
+    width = mixture.parts[-1].total_variance(zero, 0) ** 0.5
+    width = width.fillna(mixture.parts[0].total_variance(zero, 0) ** 0.5)
+    grid = width * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims=_SCAN_DIM)
+    below = mixture.distribution(grid)
+    rises = (below <= wanted) & (below.shift({_SCAN_DIM: -1}) > wanted)
+    at = rises.argmax(_SCAN_DIM)
+    low, high = (take(grid, at + i, dim=_SCAN_DIM) for i in (0, 1))
+    low, high = (end.where(rises.any(_SCAN_DIM)) for end in (low, high))
+    f_low, f_high = (take(below, at + i, dim=_SCAN_DIM) - wanted for i in (0, 1))
+    k = low - (high - low) * f_low / (f_high - f_low)
+    for _ in range(_STEPS):
+        excess = mixture.distribution(k) - wanted
+        low, high = where(excess <= 0.0, k, low), where(excess > 0.0, k, high)
+        newton = k - excess / mixture.density(k)
+        k = where((newton >= low) & (newton <= high), newton, (low + high) / 2.0)
+    return k
+
+
+def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
+    names = ("density", "distribution", "mass", "martingale", "log_moneyness")
+    units = dict.fromkeys((*names, "mean", "standard_deviation", "skewness", "excess_kurtosis"), "1")
+    result = with_units(result, units | {"density": "1/log-moneyness", "price_usd": "USD"})
+    if "log_moneyness" in result.data_vars:
+        result["log_moneyness"].attrs["units"] = "log-moneyness"
+    if t is not None:
+        return result
+    return result.assign_coords({name: surface.coords[name] for name in surface.coords})

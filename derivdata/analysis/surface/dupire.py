@@ -1,0 +1,178 @@
+"""Local volatility of a surface, by Dupire's formula in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis import smile
+from derivdata.analysis.black76.normalised import time_value
+from derivdata.analysis.status import Status
+from derivdata.analysis.surface.labelling import bare, where, with_units
+from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
+from derivdata.analysis.surface.mixture import mixture_of
+from derivdata.arguments import Numbers, typed
+
+__all__ = ["local_volatility"]
+
+_JUST_BEFORE = 1.0 - 1e-9
+"""An expiry itself has two slopes in time: that of the interval which ends there counts."""
+_ROOT_TAU = np.sqrt(2.0 * np.pi)
+
+
+@typed
+def local_volatility(
+    surface: xr.Dataset,
+    log_moneyness: Numbers,
+    year_fraction: Numbers,
+    *,
+    interpolation: Interpolation | None = None,
+    extrapolate: Extrapolation | None = None,
+) -> xr.Dataset:
+    """Compute the local volatility at which a diffusion has the prices of a surface.
+
+    Parameters
+    ----------
+    surface, log_moneyness, year_fraction, interpolation, extrapolate
+        As in `total_variance`; k outside the quotes counts on the fitted wings.
+
+    Returns
+    -------
+    Dataset over the surface's dims without ``expiry``, then those of T and of k
+        ``local_variance`` [1/year] and ``local_vol``, its root [1/√year], NaN where it is not positive;
+        ``status`` says why: ``CALENDAR`` where prices fall with time, ``BUTTERFLY`` where the density is
+        not positive, ``EXTRAPOLATED`` outside the quotes, and where price and density are both below
+        1e-290 (NaN), ``SHORT_EXTRAPOLATION`` and the rest as in `total_variance`.
+
+    Raises
+    ------
+    ValueError
+        What `total_variance` raises.
+
+    Notes
+    -----
+    ``σ² = 2 ∂c/∂T / (x² ∂²c/∂x²)`` with the undiscounted call ``c`` over the forward at ``x = K/F(T)``
+    (Dupire 1994); for one smile that is ``∂w/∂T / g(k)`` (Gatheral 2006, equation 1.10). At an expiry the
+    slope in time is that of the interval before it: piecewise interpolation makes local variance jump there.
+
+    Examples
+    --------
+    A term structure without smiles has the forward volatility as its local one:
+
+    >>> flat = dd.analysis.surface.from_essvi([0.02, 0.05], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
+    >>> round(dd.analysis.surface.local_volatility(flat, 0.3, 0.15)["local_vol"].item(), 6)
+    0.547723
+    """
+    t = bare(year_fraction, "maturity", "year_fraction")
+    cut = at_maturity(surface, t * _JUST_BEFORE, interpolation=interpolation, extrapolate=extrapolate)
+    k = bare(log_moneyness, "log_moneyness")
+    mixture = mixture_of(cut)
+    weighted = mixture.density(k, weighted=True)
+    twice_slope = _slope_in_time(surface, cut, k, extrapolate)
+    variance = twice_slope / weighted
+    positive = (twice_slope > 0.0) & (weighted > 0.0)
+    vanished = (abs(twice_slope) < 1e-290) | (abs(weighted) < 1e-290)
+    local = variance.where(positive & ~vanished)
+    bits = [
+        ((twice_slope <= 0.0) & ~vanished, Status.CALENDAR),
+        ((weighted <= 0.0) & ~vanished, Status.BUTTERFLY),
+        (vanished | (k < cut.k_min) | (k > cut.k_max), Status.EXTRAPOLATED),
+    ]
+    status = mixture.status
+    for here, bit in bits:
+        status = status | where(here & cut.share_before.notnull(), np.int32(bit), np.int32(0))
+    result = xr.Dataset(
+        {"local_variance": local, "local_vol": local**0.5, "status": status.astype(np.int32)}
+    ).reset_coords(drop=True)
+    if "maturity" in t.coords:
+        result = result.assign_coords(maturity=t["maturity"])
+    result = result.transpose(*weighted.dims)
+    return with_units(result, {"local_variance": "1/year", "local_vol": "1/sqrt(year)"})
+
+
+def _slope_in_time(
+    surface: xr.Dataset, cut: Maturity, k: xr.DataArray, extrapolate: Extrapolation | None
+) -> xr.DataArray:
+    """Return ``2 ∂c/∂T`` at fixed k.
+
+    Of one smile ``∂c/∂w = φ(d₁)/(2√w)``; of mixed prices ``c = α c₁ + (1 − α) c₂`` it is ``α' (c₁ − c₂)``.
+    """
+    if cut.interpolation == "essvi":
+        ends = at_maturity(surface, cut.year_fraction, interpolation="linear_w", extrapolate=extrapolate)
+        slope = _essvi_slope(cut, ends, k, _slopes_of_shares(ends))
+        return _vega(k, _total_variance(cut.before, k)) * slope
+    slopes = _slopes_of_shares(cut)
+    first, second = (_total_variance(part, k) for part in (cut.before, cut.after))
+    linear = cut.share_before * first + (cut.share_after * second).where(cut.share_after > 0.0, 0.0)
+    change = slopes[0] * first + (slopes[1] * second).where(slopes[1] != 0.0, 0.0)
+    alone = _vega(k, linear) * change
+    if cut.interpolation == "linear_w":
+        return alone
+    ends = [_total_variance(part, xr.zeros_like(cut.share_before)) for part in (cut.before, cut.after)]
+    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
+    middle = cut.share_before * ends[0] + cut.share_after * ends[1]
+    rate = -(slopes[0] * ends[0] + slopes[1] * ends[1]) / (2.0 * np.sqrt(middle))
+    rate = (rate / (np.sqrt(ends[1]) - np.sqrt(ends[0]))).where(between)
+    mixed = 2.0 * rate * _difference(k, first, second)
+    return mixed.where(between, alone)
+
+
+def _slopes_of_shares(cut: Maturity) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return the derivatives in T of the shares before and after."""
+    both = cut.share_after > 0.0
+    t0, t1 = (part["year_fraction"].reset_coords(drop=True) for part in (cut.before, cut.after))
+    alone = cut.share_before / cut.year_fraction
+    return where(both, -1.0 / (t1 - t0), alone), where(both, 1.0 / (t1 - t0), 0.0 * alone)
+
+
+def _essvi_slope(
+    cut: Maturity, ends: Maturity, k: xr.DataArray, slopes: tuple[xr.DataArray, xr.DataArray]
+) -> xr.DataArray:
+    """Return ``∂w/∂T`` of a slice whose θ, ψ and χ = ρψ are linear in T between the slices of `ends`.
+
+    ``w = ½(θ + χk + R)`` with ``R = √(ψ²k² + 2χθk + θ²)``.
+    """
+
+    def natural(part: xr.Dataset) -> list[xr.DataArray]:
+        return [part["theta"], part["psi"], part["rho"] * part["psi"]]
+
+    theta, psi, chi = natural(cut.before)
+    d_theta, d_psi, d_chi = (
+        slopes[0] * before + slopes[1] * after
+        for before, after in zip(natural(ends.before), natural(ends.after), strict=True)
+    )
+    root = np.sqrt((psi * k) ** 2 + 2.0 * chi * theta * k + theta**2)
+    d_square = psi * d_psi * k**2 + (d_chi * theta + chi * d_theta) * k + theta * d_theta
+    slope: xr.DataArray = (d_theta + d_chi * k + d_square / root) / 2.0
+    return slope
+
+
+def _difference(k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:
+    """Return the call over the forward by one total variance less that by another, by time values alone."""
+    difference: xr.DataArray = xr.apply_ufunc(
+        _time_values, k, first, second, dask="parallelized", output_dtypes=[np.float64]
+    )
+    return difference
+
+
+def _time_values(k: Floats, first: Floats, second: Floats) -> Floats:
+    x, w1, w2 = (part.ravel() for part in np.broadcast_arrays(k, first, second))
+    out = np.full(x.shape, np.nan)
+    at = np.flatnonzero((w1 > 0.0) & (w2 > 0.0) & np.isfinite(x))
+    size = np.abs(x[at])
+    values = [time_value(size, np.sqrt(w[at])) for w in (w1, w2)]
+    out[at] = np.exp(x[at] / 2.0) * (values[0] - values[1])
+    return out.reshape(np.broadcast_shapes(np.shape(k), np.shape(first), np.shape(second)))
+
+
+def _total_variance(fit: xr.Dataset, k: xr.DataArray) -> xr.DataArray:
+    return smile.total_variance(fit, k, extrapolate=True).reset_coords(drop=True)
+
+
+def _vega(k: xr.DataArray, w: xr.DataArray) -> xr.DataArray:
+    """``φ(d₁)/√w``, twice the derivative of the call over the forward in its total variance."""
+    root = np.sqrt(w.where(w > 0.0))
+    d1 = -k / root + root / 2.0
+    vega: xr.DataArray = np.exp(-0.5 * d1**2) / (_ROOT_TAU * root)
+    return vega

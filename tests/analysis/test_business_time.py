@@ -1,0 +1,137 @@
+"""Business time: hours by hand, known truths recovered, the two-expiry formula, and what cannot be told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy import optimize
+
+from derivdata.analysis import business_time, surface
+from derivdata.analysis.status import Status
+
+AS_OF = pd.Timestamp("2026-01-01T08:00")  # a Thursday
+DAYS = np.array([1, 2, 3, 4, 8, 15, 22, 29, 57, 85, 176, 267])
+EVENT = "2026-01-14T19:00Z"
+
+
+def weekend_hours(start: pd.Timestamp, end: pd.Timestamp) -> float:
+    """Hours of Saturdays and Sundays, counted one by one."""
+    hours = pd.date_range(start, end, freq="h", inclusive="left")
+    return float((hours.day_of_week >= 5).sum())
+
+
+def term_structure(
+    weight: float = 0.4, event: float = 0.0, noise: float = 0.0, days: np.ndarray = DAYS, flat: bool = False
+) -> xr.Dataset:
+    """A surface whose total variance at the money is the model's: θ 0.25, v₀ 0.45, κ 8."""
+    hours = days * 24.0
+    weekend = np.array([weekend_hours(AS_OF, AS_OF + pd.Timedelta(days=int(d))) for d in days])
+    tau = (hours - weekend + weight * weekend) * 7 / (5 + 2 * weight) / (365 * 24)
+    w = 0.25 * tau if flat else 0.25 * tau + 0.20 * (1 - np.exp(-8 * tau)) / 8
+    after = AS_OF + pd.to_timedelta(days, "D") >= pd.Timestamp(EVENT).tz_localize(None)
+    w = w + event * after
+    t = days / 365
+    rng = np.random.default_rng(3)
+    w = (np.sqrt(w / t) + noise * rng.standard_normal(days.size)) ** 2 * t
+    zero = np.zeros(days.size)
+    made = surface.from_essvi(w, zero, zero, t)
+    expiry = (AS_OF + pd.to_timedelta(days, "D")).to_numpy().astype("datetime64[us]")
+    return made.assign_coords(expiry=expiry)
+
+
+def test_hours_by_hand_and_a_week_is_a_week():
+    hour = 365 * 24
+    # Friday 12:00 to Sunday 06:00: 12 hours of a Friday, 30 of a weekend, at a quarter.
+    got = business_time.years("2026-01-02T12:00", "2026-01-04T06:00", weekend_weight=0.25)
+    assert got * hour == pytest.approx((12 + 7.5) * 7 / 5.5, rel=1e-12)
+    for weight in (0.0, 0.5, 1.0, 2.0):
+        week = business_time.years("2026-01-01T05:00", "2026-01-08T05:00", weekend_weight=weight)
+        assert week * 365 == pytest.approx(7.0, rel=1e-12)
+    ends = np.array(["2026-01-03T00:00", "2026-01-05T00:00", "NaT"], dtype="datetime64[us]")
+    found = business_time.years("2026-01-02T00:00", ends, weekend_weight=0.0) * 365
+    np.testing.assert_allclose(found, [1.4, 1.4, np.nan])
+    labelled = business_time.years("2026-01-02", xr.DataArray(ends, dims="expiry"), weekend_weight=0.0)
+    np.testing.assert_allclose(labelled * 365, found)
+    with pytest.raises(ValueError, match="weekend_weight"):
+        business_time.years("2026-01-02", "2026-01-03", weekend_weight=-1.0)
+
+
+def test_truth_is_recovered_with_its_event():
+    found = business_time.fit(term_structure(event=0.003), events=[EVENT])
+    assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=2e-3)
+    assert float(found["long_variance"]) == pytest.approx(0.25, rel=5e-3)
+    assert float(found["start_variance"]) == pytest.approx(0.45, rel=5e-3)
+    assert float(found["event_variance"][0]) == pytest.approx(0.003, rel=5e-3)
+    assert float(found["event_move"][0]) == pytest.approx(0.003**0.5, rel=5e-3)
+    assert int(found["status"]) == 0
+    assert float(found["rmse_vol"]) < 2e-4
+    weekend = [weekend_hours(AS_OF, AS_OF + pd.Timedelta(days=int(d))) for d in DAYS]
+    weight = float(found["weekend_weight"])
+    tau = (DAYS * 24 + (weight - 1) * np.array(weekend)) * 7 / (5 + 2 * weight) / (365 * 24)
+    np.testing.assert_allclose(found["business_years"], tau, rtol=1e-9)
+
+
+def test_a_flat_curve_gives_the_two_expiry_formula():
+    """Dubinsky et al.: (σ₁² − σ₂²)/(1/T₁ − 1/T₂) of any two expiries behind the event."""
+    made = term_structure(weight=1.0, event=0.004, flat=True)
+    found = business_time.fit(made, events=[EVENT], weekend_weight=1.0)
+    t = DAYS / 365
+    vol2 = made["theta"].to_numpy() / t
+    formula = (vol2[5] - vol2[8]) / (1 / t[5] - 1 / t[8])
+    assert formula == pytest.approx(0.004, rel=1e-12)
+    assert float(found["event_variance"][0]) == pytest.approx(formula, rel=1e-6)
+
+
+def test_with_noise_it_is_the_minimum_of_a_general_search():
+    made = term_structure(noise=0.004)
+    found = business_time.fit(made)
+    t = DAYS / 365
+    w = made["theta"].to_numpy()
+    weekend = np.array([weekend_hours(AS_OF, AS_OF + pd.Timedelta(days=int(d))) for d in DAYS]) / (365 * 24)
+
+    def residual(x: np.ndarray) -> np.ndarray:
+        weight, theta, start, log_kappa = x
+        tau = (t + (weight - 1) * weekend) * 7 / (5 + 2 * weight)
+        model = theta * tau + (start - theta) * (1 - np.exp(-np.exp(log_kappa) * tau)) / np.exp(log_kappa)
+        return (model - w) / (2 * np.sqrt(w * t))
+
+    best = optimize.least_squares(residual, [0.5, 0.25, 0.4, 2.0])
+    parts = [float(found[n]) for n in ("weekend_weight", "long_variance", "start_variance", "reversion")]
+    parts[3] = np.log(parts[3])
+    assert np.sum(residual(np.array(parts)) ** 2) <= 2 * best.cost * (1 + 1e-3)
+    assert float(found["weekend_weight_low"]) < 0.4 < float(found["weekend_weight_high"])
+
+
+def test_what_cannot_be_told_is_said():
+    months = term_structure(noise=0.01, days=np.array([29, 57, 85, 113, 176, 267]))
+    found = business_time.fit(months)
+    assert int(found["status"]) & Status.UNDETERMINED
+    assert float(found["weekend_weight_high"]) - float(found["weekend_weight_low"]) == 2.0
+    few = business_time.fit(term_structure(days=DAYS[:4]))
+    assert int(few["status"]) == Status.UNDETERMINED
+    assert np.isnan(few["weekend_weight"])
+    quiet = business_time.fit(term_structure(event=-0.002), events=[EVENT])
+    assert int(quiet["status"]) & Status.CALENDAR
+    assert np.isnan(quiet["event_move"][0])
+    with pytest.raises(ValueError, match="the event at 2027"):
+        business_time.fit(term_structure(), events=["2027-06-01"])
+    with pytest.raises(ValueError, match="no instants"):
+        business_time.fit(term_structure().drop_vars("expiry"))
+
+
+def test_histories_and_lazy_surfaces_give_the_same():
+    two = xr.concat([term_structure(weight) for weight in (0.2, 0.8)], "time")
+    two = two.assign_coords(year_fraction=term_structure()["year_fraction"])
+    plain = business_time.fit(two)
+    np.testing.assert_allclose(plain["weekend_weight"], [0.2, 0.8], atol=3e-3)
+    lazy = business_time.fit(two.chunk(time=1))
+    assert lazy["weekend_weight"].chunks
+    xr.testing.assert_allclose(lazy.compute(), plain)
+    holed = term_structure().where(xr.DataArray(np.arange(DAYS.size) != 3, dims="expiry"))
+    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8))
+    found = business_time.fit(holed)
+    assert int(found["n"]) == DAYS.size - 1
+    assert np.isnan(found["atm_error_vol"][3])
+    assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=3e-3)

@@ -1,0 +1,147 @@
+"""Executable arbitrage: trades worked out by hand, payoffs that never lose, and markets that hold none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata.analysis import black76, chain
+from tests.analysis.deribit import chain_2026
+
+NOW = pd.Timestamp("2026-01-01T08:00Z")
+NEAR, FAR = pd.Timestamp("2026-01-31T08:00Z"), pd.Timestamp("2026-03-02T08:00Z")
+FREE = {"fee_rate": 0.0, "fee_cap": 0.0, "future_fee_rate": 0.0}
+
+
+def market(unit: str, *, width: float = 0.02, vol: float = 0.5) -> pd.DataFrame:
+    """Two expiries at one volatility, forwards 100 and 102, spreads of 2 % of the price."""
+    rows = []
+    for expiry, forward in ((NEAR, 100.0), (FAR, 102.0)):
+        years = (expiry - NOW).days / 365
+        for strike in (80.0, 90.0, 100.0, 110.0, 120.0):
+            for side in ("call", "put"):
+                usd = float(black76.price(forward, strike, years, vol, side))
+                price = usd / forward if unit == "coin" else usd
+                rows.append(
+                    {
+                        "symbol": "BTC", "exchange": "made", "time": NOW, "expiry": expiry, "strike": strike,
+                        "side": side, "iv": vol, "underlying_price": forward, "open_interest": 1.0,
+                        f"bid_{unit}": price * (1 - width / 2), f"ask_{unit}": price * (1 + width / 2),
+                        "bid_size": 5.0, "ask_size": 7.0,
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def put(table: pd.DataFrame, expiry: pd.Timestamp, strike: float, side: str, **prices: float) -> pd.DataFrame:
+    """The table with some quotes of one option changed."""
+    at = (table["expiry"] == expiry) & (table["strike"] == strike) & (table["side"] == side)
+    assert at.sum() == 1
+    return table.assign(**{name: table[name].mask(at, value) for name, value in prices.items()})
+
+
+def quote(table: pd.DataFrame, expiry: pd.Timestamp, strike: float, side: str, name: str) -> float:
+    at = (table["expiry"] == expiry) & (table["strike"] == strike) & (table["side"] == side)
+    return float(table[name][at].iloc[0])
+
+
+@pytest.mark.parametrize("unit", ["usd", "coin"])
+def test_a_market_of_one_model_has_none(unit):
+    found = chain.executable(market(unit), **FREE)
+    assert found.empty
+    assert list(found.columns)[:5] == ["symbol", "exchange", "time", "kind", "expiry"]
+
+
+def test_butterfly_by_hand():
+    """The 100 call bid raised to 9: half of the 90 and half of the 110 cost less."""
+    table = put(market("usd"), NEAR, 100.0, "call", bid_usd=9.0, ask_usd=9.2)
+    low, high = (quote(table, NEAR, k, "call", "ask_usd") for k in (90.0, 110.0))
+    found = chain.executable(table, **FREE)
+    row = found[(found["kind"] == "butterfly")].iloc[0]
+    assert row["gross_usd"] == pytest.approx(9.0 - (low + high) / 2, rel=1e-12)
+    assert row["size_coin"] == 5.0
+    assert row["net_usd"] == row["gross_usd"]
+    assert row["legs"].startswith("sell 1 call 100 at 9; buy 0.5 call 90 at")
+    charged = chain.executable(table, fee_rate=0.001, fee_cap=0.125)
+    row = charged[charged["kind"] == "butterfly"].iloc[0]
+    # 0.1 % of the forward of 100 on each leg; half of it for halves.
+    assert row["fees_usd"] == pytest.approx(0.1 + 0.05 + 0.05, rel=1e-12)
+    assert row["net_usd"] == pytest.approx(row["gross_usd"] - 0.2, rel=1e-12)
+    thin = put(table, NEAR, 110.0, "call", ask_size=0.3)
+    row = chain.executable(thin, **FREE).query("kind == 'butterfly'").iloc[0]
+    assert row["size_coin"] == pytest.approx(0.6)
+
+
+def test_fees_are_capped_at_a_part_of_the_price():
+    table = put(market("usd"), NEAR, 120.0, "call", bid_usd=2.0, ask_usd=2.1)
+    table = put(table, NEAR, 110.0, "call", bid_usd=1.5, ask_usd=1.6)
+    row = chain.executable(table, fee_rate=0.01, fee_cap=0.1).query("kind == 'vertical'").iloc[0]
+    assert row["gross_usd"] == pytest.approx(2.0 - 1.6)
+    assert row["fees_usd"] == pytest.approx(0.2 + 0.16)
+
+
+def test_vertical_of_puts():
+    table = put(market("usd"), NEAR, 90.0, "put", bid_usd=6.5, ask_usd=6.6)
+    ask = quote(table, NEAR, 100.0, "put", "ask_usd")
+    row = chain.executable(table, **FREE).query("kind == 'vertical' and side == 'put'").iloc[0]
+    assert row["gross_usd"] == pytest.approx(6.5 - ask)
+
+
+@pytest.mark.parametrize("unit", ["usd", "coin"])
+def test_box_and_parity_lock_in_the_difference_of_forwards(unit):
+    """The 110 call bid as if the forward were 104; its put is asked at the model's price."""
+    usd = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call"))
+    price = usd if unit == "usd" else usd / 104.0
+    table = put(market(unit, width=0.0), NEAR, 110.0, "call", **{f"bid_{unit}": price, f"ask_{unit}": price})
+    futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
+    found = chain.executable(table, futures=futures, **FREE).set_index("kind")
+    b = price - quote(table, NEAR, 110.0, "put", f"ask_{unit}")
+    sold = 110.0 + b if unit == "usd" else 110.0 / (1.0 - b)
+    usd_gain = sold - 100.0 if unit == "usd" else 100.0**2 * (1 / 100.0 - 1 / sold)
+    assert found.loc["box", "gross_usd"] == pytest.approx(usd_gain, rel=1e-9)
+    parity = sold - 100.1 if unit == "usd" else 100.0**2 * (1 / 100.1 - 1 / sold)
+    assert found.loc["parity", "gross_usd"] == pytest.approx(parity, rel=1e-9)
+    assert "buy 1 future at 100.1" in found.loc["parity", "legs"]
+    # The payoff at any price: sell the synthetic at 110, buy the future, in the currency of the options.
+    s = np.linspace(20, 400, 39)
+    if unit == "usd":
+        end = b - (s - 110.0) + (s - 100.1)
+        np.testing.assert_allclose(end, parity, rtol=1e-9)
+    else:
+        # A future of 110 USD, paid in coin: 110 (1/100.1 − 1/S).
+        end = b - (1 - 110.0 / s) + 110.0 * (1 / 100.1 - 1 / s)
+        np.testing.assert_allclose(end, 110.0 * (1 / 100.1 - 1 / sold), rtol=1e-9)
+
+
+@pytest.mark.parametrize("unit", ["usd", "coin"])
+def test_calendar_by_hand(unit):
+    """The near 100 call bid above the far 100 call, whose moneyness is better (its forward is 102)."""
+    table = market(unit)
+    far = quote(table, FAR, 100.0, "call", f"ask_{unit}")
+    bid = far * 1.1
+    table = put(table, NEAR, 100.0, "call", **{f"bid_{unit}": bid, f"ask_{unit}": bid * 1.01})
+    found = chain.executable(table, **FREE)
+    row = found[(found["kind"] == "calendar") & (found["side"] == "call")].iloc[0]
+    expected = bid - far / 1.02 if unit == "usd" else (bid - far) * 100.0
+    assert row["gross_usd"] == pytest.approx(expected, rel=1e-9)
+    assert row["far_expiry"] == FAR
+    # 105 is not listed: the far call of 110 has the worse moneyness and is cheaper, and is not taken.
+    assert "call 100 at" in row["legs"].split(";")[1]
+
+
+def test_recorded_chains_hold_little_that_pays():
+    """BTC and ETH on Deribit: what crosses is worth less than its fees, or is marked as it is."""
+    found = chain.executable(chain_2026("20260120T092708Z"))
+    assert set(found["kind"]) <= {"vertical", "butterfly", "box", "calendar"}
+    assert (found["gross_usd"] > 0).all()
+    assert np.isnan(found["size_coin"]).all()
+    assert found["net_usd"].is_monotonic_decreasing
+    assert (found["net_usd"] < found["gross_usd"]).all()
+
+
+def test_misuse_is_refused():
+    with pytest.raises(ValueError, match="no bid and ask prices"):
+        chain.executable(market("usd").drop(columns=["bid_usd", "ask_usd"]))
+    with pytest.raises(ValueError, match="must not be negative"):
+        chain.executable(market("usd"), fee_rate=-0.1)

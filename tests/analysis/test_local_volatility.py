@@ -1,0 +1,135 @@
+"""Dupire's local volatility: forward volatility, QuantLib, prices recovered by a diffusion, violations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import QuantLib as ql
+import xarray as xr
+from scipy.linalg import solve_banded
+
+from derivdata.analysis import black76, smile, surface
+from derivdata.analysis.status import Status
+from tests.analysis.test_risk_neutral import three
+
+METHODS = ("essvi", "linear_w", "gj_price")
+
+
+def natural() -> xr.Dataset:
+    return surface.from_essvi(
+        [0.010, 0.028, 0.10], [-0.4, -0.3, -0.25], [0.08, 0.15, 0.34], [0.05, 0.15, 0.6]
+    )
+
+
+@pytest.mark.parametrize("interpolation", ["essvi", "linear_w"])
+def test_without_smiles_it_is_the_forward_volatility(interpolation):
+    """By hand: (0.05 − 0.02)/(0.2 − 0.1) = 0.3; before the first expiry 0.02/0.1 = 0.2."""
+    flat = surface.from_essvi([0.02, 0.05], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
+    found = surface.local_volatility(flat, 0.0, [0.05, 0.1, 0.15, 0.2], interpolation=interpolation)
+    np.testing.assert_allclose(found["local_variance"], [0.2, 0.2, 0.3, 0.3], rtol=1e-6)
+    np.testing.assert_allclose(found["local_vol"] ** 2, found["local_variance"], rtol=1e-14)
+    assert found["local_vol"].attrs["units"] == "1/sqrt(year)"
+    assert not np.isnan(surface.local_volatility(flat, 0.1, 0.3, extrapolate="flat_vol")["local_vol"])
+    assert np.isnan(surface.local_volatility(flat, 0.1, 0.3)["local_vol"])
+
+
+@pytest.mark.parametrize("interpolation", METHODS)
+def test_it_is_dupires_ratio_of_differences_of_prices(interpolation):
+    """Central differences of the prices that the surface itself gives, 1e-3 in strike and time."""
+    made, t, step = natural(), 0.3, 1e-3
+    strike = np.array([0.75, 0.9, 1.0, 1.15, 1.5])
+    times = xr.DataArray(t + step * np.array([-1.0, 0.0, 1.0]), dims="later")
+    x = xr.DataArray(strike + step * np.arange(-1, 2)[:, None], dims=("shift", "x"))
+    vol = surface.iv(made, np.log(x), times, interpolation=interpolation)
+    calls = black76.price(1.0, x, times, vol, "call")
+    in_time = (calls.isel(later=2, shift=1) - calls.isel(later=0, shift=1)) / (2 * step)
+    now = calls.isel(later=1)
+    curvature = (now.isel(shift=0) - 2 * now.isel(shift=1) + now.isel(shift=2)) / step**2
+    expected = np.sqrt(2 * in_time / (strike**2 * curvature))
+    found = surface.local_volatility(made, np.log(strike), t, interpolation=interpolation)
+    np.testing.assert_allclose(found["local_vol"].to_numpy(), expected.to_numpy(), rtol=2e-4)
+    assert (found["status"] == 0).all()
+
+
+def test_it_is_quantlibs():
+    """QuantLib's LocalVolSurface over the variances of a made surface, bilinear in a fine grid."""
+    made = natural()
+    start = ql.Date(1, 1, 2026)
+    ql.Settings.instance().evaluationDate = start
+    count = ql.Actual365Fixed()
+    days = np.arange(2, 200)
+    strikes = np.exp(np.linspace(-0.8, 0.8, 321))
+    vol = surface.iv(made, np.log(strikes), days / 365.0, interpolation="linear_w").to_numpy()
+    matrix = ql.Matrix(strikes.size, days.size)
+    for i in range(strikes.size):
+        for j in range(days.size):
+            matrix[i][j] = float(vol[j, i])
+    black = ql.BlackVarianceSurface(
+        start, ql.NullCalendar(), [start + int(d) for d in days], strikes.tolist(), matrix, count
+    )
+    black.setInterpolation("bicubic")
+    zero = ql.YieldTermStructureHandle(ql.FlatForward(start, 0.0, count))
+    local = ql.LocalVolSurface(ql.BlackVolTermStructureHandle(black), zero, zero, 1.0)
+    for k in (-0.25, -0.05, 0.0, 0.1, 0.3):
+        theirs = local.localVol(100 / 365.0, float(np.exp(k)))
+        ours = float(surface.local_volatility(made, k, 100 / 365.0, interpolation="linear_w")["local_vol"])
+        assert ours == pytest.approx(theirs, rel=2e-3)
+
+
+@pytest.mark.parametrize("interpolation", ["essvi", "gj_price"])
+def test_a_diffusion_with_it_has_the_prices_of_the_surface(interpolation):
+    """Dupire's forward equation ``∂c/∂T = ½ σ² (∂²c/∂k² − ∂c/∂k)``, implicit in time."""
+    made, end, steps = natural(), 0.4, 400
+    k = np.linspace(-2.5, 2.5, 501)
+    dk, dt = k[1] - k[0], end / steps
+    call = np.maximum(1.0 - np.exp(k), 0.0)
+    inner = slice(1, -1)
+    middle = (np.arange(steps) + 0.5) * dt
+    local = surface.local_volatility(made, k, middle, interpolation=interpolation)["local_vol"].to_numpy()
+    for vol in local:
+        # Far out nothing is worth anything, and the variance there does not matter.
+        known = np.isfinite(vol)
+        vol = np.interp(k, k[known], vol[known])
+        a = 0.5 * vol**2 * dt
+        bands = np.zeros((3, k.size))
+        bands[1] = 1.0
+        bands[0, 2:] = -(a / dk**2 - a / (2 * dk))[inner]
+        bands[1, inner] = 1.0 + 2.0 * a[inner] / dk**2
+        bands[2, :-2] = -(a / dk**2 + a / (2 * dk))[inner]
+        call = solve_banded((1, 1), bands, call)
+    at = np.searchsorted(k, [-0.4, -0.2, 0.0, 0.2, 0.4])
+    iv = black76.implied_vol(call[at], 1.0, np.exp(k[at]), end, "call").iv
+    expected = surface.iv(made, k[at], end, interpolation=interpolation).to_numpy()
+    np.testing.assert_allclose(iv, expected, atol=2e-3)
+
+
+def test_where_it_is_not_positive_the_status_says_why():
+    crossed = surface.from_essvi([0.02, 0.018], [0.0, 0.0], [0.0, 0.0], [0.1, 0.2])
+    found = surface.local_volatility(crossed, 0.0, [0.05, 0.15])
+    assert np.isnan(found["local_vol"]).to_numpy().tolist() == [False, True]
+    assert found["status"].to_numpy().tolist() == [Status.SHORT_EXTRAPOLATION, Status.CALENDAR]
+    vogt = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
+    made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
+    arbitrage = surface.local_volatility(made, [0.0, 0.9], 1.0)
+    assert np.isnan(arbitrage["local_vol"]).to_numpy().tolist() == [False, True]
+    assert int(arbitrage["status"][1]) & Status.BUTTERFLY
+
+
+@pytest.mark.parametrize("interpolation", METHODS)
+def test_every_kind_of_array_gives_the_same(interpolation):
+    one = natural()
+    two = xr.concat([one, one.assign(theta=one["theta"] * 1.1)], "time")
+    two = two.assign_coords(year_fraction=one["year_fraction"])
+    k, t = [-0.2, 0.0, 0.3], [0.1, 0.3]
+    plain = surface.local_volatility(two, k, t, interpolation=interpolation)
+    lazy = surface.local_volatility(two.chunk(time=1), np.array(k), np.array(t), interpolation=interpolation)
+    assert lazy["local_vol"].chunks
+    xr.testing.assert_allclose(lazy.compute(), plain, rtol=1e-12)
+    labelled = xr.DataArray(k, dims="log_moneyness", coords={"log_moneyness": k})
+    xr.testing.assert_allclose(
+        surface.local_volatility(two, labelled.chunk(), t, interpolation=interpolation).compute(), plain
+    )
+    single = surface.local_volatility(one, 0.3, 0.3, interpolation=interpolation)["local_vol"]
+    assert float(single) == pytest.approx(float(plain["local_vol"][0, 1, 2]), rel=1e-12)
+    # A history whose slices mix: the smiles of SVI keep it too.
+    assert surface.local_volatility(three(), 0.0, 0.3)["status"].item() == 0

@@ -1,0 +1,292 @@
+"""Positions: QuantLib's greeks, bumps, hand-worked scenarios, and attributions that add up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import QuantLib as ql
+import xarray as xr
+
+from derivdata.analysis import black76, position, smile, surface
+from derivdata.analysis.status import Status
+from tests.analysis.deribit import chain_2026
+
+AS_OF = np.datetime64("2026-01-01T08:00", "us")
+DAYS = np.array([10, 40, 160])
+EXPIRIES = AS_OF + DAYS * np.timedelta64(1, "D")
+FORWARDS = np.array([100_000.0, 101_000.0, 104_000.0])
+
+
+def made(*, level: float = 1.0, passed: float = 0.0, move: float = 0.0) -> xr.Dataset:
+    """Three smiles by hand, their expiries dated; volatility times `level`, `passed` days later."""
+    years = (DAYS - passed) / 365
+    iv = np.array([0.55, 0.5, 0.48]) * level
+    w = iv**2 * years
+    parts = surface.from_essvi(
+        w, np.array([-0.3, -0.25, -0.2]), 0.5 * np.sqrt(np.abs(w)), years, forward=FORWARDS * (1 + move)
+    )
+    return parts.assign_coords(expiry=EXPIRIES).assign(
+        k_min=("expiry", [-2.0] * 3), k_max=("expiry", [2.0] * 3)
+    )
+
+
+def legs(*rows: tuple[int, float, str, float]) -> pd.DataFrame:
+    table = pd.DataFrame(rows, columns=["expiry", "strike", "side", "quantity"])
+    return table.assign(expiry=[pd.Timestamp(EXPIRIES[i], tz="UTC") for i in table["expiry"]])
+
+
+BOOK = legs((0, 95_000, "put", 2.0), (1, 110_000, "call", -1.0), (2, 104_000, "call", 0.5))
+
+
+def test_values_and_greeks_are_quantlibs():
+    found = position.greeks(BOOK, made()).sel(currency="usd")
+    for i, leg in enumerate(BOOK.itertuples()):
+        iv = float(smile.iv(made().isel(expiry=i), np.log(leg.strike / FORWARDS[i])))
+        assert float(found["iv"][i]) == pytest.approx(iv, rel=1e-9)
+        t = DAYS[i] / 365
+        kind = ql.Option.Call if leg.side == "call" else ql.Option.Put
+        black = ql.BlackCalculator(ql.PlainVanillaPayoff(kind, leg.strike), FORWARDS[i], iv * t**0.5, 1.0)
+        expected = {
+            "value": black.value(),
+            "delta": black.deltaForward(),
+            "gamma": black.gammaForward(),
+            "vega": black.vega(t),
+        }
+        for name, value in expected.items():
+            assert float(found[name][i]) == pytest.approx(leg.quantity * value, rel=1e-9), name
+    assert found["delta"].attrs["units"] == "currency/USD"
+    assert found["forward"].to_numpy().tolist() == pytest.approx(FORWARDS.tolist())
+
+
+def test_greeks_in_coin_are_differences_of_the_coin_value():
+    """delta, gamma, vega in coin by central differences of B/F, whole position."""
+    now = position.greeks(BOOK, made()).sel(currency="coin")
+    f, iv, t = (now[name].to_numpy() for name in ("forward", "iv", "year_fraction"))
+
+    def value(up: float, vol: float) -> np.ndarray:
+        each = black76.price(f + up, BOOK["strike"].to_numpy(), t, iv + vol, BOOK["side"], premium="inverse")
+        return each * BOOK["quantity"].to_numpy()
+
+    np.testing.assert_allclose(now["value"], value(0, 0), rtol=1e-9)
+    np.testing.assert_allclose(now["delta"], (value(10, 0) - value(-10, 0)) / 20, rtol=1e-5)
+    second = (value(50, 0) - 2 * value(0, 0) + value(-50, 0)) / 2500
+    np.testing.assert_allclose(now["gamma"], second, rtol=1e-4)
+    np.testing.assert_allclose(now["vega"], (value(0, 1e-4) - value(0, -1e-4)) / 2e-4, rtol=1e-5)
+
+
+def test_vega_buckets_add_up_and_are_bumps_of_the_smile():
+    """A bump of one expiry by the share of one delta, revalued leg by leg."""
+    found = position.vega_buckets(BOOK, made()).sel(currency="usd")
+    assert float(found["vega"].sum()) == pytest.approx(float(found["total"]), rel=1e-9)
+    greeks = position.greeks(BOOK, made()).sel(currency="usd")
+    call = black76.greeks(
+        greeks["forward"],
+        xr.DataArray(BOOK["strike"], dims="leg"),
+        greeks["year_fraction"],
+        greeks["iv"],
+        "call",
+    )["delta"].to_numpy()
+    nodes = [0.1, 0.25, 0.5, 0.75, 0.9]
+    bump = 1e-4 * np.interp(call, nodes, [0, 0, 1, 0, 0])
+    f, iv, t = (greeks[name].to_numpy() for name in ("forward", "iv", "year_fraction"))
+    k, quantity = BOOK["strike"].to_numpy(), BOOK["quantity"].to_numpy()
+    moved = [black76.price(f, k, t, iv + s * bump, BOOK["side"]) * quantity for s in (1, -1)]
+    expected = (moved[0] - moved[1]) / 2e-4
+    np.testing.assert_allclose(found["vega"].sel(call_delta=0.5), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_leg_between_expiries_belongs_to_both():
+    between = pd.DataFrame(
+        {"expiry": ["2026-01-26T08:00Z"], "strike": [100_500.0], "side": ["call"], "quantity": [1.0]}
+    )
+    found = position.vega_buckets(between, made(), interpolation="linear_w").sel(currency="usd")
+    by_expiry = found["vega"].sum("call_delta").to_numpy()
+    f = position.greeks(between, made(), interpolation="linear_w").sel(currency="usd").isel(leg=0)
+    # The forward's logarithm is linear in time: half-way from day 10 to day 40.
+    assert float(f["forward"]) == pytest.approx(np.sqrt(FORWARDS[0] * FORWARDS[1]), rel=1e-12)
+    k = np.log(100_500.0 / float(f["forward"]))
+    for i in (0, 1):
+        w = [smile.total_variance(made(), k)[j].item() for j in (0, 1)]
+        w[i] = (np.sqrt(w[i] / (DAYS[i] / 365)) + 1e-5) ** 2 * DAYS[i] / 365
+        vol = np.sqrt((w[0] + w[1]) / 2 / (25 / 365))
+        change = (vol - float(f["iv"])) / 1e-5
+        assert by_expiry[i] == pytest.approx(float(f["vega"]) * change, rel=1e-4)
+    assert by_expiry[2] == 0.0
+
+
+def test_sticky_strike_keeps_the_volatility_and_sticky_delta_moves_it():
+    one = legs((1, 110_000, "call", 1.0))
+    smiles = made()
+    k, t = np.log(110_000 / 101_000), 40 / 365
+    iv = smile.iv(smiles.isel(expiry=1), [k, k - np.log(0.9)]).to_numpy()
+    expected = {
+        "strike": black76.price(90_900.0, 110_000.0, t, iv[0] + 0.05, "call"),
+        "delta": black76.price(90_900.0, 110_000.0, t, iv[1] + 0.05, "call"),
+    }
+    for sticky, value in expected.items():
+        found = position.scenarios(one, smiles, spot_change=-0.1, vol_change=0.05, sticky=sticky)
+        got = found["value"].squeeze().to_numpy()
+        np.testing.assert_allclose(got, [value, value / 90_900.0], rtol=1e-9)
+        start = black76.price(101_000.0, 110_000.0, t, iv[0], "call")
+        assert float(found["pnl"].squeeze()[0]) == pytest.approx(value - start, rel=1e-9)
+
+
+def test_with_time_sticky_delta_keeps_the_delta():
+    one = legs((1, 110_000, "call", 1.0))
+    found = position.scenarios(one, made(), spot_change=0.05, days=20, sticky="delta")
+    f, t = 101_000 * 1.05, 20 / 365
+    value = float(found["value"].squeeze()[0])
+    iv = black76.implied_vol(value, f, 110_000.0, t, "call").iv
+    delta = black76.greeks(f, 110_000.0, t, iv, "call", which=["delta"])["delta"]
+    k = float(surface.delta_moneyness(made().drop_vars("expiry"), float(delta), 40 / 365))
+    assert float(iv) == pytest.approx(float(smile.iv(made().isel(expiry=1), k)), rel=1e-8)
+
+
+def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
+    found = position.scenarios(BOOK, made(), spot_change=[-0.1, 0.1], vol_change=[-0.6, 0.0], days=[0, 10])
+    later = found.sel(days=10)
+    # 2 puts of 95,000 at 90,000 and at 110,000.
+    payoff = later["value_by_leg"].sel(currency="usd").isel(leg=0, vol_change=1)
+    assert payoff.to_numpy().tolist() == pytest.approx([10_000.0, 0.0])
+    coin = later["value_by_leg"].sel(currency="coin").isel(leg=0, vol_change=1, spot_change=0)
+    assert float(coin) == pytest.approx(10_000 / 90_000)
+    assert (later["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
+    now = found.sel(days=0, currency="usd", vol_change=-0.6)
+    assert np.isnan(now["pnl"]).all()
+    assert (found["status"].sel(days=0) & Status.BAD_INPUT).astype(bool).all()
+    assert not np.isnan(found["pnl"].sel(vol_change=0.0)).any()
+    unmoved = position.scenarios(BOOK, made())
+    assert unmoved["pnl"].squeeze().to_numpy().tolist() == [0.0, 0.0]
+
+
+def test_attribution_adds_up_and_the_residual_is_of_third_order():
+    """Half of the moves leave an eighth of the residual; revaluation by the scenario function."""
+    residual = []
+    for part in (1.0, 0.5):
+        after = made(level=1 + 0.1 * part, passed=1.0, move=-0.04 * part)
+        found = position.attribution(BOOK, made(), after)
+        total = found["contribution"].sum("term") + found["residual"]
+        np.testing.assert_allclose(total, found["pnl"], rtol=1e-12)
+        values = [position.greeks(BOOK, each)["value"].sum("leg") for each in (after, made())]
+        np.testing.assert_allclose(found["pnl"], values[0] - values[1], rtol=1e-9)
+        residual.append(found["residual"].to_numpy())
+        assert (found["residual_share"] < 0.02).all()
+    np.testing.assert_allclose(residual[0] / residual[1], 8.0, rtol=0.25)
+
+
+def test_terms_are_greeks_times_moves():
+    """One call, by QuantLib's greeks of the start: theta by hand as the value of a shorter life."""
+    one = legs((1, 101_000, "call", 3.0))
+    after = made(level=1.05, passed=2.0, move=0.01)
+    found = position.attribution(one, made(), after).sel(currency="usd")
+    term = found["contribution"].to_series()
+    iv = float(smile.iv(made().isel(expiry=1), 0.0))
+    t, left = 40 / 365, 38 / 365
+
+    def black(years: float) -> ql.BlackCalculator:
+        return ql.BlackCalculator(
+            ql.PlainVanillaPayoff(ql.Option.Call, 101_000), 101_000, iv * years**0.5, 1.0
+        )
+
+    assert term["theta"] == pytest.approx(3 * (black(left).value() - black(t).value()), rel=1e-9)
+    assert term["delta"] == pytest.approx(3 * black(t).deltaForward() * 1010, rel=1e-9)
+    assert term["charm"] == pytest.approx(
+        3 * (black(left).deltaForward() - black(t).deltaForward()) * 1010, rel=1e-6
+    )
+    assert term["gamma"] == pytest.approx(3 * black(left).gammaForward() * 1010**2 / 2, rel=1e-9)
+    moved = float(smile.iv(after.isel(expiry=1), np.log(1 / 1.01))) - iv
+    assert float(found["vol_change"][0]) == pytest.approx(moved, rel=1e-9)
+    assert term["vega"] == pytest.approx(3 * black(t).vega(t) * moved, rel=1e-9)
+    assert term["rho"] == 0.0
+    assert float(found["forward_change"][0]) == pytest.approx(1010.0)
+    assert float(found["days"][0]) == pytest.approx(2.0)
+    shared = position.attribution(one, made(), after, spot=(100_000.0, 100_500.0)).sel(currency="usd")
+    by_spot = shared["contribution"].to_series()
+    assert by_spot["delta"] == pytest.approx(3 * black(t).deltaForward() * 505, rel=1e-9)
+    assert by_spot["delta"] + by_spot["rho"] == pytest.approx(term["delta"], rel=1e-12)
+
+
+def test_attribution_between_recorded_surfaces_leaves_little():
+    """BTC on Deribit, 5 to 6 January 2026, 35 hours: a straddle, a risk reversal and a calendar spread."""
+    one, two = (
+        surface.from_chain(table[table["symbol"] == "BTC"])
+        for table in (chain_2026(stamp) for stamp in ("20260105T041127Z", "20260106T153240Z"))
+    )
+    near, far = pd.Timestamp("2026-01-30T08:00Z"), pd.Timestamp("2026-03-27T08:00Z")
+    book = pd.DataFrame(
+        [
+            (near, 92_000, "call", 1.0),
+            (near, 92_000, "put", 1.0),
+            (near, 100_000, "call", 2.0),
+            (near, 84_000, "put", -2.0),
+            (far, 95_000, "call", -1.0),
+        ],
+        columns=["expiry", "strike", "side", "quantity"],
+    )
+    found = position.attribution(book, one, two)
+    assert not np.isnan(found["pnl"]).any()
+    assert (found["residual_share"] < 0.01).all()
+    assert float(found["days"][0]) == pytest.approx(35.35 / 24, abs=0.01)
+
+
+def test_expired_and_swapped_are_said():
+    after = made(passed=12.0).where(xr.DataArray([False, True, True], dims="expiry"))
+    after = after.assign(method=made()["method"] * [0, 1, 1], status=made()["status"])
+    found = position.attribution(BOOK, made(), after)
+    assert np.isnan(found["pnl_by_leg"].sel(currency="usd")).to_numpy().tolist() == [True, False, False]
+    assert np.isnan(found["pnl"]).all()
+    assert int(found["status"][0]) & Status.EXPIRED
+    with pytest.raises(ValueError, match="after is not later"):
+        position.attribution(BOOK, after, made())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"side": "straddle"}, "a leg has the side 'straddle'"),
+        ({"strike": 0.0}, "strike above 0"),
+        ({"quantity": np.nan}, "quantity in coins"),
+    ],
+)
+def test_legs_that_cannot_be_are_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        position.greeks(BOOK.assign(**change), made())
+
+
+def test_surfaces_without_forwards_or_dates_are_refused():
+    with pytest.raises(ValueError, match="has no variable 'forward'"):
+        position.greeks(BOOK, made().drop_vars("forward"))
+    with pytest.raises(ValueError, match="no instants along expiry"):
+        position.greeks(BOOK, made().drop_vars("expiry"))
+    with pytest.raises(ValueError, match="which has 'd1'"):
+        position.greeks(BOOK, made(), which=["d1"])
+    with pytest.raises(ValueError, match="deltas="):
+        position.vega_buckets(BOOK, made(), deltas=[0.5, 0.2])
+    with pytest.raises(ValueError, match="spot_change must be above -1"):
+        position.scenarios(BOOK, made(), spot_change=-10)
+
+
+def test_histories_and_lazy_surfaces_give_the_same():
+    one, two = made(), made(level=1.2, passed=1.0, move=0.02)
+    history = xr.concat([one, two], xr.Variable("time", [AS_OF, AS_OF + np.timedelta64(1, "D")]))
+    history = history.transpose("time", "expiry")
+    lazy = history.chunk(time=1)
+    calls = {
+        "greeks": lambda part: position.greeks(BOOK, part),
+        "vega_buckets": lambda part: position.vega_buckets(BOOK, part),
+        "scenarios": lambda part: position.scenarios(BOOK, part, spot_change=[-0.1, 0.1], days=[0, 3]),
+    }
+    for name, call in calls.items():
+        plain = call(history)
+        delayed = call(lazy)
+        assert any(part.chunks for part in delayed.data_vars.values()), name
+        xr.testing.assert_allclose(delayed.compute(), plain, rtol=1e-9)
+        single = call(two).drop_vars("time", errors="ignore")
+        for variable in single:
+            got = (
+                plain[variable].isel(time=1, drop=True) if "time" in plain[variable].dims else plain[variable]
+            )
+            np.testing.assert_allclose(
+                got.to_numpy(), single[variable].to_numpy(), rtol=1e-9, err_msg=variable
+            )

@@ -1,0 +1,210 @@
+"""Density, quantiles and moments: closed forms, QuantLib, Bates by Fourier, second differences of prices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import QuantLib as ql
+import xarray as xr
+from scipy import integrate, stats
+
+from derivdata.analysis import black76, risk_neutral, smile, surface, variance
+from derivdata.analysis.status import Status
+from derivdata.sample.options.bates import Bates, log_mgf, out_of_the_money
+from tests.analysis.deribit import chain_2026
+
+T = np.array([0.05, 0.2, 0.6])
+
+
+def three() -> xr.Dataset:
+    """Three expiries of raw SVI without arbitrage, one with the wings of a crash."""
+    raw = smile.Raw(
+        a=xr.DataArray([0.002, 0.010, 0.03], dims="expiry"),
+        b=xr.DataArray([0.05, 0.10, 0.20], dims="expiry"),
+        rho=xr.DataArray([-0.4, -0.3, -0.3], dims="expiry"),
+        m=xr.DataArray([0.01, 0.02, 0.05], dims="expiry"),
+        sigma=xr.DataArray([0.08, 0.2, 0.3], dims="expiry"),
+    )
+    return smile.from_raw(raw, xr.DataArray(T, dims="expiry")).assign_attrs(surface="svi")
+
+
+def test_flat_smile_is_lognormal():
+    made = surface.from_essvi([0.04], [0.0], [0.0], [0.25], forward=[100.0])
+    k = np.linspace(-1.0, 1.0, 21)
+    normal = stats.norm(-0.02, 0.2)
+    found = risk_neutral.density(made, k)
+    np.testing.assert_allclose(found["density"].isel(expiry=0), normal.pdf(k), rtol=1e-12)
+    np.testing.assert_allclose(found["distribution"].isel(expiry=0), normal.cdf(k), atol=1e-15)
+    assert float(found["mass"].item()) == pytest.approx(1.0, abs=1e-12)
+    assert float(found["martingale"].item()) == pytest.approx(1.0, abs=1e-12)
+    p = [1e-6, 0.05, 0.5, 0.95]
+    quantiles = risk_neutral.quantile(made, p)
+    np.testing.assert_allclose(quantiles["log_moneyness"].isel(expiry=0), normal.ppf(p), atol=1e-12)
+    np.testing.assert_allclose(quantiles["price_usd"].isel(expiry=0), 100 * np.exp(normal.ppf(p)), rtol=1e-12)
+    about = risk_neutral.moments(made)
+    expected = {"mean": -0.02, "standard_deviation": 0.2, "skewness": 0.0, "excess_kurtosis": 0.0}
+    for name, value in expected.items():
+        assert float(about[name].item()) == pytest.approx(value, abs=1e-10), name
+    assert int(found["status"].item()) == 0
+
+
+def test_density_and_distribution_are_quantlibs():
+    made = three()
+    strike = np.array([0.6, 0.8, 0.95, 1.0, 1.1, 1.4])
+    found = risk_neutral.density(made, np.log(strike))
+    for i, t in enumerate(T):
+        a, b, rho, m, sigma = (float(made[name][i]) for name in smile.Raw._fields)
+        section = ql.SviSmileSection(float(t), 1.0, [a, b, sigma, rho, m])
+        theirs = [section.density(x, 1.0, 1e-4) for x in strike]
+        ours = found["density"].isel(expiry=i).to_numpy() / strike
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-6)
+        digital = [section.digitalOptionPrice(x, ql.Option.Put, 1.0, 1e-6) for x in strike]
+        np.testing.assert_allclose(found["distribution"].isel(expiry=i), digital, atol=2e-6)
+
+
+@pytest.mark.parametrize("interpolation", ["linear_w", "gj_price"])
+def test_between_expiries_the_density_is_the_curvature_of_calls(interpolation):
+    """C''(K) of the prices that the surface itself gives, by central differences of 1e-3."""
+    made, t, step = three(), 0.11, 1e-3
+    strike = np.array([0.7, 0.9, 1.0, 1.2])
+    k = xr.DataArray(np.log(strike + step * np.arange(-1, 2)[:, None]), dims=("shift", "x"))
+    vol = surface.iv(made, k, t, interpolation=interpolation)
+    calls = black76.price(1.0, np.exp(k), t, vol, "call")
+    second = (calls.isel(shift=0) - 2 * calls.isel(shift=1) + calls.isel(shift=2)) / step**2
+    found = risk_neutral.density(made, np.log(strike), t, interpolation=interpolation)
+    np.testing.assert_allclose(found["density"].to_numpy() / strike, second.to_numpy(), rtol=1e-4)
+    slope = 1.0 + (calls.isel(shift=2) - calls.isel(shift=0)) / (2 * step)
+    np.testing.assert_allclose(found["distribution"].to_numpy(), slope.to_numpy(), atol=1e-5)
+    assert float(found["mass"]) == pytest.approx(1.0, abs=1e-9)
+    assert float(found["martingale"]) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_quantiles_invert_the_distribution_at_any_time():
+    made, p = three(), np.array([0.001, 0.01, 0.3, 0.5, 0.9, 0.999])
+    for t in (None, [0.03, 0.11, 0.4]):
+        k = risk_neutral.quantile(made, p, t)["log_moneyness"]
+        back = risk_neutral.density(made, k, t)["distribution"]
+        np.testing.assert_allclose(back.to_numpy(), np.broadcast_to(p, back.shape), atol=1e-12)
+    with pytest.raises(ValueError, match="probability must be above 0"):
+        risk_neutral.quantile(made, 1.0)
+
+
+def test_mean_is_the_variance_swap_and_the_skewness_a_sum_on_a_line():
+    made = three()
+    about = risk_neutral.moments(made)
+    free = variance.model_free(made, method="smile")["total_variance"]
+    np.testing.assert_allclose(-2 * about["mean"], free, rtol=1e-6)
+    # A second route to the third moment: half a million places on a line, by Simpson's rule.
+    x = np.linspace(-40, 20, 500_001)
+    p = risk_neutral.density(made.isel(expiry=[1]), x)["density"].isel(expiry=0).to_numpy()
+    mean, deviation = float(about["mean"][1]), float(about["standard_deviation"][1])
+    third = integrate.simpson(((x - mean) / deviation) ** 3 * p, x=x)
+    assert float(about["skewness"][1]) == pytest.approx(third, rel=1e-6)
+    assert (about["skewness"] < 0).all()
+
+
+BATES = Bates(0.30, 0.35, 3.0, 1.2, -0.3, 6.0, -0.03, 0.10)
+
+
+def bates_surface(years: float) -> tuple[xr.Dataset, np.ndarray]:
+    k = np.linspace(-1.2, 1.0, 45) * np.sqrt(0.35 * years) * 2.5
+    otm = out_of_the_money(BATES, np.array([[years]]), k[:, None], np.zeros(k.size, dtype=np.int64))[:, 0]
+    side = np.where(k > 0, "call", "put")
+    iv = black76.implied_vol(otm, 1.0, np.exp(k), years, side).iv
+    return surface.fit(k[None], iv[None], [years], weights="equal"), k
+
+
+def test_distribution_of_a_bates_market_is_that_of_its_characteristic_function():
+    """Gil-Pelaez: P(x ≤ k) = ½ − 1/π ∫ Im[e^(−iuk) φ(u)]/u du, φ from the model, nothing of ours."""
+    years = 60 / 365
+    made, _ = bates_surface(years)
+    places = np.array([-0.4, -0.2, -0.1, 0.0, 0.1, 0.2, 0.35])
+    found = risk_neutral.density(made, places)
+
+    def below(k: float) -> float:
+        def integrand(u: float) -> float:
+            return float((np.exp(-1j * u * k + log_mgf(BATES, 1j * u, years)) / u).imag)
+
+        return 0.5 - integrate.quad(integrand, 1e-9, 120.0, limit=400)[0] / np.pi
+
+    truth = [below(k) for k in places]
+    # The fit is within 0.1 volatility points of the model; a slope in k of that size moves 0.002.
+    np.testing.assert_allclose(found["distribution"].isel(expiry=0), truth, atol=0.003)
+    step = 1e-3
+    logs = [complex(log_mgf(BATES, z * step, years)).real for z in (-2, -1, 0, 1, 2)]
+    mean = (logs[3] - logs[1]) / (2 * step)
+    spread = ((logs[3] - 2 * logs[2] + logs[1]) / step**2) ** 0.5
+    about = risk_neutral.moments(made)
+    assert float(about["mean"].item()) == pytest.approx(mean, rel=0.01)
+    assert float(about["standard_deviation"].item()) == pytest.approx(spread, rel=0.01)
+
+
+def test_a_butterfly_shows_in_the_status_and_keeps_its_mass():
+    """Vogt's slice (Gatheral and Jacquier 2014, example 3.1)."""
+    vogt = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (-0.0410, 0.1331, 0.3060, 0.3586, 0.4153)))
+    made = smile.from_raw(vogt, xr.DataArray([1.0], dims="expiry"))
+    found = risk_neutral.density(made, np.linspace(0.5, 1.5, 101))
+    assert int(found["status"].item()) == Status.BUTTERFLY
+    assert float(found["density"].min()) < 0
+    assert float(found["mass"].item()) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_wing_over_lees_bound_is_no_martingale():
+    steep = smile.Raw(*(xr.DataArray([x], dims="expiry") for x in (0.04, 1.5, 0.5, 0.0, 0.1)))
+    made = smile.from_raw(steep, xr.DataArray([1.0], dims="expiry"))
+    found = risk_neutral.moments(made)
+    assert int(found["status"].item()) & Status.NOT_MARTINGALE
+    assert np.isnan(found["mean"].item())
+
+
+def test_recorded_chain_sums_to_one_and_keeps_its_forward():
+    table = chain_2026("20260120T092708Z")
+    made = surface.from_chain(table[table["symbol"] == "BTC"])
+    about = risk_neutral.moments(made)
+    fitted = (made["method"] > 0).to_numpy()
+    assert fitted.sum() >= 9
+    assert abs(about["mass"].to_numpy()[fitted] - 1).max() < 1e-8
+    assert abs(about["martingale"].to_numpy()[fitted] - 1).max() < 1e-8
+    free = variance.model_free(made, method="smile")["total_variance"]
+    np.testing.assert_allclose(-2 * about["mean"].to_numpy()[fitted], free.to_numpy()[fitted], rtol=1e-5)
+
+
+@pytest.mark.parametrize("t", [None, 0.11])
+def test_every_kind_of_array_gives_the_same(t):
+    one = three()
+    k = np.array([-0.3, 0.2])
+    two = xr.concat([one, one.assign(a=one["a"] * 1.1)], "time").assign_coords(
+        year_fraction=one["year_fraction"]
+    )
+    lazy = two.chunk(time=1)
+    plain = risk_neutral.density(two, k, t)
+    for given in (k.tolist(), xr.DataArray(k, dims="log_moneyness", coords={"log_moneyness": k}).chunk()):
+        found = risk_neutral.density(lazy, given, t)
+        assert found["density"].chunks
+        assert found["mass"].chunks
+        xr.testing.assert_allclose(found.compute(), plain, rtol=1e-12)
+    moments = risk_neutral.moments(two, t)
+    first = risk_neutral.moments(one, t)
+    np.testing.assert_allclose(moments["skewness"].isel(time=0), first["skewness"], rtol=1e-12)
+    assert moments["skewness"].attrs["units"] == "1"
+
+
+def test_quantiles_and_moments_of_lazy_surfaces_are_lazy():
+    one = three().isel(expiry=[0, 1])
+    lazy = one.chunk(expiry=1)
+    quantiles, moments = risk_neutral.quantile(one, [0.1, 0.9]), risk_neutral.moments(one)
+    found = risk_neutral.quantile(lazy, [0.1, 0.9])
+    assert found["log_moneyness"].chunks
+    xr.testing.assert_allclose(found.compute(), quantiles, rtol=1e-9)
+    xr.testing.assert_allclose(risk_neutral.moments(lazy).compute(), moments, rtol=1e-9)
+    assert quantiles["log_moneyness"].attrs["units"] == "log-moneyness"
+
+
+def test_expiries_without_a_fit_are_nan():
+    holed = three()
+    holed = holed.where(xr.DataArray([True, False, True], dims="expiry"))
+    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=("expiry", [0, 2, 0]))
+    found = risk_neutral.density(holed, [0.0])
+    assert np.isnan(found["density"]).to_numpy()[:, 0].tolist() == [False, True, False]
+    assert np.isnan(found["mass"]).to_numpy().tolist() == [False, True, False]
+    assert found["status"].to_numpy().tolist() == [0, 2, 0]
