@@ -245,7 +245,7 @@ class _Curve:
         matrix = self.columns(weight, reversion) * self.scale[:, None]
         found = np.linalg.lstsq(matrix, self.w * self.scale, rcond=None)[0]
         rest = matrix @ found - self.w * self.scale
-        return float(rest @ rest), found
+        return float(rest @ rest), np.asarray(found, dtype=np.float64)
 
 
 def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:

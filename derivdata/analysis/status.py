@@ -72,6 +72,8 @@ class Status(IntFlag):
     """The density does not sum to 1, or its mean is not the forward."""
     UNDETERMINED = 1 << 24
     """The data does not determine the parameter: it may be anything within its range."""
+    DISCOUNT_SUSPECT = 1 << 25
+    """The fitted discount implies a rate of over 10 % a year, and is off 1 by over half a percent."""
 
 
 def flag_attrs(reasons: type[IntFlag] = Status) -> dict[str, Any]:

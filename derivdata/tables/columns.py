@@ -117,6 +117,7 @@ COLUMNS: dict[str, Column] = {
     "gamma": Column(_NUMBER, "venue's", "Venue's gamma; unit differs between venues."),
     "vega": Column(_NUMBER, "venue's", "Venue's vega; unit differs between venues."),
     "theta": Column(_NUMBER, "venue's", "Venue's theta; unit differs between venues."),
+    "rho": Column(_NUMBER, "venue's", "Venue's rho; unit differs between venues."),
     "open_interest": Column(_NUMBER, "contracts", "Open interest in the venue's contracts.", least=0.0),
     "underlying_price": Column(
         _NUMBER, "USD", "Price of the underlying that the venue quotes the option on.", least=0.0

@@ -7,9 +7,9 @@ from derivdata.tables.definition import define
 OPTIONS_SNAPSHOT = define(
     "options_snapshot",
     key="symbol exchange time instrument_name",
-    rest="expiry strike side iv delta gamma vega theta open_interest underlying_price "
+    rest="expiry strike side iv delta gamma vega theta rho open_interest underlying_price "
     "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
-    optional="delta gamma vega theta "
+    optional="delta gamma vega theta rho "
     "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume",
     side="call put",
     order="symbol exchange time expiry strike side",

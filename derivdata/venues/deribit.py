@@ -190,6 +190,7 @@ class _Greeks(Wire):
     gamma: float
     vega: float
     theta: float
+    rho: float | None = None
 
 
 class _OptionTicker(Wire):
@@ -256,7 +257,7 @@ def _option(reading: Reading, row: _OptionTicker) -> Option:
     return Option(
         row.instrument_name, symbol, reading.ms(row.timestamp), expiry, strike, side, iv,
         greeks.delta, greeks.gamma, greeks.vega, greeks.theta, row.open_interest,
-        row.underlying_price or None,
+        row.underlying_price or None, rho=greeks.rho,
     )  # fmt: skip
 
 

@@ -178,6 +178,7 @@ class Option(NamedTuple):
     open_interest: float | None = None
     underlying: float | None = None
     quotes: Quotes | None = None
+    rho: float | None = None
 
 
 class Interval(NamedTuple):

@@ -397,6 +397,7 @@ def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
         "gamma": [row.gamma for row in rows],
         "vega": [row.vega for row in rows],
         "theta": [row.theta for row in rows],
+        "rho": [row.rho for row in rows],
         "open_interest": [row.open_interest for row in rows],
         "underlying_price": [row.underlying for row in rows],
         "bid_coin": [q.bid if q and q.in_coin else None for q in quotes],

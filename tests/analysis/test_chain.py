@@ -295,6 +295,12 @@ class TestForwards:
         found = chain.forwards(self.quoted("usd", linear), discount="fit")
         assert found["forward"].item() == pytest.approx(102.0, abs=1e-12)
         assert found["discount"].item() == pytest.approx(0.98, abs=1e-12)
+        # A month, and 2 % of discount: 24 % a year. Half a percent is within 10 % a year.
+        assert found["forward_status"].item() & Status.DISCOUNT_SUSPECT
+        near = {k: (30.0 + 0.995 * (102.0 - k), 30.0) for k in strikes}
+        plain = chain.forwards(self.quoted("usd", near), discount="fit")
+        assert plain["discount"].item() == pytest.approx(0.995, abs=1e-12)
+        assert not plain["forward_status"].item() & Status.DISCOUNT_SUSPECT
         coin = {k: (0.3 + 0.98 * (1 - k / 102.0), 0.3) for k in strikes}
         found = chain.forwards(self.quoted("coin", coin), discount="fit")
         assert found["forward"].item() == pytest.approx(102.0, abs=1e-10)
@@ -586,6 +592,21 @@ class TestVendorGreeks:
         assert readings["okx", "gamma"] == "unknown"
         assert table.loc[("okx", "gamma"), "median_ratio"] == pytest.approx(7.0)
         assert table.loc[("deribit", "vega"), "n"] == 20
+
+    def test_a_gamma_that_is_mostly_rounding_is_unknown_and_the_rest_of_it_is_read(self):
+        """At 100,000 gammas are some 2e-5, to 1e-5 only: a reading would be one of the rounding."""
+        tables = {}
+        for forward in (100.0, 100_000.0):
+            strikes = [forward * x for x in (0.9, 0.95, 1.0, 1.05, 1.1)]
+            frame = market({MONTH: forward}, strikes)
+            contract = [frame["underlying_price"], frame["strike"], chain.clean(frame)["year_fraction"]]
+            greeks = black76.greeks(*contract, 0.6, frame["side"], which=["gamma", "rho"])
+            frame = frame.assign(gamma=greeks["gamma"].round(5), rho=greeks["rho"] / 100)
+            tables[forward] = chain.vendor_greeks(frame).set_index("greek")
+        assert tables[100.0].loc["gamma", "reading"] == "per USD of forward"
+        assert tables[100_000.0].loc["gamma", "reading"] == "unknown"
+        assert tables[100_000.0].loc["gamma", "n"] == 10
+        assert tables[100_000.0].loc["rho", "reading"] == "per 1 %"
 
     def test_a_venue_without_greeks_has_no_rows(self):
         frame = options(*pairs([90.0, 100.0, 110.0]), delta=math.nan)

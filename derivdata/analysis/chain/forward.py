@@ -21,6 +21,7 @@ __all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
 
 METHODS: tuple[ForwardMethod, ...] = tuple(ESTIMATES)
 _SUSPECT = 0.05
+_DISCOUNT_NOISE, _DISCOUNT_RATE = 0.005, 0.10
 _UNITS = {"forward": "USD", "underlying_price": "USD", "discount": "1", "year_fraction": "years"}
 
 
@@ -70,7 +71,8 @@ def forwards(
     Dataset, dim ``expiry``, before it ``symbol``, ``exchange``, ``time`` as far as they differ
         ``forward`` [USD], ``forward_source`` (a method's name, empty where none served), ``discount``,
         the median ``underlying_price`` [USD], ``forward_status`` with bits ``FORWARD_IS_SPOT``,
-        ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``BAD_INPUT`` (no forward; NaN);
+        ``FORWARD_SUSPECT`` (over 5 % from the underlying price), ``DISCOUNT_SUSPECT`` (a fitted discount off
+        1 by over 0.5 % and by more than 10 % a year), ``BAD_INPUT`` (no forward; NaN);
         coordinate ``year_fraction`` [years].
 
     Raises
@@ -116,6 +118,9 @@ def _status(table: pd.DataFrame) -> np.ndarray[Any, Any]:
     apart = (forward / table["underlying_price"] - 1.0).abs()
     status = np.where(table["forward_source"] == "spot", Status.FORWARD_IS_SPOT, 0)
     status |= np.where(apart > _SUSPECT, Status.FORWARD_SUSPECT, 0)
+    size = np.log(table["discount"]).abs()
+    far = (size > _DISCOUNT_NOISE) & (size > _DISCOUNT_RATE * table["year_fraction"])
+    status |= np.where(far, Status.DISCOUNT_SUSPECT, 0)
     status |= np.where(forward.isna(), Status.BAD_INPUT, 0)
     return status.astype(np.int32)
 

@@ -90,7 +90,7 @@ def attribution(
             {"contribution": terms, "residual": pnl - terms.sum("term", skipna=False), "pnl": pnl}
         )
 
-    by_leg = in_both_currencies(contributions)
+    by_leg: xr.Dataset = in_both_currencies(contributions)
     total = by_leg.sum("leg", skipna=False)
     for part in (*by_leg.data_vars.values(), *total.data_vars.values()):
         part.attrs = {"units": "currency"}
@@ -103,7 +103,8 @@ def attribution(
         days=(passed * DAYS_PER_YEAR).assign_attrs(units="days"),
     )
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
-    return result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
+    labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
+    return labelled
 
 
 def _terms(
@@ -130,7 +131,9 @@ def _terms(
         "veta": (then["vega"] - now["vega"]) * d_vol,
     }
     index = xr.Variable("term", np.array(TERMS))
-    return xr.concat([parts[name] for name in TERMS], index, coords="minimal", compat="override")
+    every: list[Any] = [parts[name] for name in TERMS]
+    terms: xr.DataArray = xr.concat(every, index, coords="minimal", compat="override")
+    return terms
 
 
 def _ratio(spot: tuple[float, float]) -> float:

@@ -14,7 +14,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.interpolation import variance_at
+from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import require_surface, where
 from derivdata.analysis.surface.maturity import Interpolation, Maturity, at_maturity
 from derivdata.units import HOURS_PER_YEAR
@@ -41,13 +41,13 @@ class Legs(NamedTuple):
     def iv(self, k: xr.DataArray) -> xr.DataArray:
         """Return the volatility of the leg's expiry at log-moneyness `k`."""
         w = variance_at(self.cut, k)
-        vol: xr.DataArray = (w / self.year_fraction).where((w >= 0.0) & (self.year_fraction > 0.0)) ** 0.5
-        return vol.reset_coords(drop=True)
+        return volatility(w, self.year_fraction).reset_coords(drop=True)
 
     @property
     def moneyness(self) -> xr.DataArray:
         """Return ``ln(K/F)`` of each leg."""
-        k: xr.DataArray = np.log(self.strike / self.forward)
+        ratio: Any = self.strike / self.forward
+        k: xr.DataArray = np.log(ratio)
         return k
 
     def status(self, k: xr.DataArray) -> xr.DataArray:
@@ -56,7 +56,8 @@ class Legs(NamedTuple):
         said = cut.status | cut.before["status"] | cut.after["status"]
         outside = (k < cut.k_min) | (k > cut.k_max)
         extrapolated = where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-        return (said | extrapolated).astype(np.int32).reset_coords(drop=True)
+        status: xr.DataArray = (said | extrapolated).astype(np.int32).reset_coords(drop=True)
+        return status
 
 
 def on_surface(
@@ -131,12 +132,12 @@ def _interpolated(forward: Floats, t: Floats, usable: Any, years: Floats) -> Flo
     if not known.any():
         return np.full(years.shape, np.nan)
     order = np.argsort(t[known])
-    return np.exp(np.interp(years, t[known][order], np.log(forward[known][order])))
+    return np.asarray(np.exp(np.interp(years, t[known][order], np.log(forward[known][order]))))
 
 
 def in_both_currencies(of: Callable[[Any], xr.DataArray | xr.Dataset]) -> Any:
     """Compute a value in USD and in coin, and join the two along ``currency``."""
-    parts = [of(premium) for premium in PREMIUMS]
+    parts: list[Any] = [of(premium) for premium in PREMIUMS]
     index = xr.Variable("currency", np.array(CURRENCIES))
     return xr.concat(parts, index, coords="minimal", compat="override", combine_attrs="drop")
 

@@ -83,7 +83,8 @@ def scenarios(
         at = k * xr.ones_like(move)
         iv = placed.iv(k)
     else:
-        at, iv = _at_delta(placed, np.log(placed.strike / forward), years)
+        ratio: Any = placed.strike / forward
+        at, iv = _at_delta(placed, np.log(ratio), years)
     moved = iv + shift
     good = (moved > 0.0) | (years <= 0.0)
     now = in_both_currencies(

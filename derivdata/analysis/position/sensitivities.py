@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,9 +83,9 @@ def greeks(
     >>> found["delta"].sel(currency="usd").round(2).values
     array([1.06])
     """
-    for name in which:
-        if name not in _UNITS:
-            raise ValueError(f"which has {name!r}, which does not add up over legs")
+    strange = [name for name in which if name not in _UNITS]
+    if strange or not len(which):
+        raise ValueError(f"which has {strange or 'nothing'}: it takes greeks that add up over legs")
     placed = on_surface(legs, surface, interpolation=interpolation)
     k = placed.moneyness
     iv = placed.iv(k)
@@ -95,8 +96,8 @@ def greeks(
         return each.assign(value=value.where(placed.year_fraction > 0.0))
 
     result = in_both_currencies(one)
-    for name in ("value", *which):
-        result[name].attrs = {"units": _UNITS[name]}
+    for variable in ("value", *which):
+        result[variable].attrs = {"units": _UNITS[variable]}
     result = result.assign(
         forward=placed.forward.assign_attrs(units="USD"),
         iv=iv.assign_attrs(units="1/sqrt(year)"),
@@ -107,7 +108,7 @@ def greeks(
 
 
 def scaled_greeks(
-    placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: str
+    placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
     found = black76.greeks(
@@ -177,8 +178,8 @@ def vega_buckets(
     buckets = (vega * hats * shares).sum("leg", skipna=False)
     buckets = buckets.transpose("currency", *years.dims, "call_delta")
     result = xr.Dataset({"vega": buckets, "total": vega.sum("leg", skipna=False)})
-    for part in result.data_vars.values():
-        part.attrs = {"units": _UNITS["vega"]}
+    for each in result.data_vars.values():
+        each.attrs = {"units": _UNITS["vega"]}
     return with_labels(result.assign_coords(call_delta=nodes), surface)
 
 

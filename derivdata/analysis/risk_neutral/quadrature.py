@@ -63,10 +63,10 @@ def _nodes(mixture: Mixture) -> tuple[xr.DataArray, xr.DataArray]:
 
 def _panels(scale: Floats, *bends: Floats) -> tuple[Floats, Floats]:
     """Gauss-Legendre nodes and weights on panels between all edges, those of the bends included."""
-    scale, *bends = (np.asarray(each)[..., None] for each in np.broadcast_arrays(scale, *bends))
+    scale, *parts = (np.asarray(each)[..., None] for each in np.broadcast_arrays(scale, *bends))
     with np.errstate(over="ignore", invalid="ignore"):
         edges = [scale * np.sinh(np.linspace(-_FAR, _FAR, _PANELS + 1))]
-        for vertex, bend in zip(bends[::2], bends[1::2], strict=True):
+        for vertex, bend in zip(parts[::2], parts[1::2], strict=True):
             usable = np.isfinite(vertex) & (bend > 0.0)
             unit = np.where(usable, np.minimum(bend, scale), scale)
             middle = np.where(usable, vertex, 0.0)

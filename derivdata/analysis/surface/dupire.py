@@ -109,13 +109,14 @@ def _slope_in_time(
     alone = _vega(k, linear) * change
     if cut.interpolation == "linear_w":
         return alone
-    ends = [_total_variance(part, xr.zeros_like(cut.share_before)) for part in (cut.before, cut.after)]
-    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
-    middle = cut.share_before * ends[0] + cut.share_after * ends[1]
-    rate = -(slopes[0] * ends[0] + slopes[1] * ends[1]) / (2.0 * np.sqrt(middle))
-    rate = (rate / (np.sqrt(ends[1]) - np.sqrt(ends[0]))).where(between)
+    levels = [_total_variance(part, xr.zeros_like(cut.share_before)) for part in (cut.before, cut.after)]
+    between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (levels[1] > levels[0])
+    middle = cut.share_before * levels[0] + cut.share_after * levels[1]
+    rate = -(slopes[0] * levels[0] + slopes[1] * levels[1]) / (2.0 * np.sqrt(middle))
+    rate = (rate / (np.sqrt(levels[1]) - np.sqrt(levels[0]))).where(between)
     mixed = 2.0 * rate * _difference(k, first, second)
-    return mixed.where(between, alone)
+    result: xr.DataArray = mixed.where(between, alone)
+    return result
 
 
 def _slopes_of_shares(cut: Maturity) -> tuple[xr.DataArray, xr.DataArray]:

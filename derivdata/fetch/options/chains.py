@@ -35,6 +35,7 @@ class _Instrument(msgspec.Struct, gc=False):
     gamma: Figure = UNSET
     vega: Figure = UNSET
     theta: Figure = UNSET
+    rho: Figure = UNSET
     open_interest: Figure = UNSET
     underlying_price: Figure = UNSET
     bid_coin: Figure = UNSET
@@ -83,9 +84,9 @@ def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.D
     -------
     DataFrame, table ``options_snapshot``
         One row per instrument. ``iv`` is decimal per √year; greeks are NaN where the venue gives none. Prices
-        [coin or USD], ``index_price_usd`` and ``volume`` are the library's own columns: an archive may have
-        them, the hosted service does not, and there they are NaN. ``time`` is when the service answered, and
-        of an archive when the chain was recorded.
+        [coin or USD], ``rho``, ``index_price_usd`` and ``volume`` are the library's own columns: an archive
+        may have them, the hosted service does not, and there they are NaN. ``time`` is when the service
+        answered, and of an archive when the chain was recorded.
 
     Raises
     ------

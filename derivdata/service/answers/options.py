@@ -18,7 +18,7 @@ from derivdata.service.window import Window
 __all__ = ["ANSWERS"]
 
 _GREEKS = ("delta", "gamma", "vega", "theta")
-_PRICES = tuple("bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
+_OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
 """Columns of ours, which the hosted service does not have."""
 
 _COLUMNS = (
@@ -30,7 +30,7 @@ _COLUMNS = (
     *_GREEKS,
     "open_interest",
     "underlying_price",
-    *_PRICES,
+    *_OURS,
 )
 _DAY = pd.Timedelta(1, "D")
 _MOMENT = pd.Timedelta(1, "us")
@@ -49,7 +49,7 @@ def snapshot(context: RequestContext) -> dict[str, Any]:
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     chain = _require_pair(view, symbol, exchange)
     chain = chain[chain["expiry"] > view.now]
-    optional = (*_GREEKS, *_PRICES)
+    optional = (*_GREEKS, *_OURS)
     shown = [name for name in _COLUMNS if name not in optional or chain[name].notna().any()]
     recorded = chain["time"].max() if len(chain) else view.now
     return {

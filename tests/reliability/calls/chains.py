@@ -13,8 +13,11 @@ from tests.reliability.calls.made import (
     fitted,
     forwards,
     free,
+    later_surface,
+    legs,
     options,
     priced,
+    quoted_options,
     quotes,
     slopes,
     whole,
@@ -47,6 +50,39 @@ CALLS: Calls = {
         "discount": 1.0,
     },
     "analysis.chain.arbitrage": lambda: {"quotes": quotes()},
+    "analysis.chain.executable": lambda: {
+        "options": quoted_options(), "futures": None, "fee_rate": 0.0003, "fee_cap": 0.125,
+        "future_fee_rate": 0.0005, "as_of": AS_OF,
+    },
+    "analysis.business_time.years": lambda: {
+        "start": "2026-06-29", "end": "2026-07-06", "weekend_weight": 0.5,
+    },
+    "analysis.business_time.fit": lambda: {"surface": whole(), "events": (), "weekend_weight": 0.5},
+    "analysis.position.greeks": lambda: {
+        "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "rate": 0.0, "interpolation": None,
+    },
+    "analysis.position.vega_buckets": lambda: {
+        "legs": legs(), "surface": slopes(), "deltas": (0.25, 0.5, 0.75), "rate": 0.0, "interpolation": None,
+    },
+    "analysis.position.scenarios": lambda: {
+        "legs": legs(), "surface": slopes(), "spot_change": [-0.1, 0.1], "vol_change": 0.05, "days": 1.0,
+        "sticky": "strike", "rate": 0.0, "interpolation": None,
+    },
+    "analysis.position.attribution": lambda: {
+        "legs": legs(), "before": slopes(), "after": later_surface(), "spot": (100.0, 101.0), "rate": 0.0,
+        "interpolation": None,
+    },
+    "analysis.risk_neutral.density": lambda: {
+        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
+        "extrapolate": None,
+    },
+    "analysis.risk_neutral.quantile": lambda: {
+        "surface": slopes(), "probability": 0.5, "year_fraction": 0.15, "interpolation": None,
+        "extrapolate": None,
+    },
+    "analysis.risk_neutral.moments": lambda: {
+        "surface": slopes(), "year_fraction": 0.15, "interpolation": None, "extrapolate": None,
+    },
     "analysis.exposure.gamma_exposure": lambda: {
         "chain": options(), "dealer": exposure.NAIVE_DEALER, "by": ("strike",), "contract_size": 1.0,
         "as_of": AS_OF,
@@ -121,6 +157,14 @@ CALLS: Calls = {
     },
     "analysis.surface.forward_variance": lambda: {
         "surface": whole(), "start": 0.1, "end": 0.2, "log_moneyness": 0.0, "interpolation": None,
+        "extrapolate": None,
+    },
+    "analysis.surface.history": lambda: {
+        "chains": options(), "days": (40, 60), "points": ("atm",), "index_days": 40.0, "delta": "forward",
+        "method": "essvi", "weights": "price",
+    },
+    "analysis.surface.local_volatility": lambda: {
+        "surface": slopes(), "log_moneyness": LOCAL, "year_fraction": 0.15, "interpolation": None,
         "extrapolate": None,
     },
     "analysis.surface.heston_phi": lambda: {"theta": 0.1, "lam": 1.0},

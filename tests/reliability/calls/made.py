@@ -102,6 +102,39 @@ def options() -> pd.DataFrame:
 
 
 @functools.cache
+def quoted_options() -> pd.DataFrame:
+    """The same with bids and asks, one of which a butterfly can sell to."""
+    frame = options()
+    at = (frame[name] for name in ("underlying_price", "strike"))
+    years = (frame["expiry"] - AS_OF) / pd.Timedelta("365D")
+    usd = black76.price(*at, years, frame["iv"], frame["side"])
+    bid = np.where((frame["strike"] == 100.0) & (frame["side"] == "call"), usd * 1.3, usd * 0.99)
+    return dd.tables.OPTIONS_SNAPSHOT.conform(frame.assign(bid_usd=bid, ask_usd=np.maximum(usd * 1.01, bid)))
+
+
+@functools.cache
+def legs() -> pd.DataFrame:
+    """A risk reversal in the first expiry and a call in the second."""
+    days = [30, 30, 90]
+    return pd.DataFrame(
+        {
+            "expiry": [AS_OF + pd.Timedelta(day, "D") for day in days],
+            "strike": [90.0, 110.0, 100.0],
+            "side": ["put", "call", "call"],
+            "quantity": [-1.0, 1.0, 2.0],
+        }
+    )
+
+
+@functools.cache
+def later_surface() -> xr.Dataset:
+    """The surface of a day later, volatility up by a tenth."""
+    frame = options()
+    moved = frame.assign(time=frame["time"] + pd.Timedelta("1D"), iv=frame["iv"] * 1.1)
+    return surface.from_chain(moved, method="essvi")
+
+
+@functools.cache
 def cleaned() -> pd.DataFrame:
     return chain.clean(options())
 
