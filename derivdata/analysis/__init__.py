@@ -7,6 +7,7 @@ from types import ModuleType
 
 __all__ = [
     "align",
+    "backtest",
     "basis",
     "black76",
     "business_time",

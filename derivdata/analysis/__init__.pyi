@@ -1,5 +1,6 @@
 # What `derivdata.analysis.__getattr__` resolves lazily, for type checkers and completion; never executed.
 from derivdata.analysis import align as align
+from derivdata.analysis import backtest as backtest
 from derivdata.analysis import basis as basis
 from derivdata.analysis import black76 as black76
 from derivdata.analysis import business_time as business_time
@@ -18,6 +19,7 @@ from derivdata.analysis import volatility as volatility
 
 __all__ = [
     "align",
+    "backtest",
     "basis",
     "black76",
     "business_time",

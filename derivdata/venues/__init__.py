@@ -8,13 +8,14 @@ venue sends with HTTP 200 is an error, and never an empty table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from derivdata import times
 from derivdata.arguments import typed
+from derivdata.tables import venue_facts
 from derivdata.venues.endpoint import Endpoint, Venue
 from derivdata.venues.reading import Context, Reading, Request
 from derivdata.venues.record_types import Records
@@ -22,7 +23,7 @@ from derivdata.venues.registry import VENUES
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
 
-__all__ = ["endpoints", "read"]
+__all__ = ["endpoints", "facts", "read"]
 
 
 def __dir__() -> list[str]:
@@ -61,6 +62,55 @@ def endpoints() -> pd.DataFrame:
         }
     )
     return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
+
+
+@typed
+def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+    """Return what is known of the venues' funding intervals, caps, floors, fees and contracts, with sources.
+
+    Parameters
+    ----------
+    exchanges
+        Slugs of venues; None takes all.
+    day
+        The day in question: of each fact, the newest that is not later. None returns all of them, also
+        those that a newer one has replaced.
+
+    Returns
+    -------
+    DataFrame
+        ``exchange``; ``symbol`` (empty: all of the venue's); ``fact``: ``interval_hours``,
+        ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``,
+        ``taker_fee_bps``, ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
+        of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE); ``value`` and ``unit``;
+        ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of the venue), ``sample``
+        (one that a client's source quotes), ``documentation``; ``source``, where it can be read. A value
+        without a source that can be read is absent.
+
+    Raises
+    ------
+    ValueError
+        `exchanges` names a venue of which nothing is known, or `day` is no instant.
+
+    Examples
+    --------
+    >>> rows = dd.venues.facts(["okx"]).set_index(["symbol", "fact"])
+    >>> rows.loc[("BTC", "funding_cap_bps"), ["value", "unit"]].tolist()
+    [37.5, 'bps per interval']
+    """
+    rows = venue_facts.frame()
+    if exchanges is not None:
+        unknown = [venue for venue in exchanges if venue not in set(rows["exchange"])]
+        if unknown:
+            known = ", ".join(rows["exchange"].unique())
+            raise ValueError(f"exchanges: no fact of {unknown[0]!r} is known; there are some of {known}")
+        rows = rows[rows["exchange"].isin(exchanges)]
+    if day is not None:
+        until = f"{times.instant(day, 'day'):%Y-%m-%d}"
+        rows = rows[rows["as_of"] <= until].sort_values("as_of", kind="stable")
+        rows = rows.drop_duplicates(["exchange", "symbol", "fact"], keep="last").sort_index()
+    rows = rows.reset_index(drop=True)
+    return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
 
 
 @typed

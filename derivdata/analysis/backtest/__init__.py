@@ -1,0 +1,45 @@
+"""Backtests of carry: what a rule would have earned, traded on what was known at each instant.
+
+A rule is called at every row and sees the past only. It names a pair of venues for each symbol: long where
+funding is low, short where it is high. Positions receive the payments after they were opened, at each
+venue's own stamps, and pay fees, slippage and the price mismatch of their legs. A backtest of data that its
+provider calls informational is informational too.
+"""
+
+from __future__ import annotations
+
+from derivdata.analysis.backtest.capacities import capacity
+from derivdata.analysis.backtest.costs import Costs
+from derivdata.analysis.backtest.deflated_sharpe import deflated_sharpe_ratio
+from derivdata.analysis.backtest.past import Past, Target
+from derivdata.analysis.backtest.results import Reason, trades
+from derivdata.analysis.backtest.rules import (
+    ForecastThreshold,
+    HoldingTime,
+    Rotation,
+    SpreadThreshold,
+    VenueLimit,
+)
+from derivdata.analysis.backtest.simulation import carry
+from derivdata.analysis.backtest.sweeps import sweep
+
+__all__ = [
+    "Costs",
+    "ForecastThreshold",
+    "HoldingTime",
+    "Past",
+    "Reason",
+    "Rotation",
+    "SpreadThreshold",
+    "Target",
+    "VenueLimit",
+    "capacity",
+    "carry",
+    "deflated_sharpe_ratio",
+    "sweep",
+    "trades",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,190 @@
+"""Positions of a backtest: one pair per symbol, as arrays over (leg, symbol) and over symbols.
+
+The long leg is row 0, the short leg row 1. Both legs have the same number of coins, so that the pair gains or
+loses by the difference of the venues' prices only.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from derivdata._typing import Bools, Floats, Indices
+from derivdata.analysis.funding.ledger import LATE
+from derivdata.units import BPS, REFERENCE_HOURS
+
+__all__ = ["Account", "Book", "Fills"]
+
+_DIRECTION = np.array([[1.0], [-1.0]])  # of a leg's profit when its price rises
+_ENTRY, _EXIT = np.array([[0], [1]]), np.array([[1], [0]])  # sides of the legs' trades: buy 0, sell 1
+
+
+class Account(NamedTuple):
+    """Capital of a backtest, and the margin of its legs."""
+
+    capital: float
+    leg_usd: float
+    leverage: float
+    maintenance: float
+    transfer_hours: float
+    fees: Floats
+    """[bps] over (buy, sell), symbols and venues."""
+    liquidation: float
+
+    @property
+    def pair_margin(self) -> float:
+        """Margin that a pair is opened with [USD], of both legs."""
+        return 2.0 * self.leg_usd / self.leverage
+
+
+class Fills(NamedTuple):
+    """What the rows of a backtest read at one row: marks, and slippage by (side, symbol, venue)."""
+
+    mark: Floats
+    slippage: Floats
+
+
+class Book:
+    """Positions, and what each has earned since its entry [USD]."""
+
+    def __init__(self, symbols: int, account: Account) -> None:
+        self.account = account
+        self.legs = np.full((2, symbols), -1, dtype=np.intp)
+        self.opened = np.zeros(symbols)
+        self.coins = np.zeros(symbols)
+        by_leg = ("entry", "mark", "margin", "leg_funding", "paid_at", "missing")
+        self.entry, self.mark, self.margin, self.leg_funding, self.paid_at, self.missing = (
+            np.zeros((2, symbols)) for _ in by_leg
+        )
+        self.transferred = np.zeros(symbols)
+        self.entry_row = np.zeros(symbols, dtype=np.intp)
+        self.entry_usd = np.zeros(symbols)
+        self.funding, self.price, self.fees, self.slippage = (np.zeros(symbols) for _ in range(4))
+        self.closed: list[dict[str, Any]] = []
+
+    @property
+    def held(self) -> Indices:
+        """Places of the symbols that have a position."""
+        return np.flatnonzero(self.legs[0] >= 0)
+
+    def mark_to(self, marks: Floats) -> Floats:
+        """Take in the marks of a row; return what the held pairs gained by price [USD]."""
+        held = self.held
+        now = marks[held, self.legs[:, held]]
+        gained = self.coins[held] * (_DIRECTION * (now - self.mark[:, held])).sum(axis=0)
+        self.mark[:, held] = now
+        self.price[held] += gained
+        return np.asarray(gained)
+
+    def settle(self, rates: Floats, interval: Floats, now: float) -> Floats:
+        """Take in a row's settlements; return what the held pairs received [USD]."""
+        held = self.held
+        legs = self.legs[:, held]
+        rate, hours = rates[held, legs], interval[held, legs]
+        due = np.isfinite(rate) & (hours > 0.0)
+        gap = now - self.paid_at[:, held]
+        self.missing[:, held] += np.where(due & (gap > LATE * hours), gap - hours, 0.0)
+        self.paid_at[:, held] = np.where(due, now, self.paid_at[:, held])
+        return self._receive(held, np.where(due, rate, 0.0), np.where(due, hours, 0.0))
+
+    def accrue(self, rates: Floats, hours: Floats, passed: float) -> Floats:
+        """Take in what sampled rates accrued since the row before, over `hours` of the `passed` ones."""
+        held = self.held
+        legs = self.legs[:, held]
+        rate, covered = rates[held, legs], hours[held, legs]
+        covered = np.where(np.isfinite(rate), covered, 0.0)
+        self.missing[:, held] += passed - covered
+        return self._receive(held, np.where(covered > 0.0, rate, 0.0), covered)
+
+    def _receive(self, held: Indices, rate: Floats, hours: Floats) -> Floats:
+        notional = self.coins[held] * self.mark[:, held]
+        received = -_DIRECTION * rate * hours / REFERENCE_HOURS / BPS * notional  # longs pay what is positive
+        self.leg_funding[:, held] += received
+        self.funding[held] += received.sum(axis=0)
+        return np.asarray(received.sum(axis=0))
+
+    def lost_legs(self) -> Bools:
+        """Tell which legs have less left than their maintenance margin."""
+        return (self.legs >= 0) & (self._equity() < self.account.maintenance * self.coins * self.mark)
+
+    def _equity(self) -> Floats:
+        unrealised = _DIRECTION * self.coins * (self.mark - self.entry)
+        return np.asarray(self.margin + unrealised + self.leg_funding)
+
+    def transfer(self, now: float) -> None:
+        """Share the equity of the legs evenly, where the last transfer is long enough ago."""
+        due = (self.legs[0] >= 0) & (now - self.transferred >= self.account.transfer_hours)
+        if due.any():
+            equity = self._equity()
+            self.margin += np.where(due, equity.mean(axis=0) - equity, 0.0)
+            self.transferred[due] = now
+
+    def margin_used(self) -> float:
+        """Return the margin of all positions that were opened [USD]."""
+        return self.account.pair_margin * self.held.size
+
+    def open(self, at: Indices, legs: Any, row: int, now: float, fills: Fills) -> tuple[Floats, Any, Any]:
+        """Open pairs; return what is traded, the fees and the slippage by symbol [USD]."""
+        self.legs[:, at], self.opened[at], self.entry_row[at] = legs, now, row
+        mark = fills.mark[at, legs]
+        self.coins[at] = self.account.leg_usd / mark.mean(axis=0)
+        self.entry[:, at] = self.mark[:, at] = mark
+        self.margin[:, at] = self.account.pair_margin / 2.0
+        self.leg_funding[:, at] = self.missing[:, at] = 0.0
+        self.paid_at[:, at] = self.transferred[at] = now
+        for part in (self.funding, self.price, self.fees, self.slippage):
+            part[at] = 0.0
+        traded = self._trade(at, _ENTRY, fills, None)
+        self.entry_usd[at] = traded[0]
+        return traded
+
+    def close(
+        self, at: Indices, row: int, now: float, fills: Fills, reason: int, lost: Bools | None, due: Floats
+    ) -> tuple[Floats, Any, Any]:
+        """Close pairs at their marks; return what is traded, the fees and the slippage by symbol [USD].
+
+        Parameters
+        ----------
+        lost
+            Which of the legs are liquidated.
+        due
+            Interval [h] of the legs' settlements as last known; what is due and not paid is missing.
+        """
+        interval = np.where(due > 0.0, due, np.inf)
+        gap = now - self.paid_at[:, at]
+        overdue = np.where(np.isfinite(interval), np.floor(gap / interval) * interval, 0.0)
+        self.missing[:, at] += np.where(gap > LATE * interval, overdue, 0.0)
+        traded = self._trade(at, _EXIT, fills, lost)
+        self.closed.append(
+            {
+                "symbol": at,
+                "long": self.legs[0, at],
+                "short": self.legs[1, at],
+                "entry_row": self.entry_row[at],
+                "exit_row": np.full(at.size, row),
+                "entry_usd": self.entry_usd[at],
+                "exit_usd": traded[0],
+                "funding_usd": self.funding[at],
+                "price_usd": self.price[at],
+                "fees_usd": self.fees[at],
+                "slippage_usd": self.slippage[at],
+                "missing_hours": self.missing[:, at].sum(axis=0),
+                "reason": np.full(at.size, reason),
+            }
+        )
+        self.legs[:, at] = -1
+        self.coins[at] = 0.0
+        return traded
+
+    def _trade(self, at: Indices, side: Indices, fills: Fills, lost: Bools | None) -> tuple[Floats, Any, Any]:
+        legs = self.legs[:, at]
+        notional = self.coins[at] * self.mark[:, at]
+        fee = self.account.fees[side, at, legs]
+        if lost is not None:
+            fee = fee + np.where(lost, self.account.liquidation, 0.0)
+        fees = (notional * fee / BPS).sum(axis=0)
+        slippage = (notional * fills.slippage[side, at, legs] / BPS).sum(axis=0)
+        self.fees[at] += fees
+        self.slippage[at] += slippage
+        return np.asarray(notional.sum(axis=0)), fees, slippage

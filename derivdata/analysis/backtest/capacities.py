@@ -1,0 +1,104 @@
+"""How much a rule can carry: its net P&L by size, at the depth of the books it traded in."""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis.backtest.results import trades
+from derivdata.analysis.funding.costs import slippage_bps
+from derivdata.analysis.inputs import require_labels, require_times
+from derivdata.arguments import Numbers, typed
+from derivdata.units import BPS, USD_UNIT
+
+__all__ = ["capacity"]
+
+_FILLS = (
+    ("long", "entry", "ask", "entry_usd"),
+    ("short", "entry", "bid", "entry_usd"),
+    ("long", "exit", "bid", "exit_usd"),
+    ("short", "exit", "ask", "exit_usd"),
+)
+"""Venue, instant, side of the book and notional of the four orders of every trade."""
+
+
+@typed
+def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None = None) -> xr.Dataset:
+    """Compute what the trades of a backtest would have earned at other sizes of their legs.
+
+    Parameters
+    ----------
+    result
+        What `carry` returned.
+    depth
+        Depth of the books [USD], as in `carry`.
+    sizes_usd
+        Notional of a leg at entry [USD]; by default from a quarter to 64 times that of the backtest.
+
+    Returns
+    -------
+    Dataset, dim ``size_usd``
+        ``net_usd``: funding, price and fees in proportion to the size, less the slippage of that size;
+        ``slippage_usd``; ``filled``, the fraction of the trades that the books fill at that size, the others
+        are left out. ``capacity_usd``: the size that earns most [USD of a leg]; NaN where none earns.
+
+    Raises
+    ------
+    TypeError, ValueError
+        `result` is not that of a backtest; `depth` is not in USD or lacks a dim; a size is not positive.
+
+    Notes
+    -----
+    The same trades at every size: a rule that reads depth might have made others. The capital grows with the
+    size. An order walks the book once and the book recovers until the next.
+    """
+    table = trades(result)
+    leg = float(result.attrs["leg_usd"])
+    sizes = (
+        leg * 2.0 ** np.arange(-2, 7) if sizes_usd is None else np.atleast_1d(np.asarray(sizes_usd, float))
+    )
+    if not (sizes > 0.0).all() or sizes.ndim != 1:
+        raise ValueError("sizes_usd must be positive numbers")
+    require_labels(depth, "depth", "side", ["ask", "bid"])
+    grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
+    slippage = np.zeros((len(table), sizes.size))
+    if len(table):
+        for venue, instant, side, notional in _FILLS:
+            books = _books(depth, table["symbol"].to_numpy(), table[venue].to_numpy(), table[instant], side)
+            bps = slippage_bps(books, grid).transpose("trade", "size_usd").to_numpy()
+            share = table[notional].to_numpy()[:, None] / (2.0 * leg)  # a leg's part of what was traded
+            slippage += bps / BPS * share * sizes
+    filled = np.isfinite(slippage)
+    earned = (table["funding_usd"] + table["price_usd"] - table["fees_usd"]).to_numpy()[:, None] * sizes / leg
+    net: Floats = np.where(filled, earned - slippage, 0.0).sum(axis=0)
+    most = int(np.argmax(net)) if net.size else 0
+    size = {"units": USD_UNIT}
+    return xr.Dataset(
+        {
+            "net_usd": ("size_usd", net, size),
+            "slippage_usd": ("size_usd", np.where(filled, slippage, 0.0).sum(axis=0), size),
+            "filled": ("size_usd", filled.mean(axis=0) if len(table) else np.full(sizes.size, np.nan)),
+            "capacity_usd": ((), sizes[most] if net.size and net[most] > 0.0 else np.nan, size),
+        },
+        {"size_usd": ("size_usd", sizes, size)},
+        {key: result.attrs[key] for key in ("provenance", "leg_usd", "capital_usd") if key in result.attrs},
+    )
+
+
+def _books(depth: xr.DataArray, symbols: object, venues: object, instants: object, side: str) -> xr.DataArray:
+    """Return the newest books at the instants of the trades, dims ``trade`` and ``depth_bps``."""
+    books = depth.sel(side=side, drop=True)
+    names = {"exchange": xr.DataArray(venues, dims="trade")}
+    if "symbol" in books.dims:
+        names["symbol"] = xr.DataArray(symbols, dims="trade")
+    labels = {dim: np.unique(np.asarray(wanted)) for dim, wanted in names.items()}
+    books = books.reindex(labels).sel(names)
+    if "time" not in depth.dims:
+        return books
+    require_times(depth, "depth")
+    books = books.sortby("time")
+    stamps = np.asarray(instants.dt.tz_localize(None), dtype="datetime64[us]")  # type: ignore[attr-defined]
+    row = np.searchsorted(books["time"].to_numpy(), stamps, side="right") - 1
+    at = xr.DataArray(np.maximum(row, 0), dims="trade")
+    return books.isel(time=at).where(xr.DataArray(row >= 0, dims="trade")).drop_vars("time")

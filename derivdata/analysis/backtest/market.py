@@ -1,0 +1,153 @@
+"""What a backtest reads: rates and marks of all symbols and venues on one grid of instants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata._typing import Floats
+from derivdata.analysis.panels import beside, hours, kind_of, labels_of, require, require_rate
+from derivdata.analysis.panels import usual_step as usual_step_of
+from derivdata.analysis.settlements import merge_late_stamps
+from derivdata.units import HOUR_UNIT, USD_UNIT
+
+__all__ = ["Market", "RowBlocks", "market_of"]
+
+_BLOCK = 256
+
+
+class RowBlocks:
+    """Rows of an array with time innermost; blocks of rows are copied, so that a row lies together in memory.
+
+    Two blocks are kept: a backtest reads its present row and one a little earlier.
+    """
+
+    def __init__(self, array: Floats) -> None:
+        self.array = array
+        self._blocks: dict[int, Floats] = {}
+
+    def row(self, at: int) -> Floats:
+        """Return one row, symbols by venues."""
+        block = at // _BLOCK
+        if block not in self._blocks:
+            if len(self._blocks) > 1:
+                del self._blocks[min(self._blocks)]
+            self._blocks[block] = self.rows(block * _BLOCK, (block + 1) * _BLOCK)
+        row: Floats = self._blocks[block][at - block * _BLOCK]
+        return row
+
+    def rows(self, first: int, stop: int) -> Floats:
+        """Return some rows, rows first; one number for all of them is not copied."""
+        part = np.moveaxis(self.array[..., first:stop], -1, 0)
+        return part if not any(part.strides) else np.ascontiguousarray(part, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Market:
+    """Rates and prices over ``(symbol, exchange, row)``, NaN where there is none at a row.
+
+    Attributes
+    ----------
+    since
+        Hours of the rows since the first.
+    known_at
+        Hours at which a row's rate is known: a settlement at its stamp, a sample when its bucket ends.
+    rates, interval
+        [bps/8h], and of settlements the hours that they pay for.
+    prices
+        Marks [USD], or None.
+    limit
+        Hours that a sampled rate holds at most.
+    """
+
+    symbols: tuple[str, ...]
+    exchanges: tuple[str, ...]
+    times: NDArray[Any]
+    since: Floats
+    known_at: Floats
+    settled: bool
+    limit: float
+    rates: RowBlocks
+    interval: RowBlocks | None
+    prices: RowBlocks | None
+
+
+def market_of(panel: xr.DataArray, interval_hours: Any, prices: xr.DataArray | None) -> Market:
+    """Check the panels and put them on one grid: every stamp of a rate, and every price between them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `derivdata.analysis.backtest.carry`.
+    """
+    panel = _with_symbol(panel)
+    require_rate(panel, "exchange", "time")
+    for dim in ("symbol", "exchange"):
+        if len(set(labels_of(panel, dim))) != panel.sizes[dim]:
+            raise ValueError(f"panel has a {dim} more than once")
+    settled = kind_of(panel) == "settled"
+    since = hours(panel)
+    if settled and interval_hours is None:
+        raise ValueError("settlements pay for their interval: give interval_hours (see infer_interval)")
+    if not settled and interval_hours is not None:
+        raise ValueError("interval_hours is for settlements; this panel is sampled and accrues over time")
+    interval = None
+    if settled:
+        interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
+        panel, interval = merge_late_stamps(panel, interval)
+    limit = np.inf if settled else 2.0 * usual_step_of(since)
+    panel, interval, marks = _on_one_grid(panel, interval, prices)
+    since = hours(panel)
+    known_at = since if settled else np.append(since[1:], np.inf)
+    return Market(
+        tuple(labels_of(panel, "symbol")),
+        tuple(labels_of(panel, "exchange")),
+        panel["time"].to_numpy(),
+        since,
+        known_at,
+        settled,
+        limit,
+        *(None if part is None else RowBlocks(part.to_numpy()) for part in (panel, interval, marks)),  # type: ignore[arg-type]
+    )
+
+
+def _with_symbol(panel: xr.DataArray) -> xr.DataArray:
+    require(panel)
+    if "symbol" in panel.dims:
+        return panel
+    name = str(panel["symbol"].item()) if "symbol" in panel.coords else ""
+    return panel.drop_vars("symbol", errors="ignore").expand_dims(symbol=[name])
+
+
+def _on_one_grid(
+    panel: xr.DataArray, interval: xr.DataArray | None, prices: xr.DataArray | None
+) -> tuple[xr.DataArray, xr.DataArray | None, xr.DataArray | None]:
+    """Order dims and venues by the alphabet, and add the instants of prices as rows without rates."""
+    order = ("symbol", "exchange", "time")
+    venues = sorted(labels_of(panel, "exchange"))
+    labels = {"symbol": labels_of(panel, "symbol"), "exchange": np.array(venues)}
+    rows = panel["time"].to_numpy()
+    if prices is not None:
+        prices = _with_symbol(prices)
+        require(prices, "exchange", "time", units=USD_UNIT, name="prices")
+        hours(prices, name="prices")
+        stamps = prices["time"].to_numpy()
+        between = stamps[(stamps > rows[0]) & (stamps < rows[-1])]
+        rows = np.union1d(rows, between.astype(rows.dtype))
+    arrays = [panel, interval, prices]
+    for place, part in enumerate(arrays):
+        if part is not None:
+            part = part.transpose(*order)
+            same = part.sizes["time"] == rows.size and bool((part["time"].to_numpy() == rows).all())
+            alike = all(
+                part.sizes[dim] == len(names) and bool((labels_of(part, dim) == names).all())
+                for dim, names in labels.items()
+            )
+            arrays[place] = part if same and alike else part.reindex({**labels, "time": rows})
+    first, second, third = arrays
+    assert first is not None
+    return first, second, third

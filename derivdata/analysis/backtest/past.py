@@ -1,0 +1,236 @@
+"""What a rule may see at an instant, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from derivdata._typing import Bools, Floats, Indices
+from derivdata.analysis.backtest.market import Market
+from derivdata.analysis.funding.ledger import LATE
+from derivdata.units import RATE_UNIT
+
+__all__ = ["Knowledge", "Past", "Target", "target_of"]
+
+_BLOCK = 256
+_COVER = 0.75
+_ROUNDING = 1e-9  # hours
+
+
+class Target(NamedTuple):
+    """Pairs that a rule wants to hold from now on, one place per symbol.
+
+    Attributes
+    ----------
+    long, short
+        Places of the venues in `Past.exchanges`, −1 for no position.
+    score
+        The higher, the earlier a pair gets what capital is left.
+    """
+
+    long: Indices
+    short: Indices
+    score: Floats
+
+
+class Knowledge:
+    """Rates that are known at the present row: of no settlement or bucket that ends later."""
+
+    def __init__(self, market: Market, latency: float) -> None:
+        shape = (len(market.symbols), len(market.exchanges))
+        self.market, self.latency = market, latency
+        self.known = 0
+        """How many rows are known."""
+        self.last, self.at = np.full(shape, np.nan), np.full(shape, -np.inf)
+        self.interval = np.full(shape, np.nan)
+        self._overlap = np.zeros(shape)
+        self._means: dict[float, tuple[int, Floats]] = {}
+
+    def advance(self, now: float) -> None:
+        """Take in the rows that are known by now."""
+        market = self.market
+        while self.known < market.since.size and (
+            market.known_at[self.known] <= now - self.latency + _ROUNDING
+        ):
+            rates = market.rates.row(self.known)
+            there = np.isfinite(rates)
+            if market.interval is not None:
+                self._pay(there, market.interval.row(self.known), market.since[self.known])
+            np.copyto(self.last, rates, where=there)
+            self.at[there] = market.since[self.known]
+            self.known += 1
+
+    def _pay(self, there: Bools, interval: Floats, now: float) -> None:
+        """Note the intervals of a row's settlements, and refuse those that pay for hours already paid for.
+
+        The same rule as `derivdata.analysis.settlements.refuse_overlap`, which needs the whole panel at once:
+        the most by which the intervals of any run of settlements exceed the time that it took.
+        """
+        paid = there & (interval > 0.0)
+        overlap = np.maximum(0.0, self._overlap + interval - (now - self.at))
+        np.copyto(self._overlap, overlap, where=paid)
+        np.copyto(self.interval, interval, where=there)
+        wrong = paid & (overlap > 0.5 * interval - 1e-6)
+        if wrong.any():
+            symbol, venue = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+            raise ValueError(
+                f"settlements of {self.market.symbols[symbol]} on {self.market.exchanges[venue]} pay for "
+                f"more hours than have passed by {self.market.times[self.known]}: one is there twice (see "
+                "dd.quality), or interval_hours is too long (see infer_interval)"
+            )
+
+    def fresh(self, now: float) -> Floats:
+        """Return the last rate of every series [bps/8h], NaN where it is too old to hold."""
+        limit = LATE * self.interval if self.market.settled else self.market.limit + _ROUNDING
+        return np.where(now - self.latency - self.at < limit, self.last, np.nan)
+
+    def mean(self, window: float) -> Floats:
+        """Return the mean rate over the window that ends at the last known row; see `Past.mean`."""
+        if not self.known:
+            return np.full(self.last.shape, np.nan)
+        block, row = divmod(self.known - 1, _BLOCK)
+        if self._means.get(window, (-1,))[0] != block:
+            self._means[window] = (block, self._means_of(block * _BLOCK, window))
+        mean: Floats = self._means[window][1][row]
+        return mean
+
+    def _means_of(self, start: int, window: float) -> Floats:
+        """Return the means at the rows of a block, by differences of sums that start a window before it."""
+        market = self.market
+        ends = np.where(np.isfinite(market.known_at), market.known_at, market.since[-1])
+        stop = min(start + _BLOCK, ends.size)
+        firsts = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
+        begin = int(firsts[0])
+        rates = market.rates.rows(begin, stop)
+        if market.interval is not None:
+            hours = market.interval.rows(begin, stop)
+        else:
+            gap = np.minimum(np.diff(market.since, append=ends[-1])[begin:stop], market.limit)
+            hours = np.broadcast_to(gap[:, None, None], rates.shape)
+        hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
+        paid = np.where(hours > 0.0, rates * hours, 0.0)
+        sums = [
+            np.concatenate([np.zeros((1, *part.shape[1:])), np.cumsum(part, 0)]) for part in (paid, hours)
+        ]
+        last = np.arange(start, stop) + 1 - begin
+        total, covered = (part[last] - part[firsts - begin] for part in sums)
+        return np.where(covered >= _COVER * window, total / covered, np.nan)
+
+
+class Past:
+    """What is known at one instant; every array is a copy or read-only.
+
+    Attributes
+    ----------
+    now, previous
+        The instant of this row, and of the row before it [datetime64, UTC].
+    symbols, exchanges
+        Labels of the arrays' two axes.
+    long, short
+        Places of the venues held for each symbol, −1 where there is no position.
+    held_hours
+        How long each position has been held [h], 0 where there is none.
+    tradable
+        Whether an order can be filled now: there is a mark, and depth where depth is given.
+    leg_usd
+        Notional of a leg at entry [USD].
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        row: int,
+        legs: NDArray[np.intp],
+        held_hours: Floats,
+        tradable: Bools,
+        leg_usd: float,
+    ) -> None:
+        self._knowledge, self._row = knowledge, row
+        market = knowledge.market
+        self.now, self.previous = market.times[row], market.times[max(row - 1, 0)]
+        self.symbols, self.exchanges = market.symbols, market.exchanges
+        self.long, self.short = legs.copy()
+        self.held_hours, self.tradable, self.leg_usd = held_hours.copy(), tradable.copy(), leg_usd
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the first row."""
+        return self._row == 0
+
+    def rate(self) -> Floats:
+        """Return the last known rate of each symbol and venue [bps/8h], NaN where it is too old."""
+        return self._knowledge.fresh(float(self._knowledge.market.since[self._row]))
+
+    def mean(self, hours: float) -> Floats:
+        """Return the mean known rate of each symbol and venue over the last `hours` [bps/8h].
+
+        Settlements count by the hours that they pay for. NaN where less than three quarters of the window
+        are paid for: the window must be no shorter than the settlement interval.
+        """
+        return self._knowledge.mean(float(hours)).copy()
+
+    def panel(self) -> xr.DataArray:
+        """Return every rate that is known [bps/8h], dims ``(symbol, exchange, time)``."""
+        market, known = self._knowledge.market, self._knowledge.known
+        values = market.rates.array[..., :known].view()
+        values.flags.writeable = False
+        labels = {"symbol": list(market.symbols), "exchange": list(market.exchanges)}
+        kind = "settled" if market.settled else "sampled"
+        return xr.DataArray(
+            values,
+            dims=("symbol", "exchange", "time"),
+            coords={**labels, "time": market.times[:known]},
+            name="rate_bps_8h",
+            attrs={"units": RATE_UNIT, "kind": kind},
+        )
+
+    def positions(self) -> dict[str, tuple[str, str]]:
+        """Return the pair held for each symbol that has one, (long, short)."""
+        return {
+            self.symbols[place]: (self.exchanges[self.long[place]], self.exchanges[self.short[place]])
+            for place in np.flatnonzero(self.long >= 0)
+        }
+
+
+def target_of(answer: Any, past: Past) -> Target:
+    """Return a rule's answer as a `Target`: it may be one, or a mapping of symbols to (long, short).
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is neither, or names a symbol or venue that the panel does not have.
+    """
+    if isinstance(answer, Target):
+        return _checked(answer, past)
+    if not isinstance(answer, Mapping):
+        raise TypeError(
+            f"a rule returns a Target or a mapping of symbols to (long, short), not {type(answer).__name__}"
+        )
+    legs = np.full((2, len(past.symbols)), -1, dtype=np.intp)
+    score = np.zeros(len(past.symbols))
+    for rank, (symbol, pair) in enumerate(answer.items()):
+        unknown = [name for name in pair if name not in past.exchanges]
+        if symbol not in past.symbols or unknown or len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"the rule wants {symbol!r}: {pair!r}, which is no pair of this panel's venues")
+        place = past.symbols.index(symbol)
+        legs[:, place] = [past.exchanges.index(name) for name in pair]
+        score[place] = -rank
+    return Target(legs[0], legs[1], score)
+
+
+def _checked(target: Target, past: Past) -> Target:
+    long, short = (np.asarray(part, dtype=np.intp) for part in target[:2])
+    score = np.asarray(target.score, dtype=np.float64)
+    size, venues = (len(past.symbols),), len(past.exchanges)
+    if long.shape != size or short.shape != size or score.shape != size:
+        raise ValueError(f"a rule's Target needs one long, short and score for each of {size[0]} symbols")
+    held = long >= 0
+    if ((short >= 0) != held).any() or (long >= venues).any() or (short >= venues).any():
+        raise ValueError("a rule's Target names a venue that the panel does not have, or one leg only")
+    if (held & (long == short)).any():
+        raise ValueError("a rule's Target is long and short on one venue")
+    return Target(long, short, score)

@@ -1,0 +1,173 @@
+"""What a backtest returns: equity, positions, attribution and trades, with their units."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata._typing import Floats
+from derivdata.analysis.backtest.book import Account
+from derivdata.analysis.backtest.market import Market
+from derivdata.arguments import typed
+from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
+
+__all__ = ["DAYS_PER_YEAR", "Reason", "daily_returns", "dataset", "trades"]
+
+DAYS_PER_YEAR = 365.0
+_COMPONENTS = {
+    "funding_usd": "received; negative where the position paid",
+    "price_usd": "gain by the difference of the two venues' prices",
+    "fees_usd": "paid",
+    "slippage_usd": "paid",
+    "traded_usd": "notional of all trades",
+}
+_BY_TRADE = {
+    "entry_usd": USD_UNIT,
+    "exit_usd": USD_UNIT,
+    "funding_usd": USD_UNIT,
+    "price_usd": USD_UNIT,
+    "fees_usd": USD_UNIT,
+    "slippage_usd": USD_UNIT,
+    "net_usd": USD_UNIT,
+    "missing_hours": HOUR_UNIT,
+}
+
+
+class Reason(IntEnum):
+    """Why a position was closed."""
+
+    RULE = 0
+    """The rule wanted it no more, or another pair."""
+    LIQUIDATION = 1
+    """A leg fell below its maintenance margin; both were closed."""
+    END = 2
+    """The data ended."""
+
+
+def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: dict[str, Any]) -> xr.Dataset:
+    """Return the result of a backtest; see `derivdata.analysis.backtest.carry`."""
+    figures = (journal.funding, journal.price, journal.fees, journal.slippage, journal.traded)
+    variables: dict[str, Any] = {
+        name: (("symbol", "time"), part.T, {"units": USD_UNIT, "long_name": words})
+        for (name, words), part in zip(_COMPONENTS.items(), figures, strict=True)
+    }
+    earned = (journal.funding + journal.price - journal.fees - journal.slippage).sum(axis=1)
+    equity = account.capital + np.cumsum(earned)
+    peak = np.maximum.accumulate(np.maximum(equity, account.capital))
+    codes = {"long_name": "place in exchange, -1 for none"}
+    variables |= {
+        "equity_usd": ("time", equity, {"units": USD_UNIT}),
+        "drawdown": ("time", 1.0 - equity / peak, {"units": "fraction"}),
+        "long_venue": (("symbol", "time"), journal.legs[:, 0].T, codes),
+        "short_venue": (("symbol", "time"), journal.legs[:, 1].T, codes),
+        "refused_entries": ("time", journal.refused, {"units": "count"}),
+    }
+    labels = {"symbol": list(market.symbols), "exchange": list(market.exchanges), "time": market.times}
+    result = xr.Dataset(variables, labels, attrs).assign(_trade_variables(market, journal.closed))
+    result.attrs |= {
+        "kind": "settled" if market.settled else "sampled",
+        "capital_usd": account.capital,
+        "leg_usd": account.leg_usd,
+        "leverage": account.leverage,
+        "rule": repr(rule),
+    }
+    return result.assign(_totals(result, market))
+
+
+def _trade_variables(market: Market, closed: list[dict[str, Any]]) -> dict[str, Any]:
+    names = ["symbol", "long", "short", "entry_row", "exit_row", *_BY_TRADE, "reason"]
+    parts: dict[str, Any] = {
+        name: np.concatenate([each[name] for each in closed] or [np.empty(0)])
+        for name in names
+        if name != "net_usd"
+    }
+    parts["net_usd"] = parts["funding_usd"] + parts["price_usd"] - parts["fees_usd"] - parts["slippage_usd"]
+    order = np.lexsort((parts["symbol"], parts["entry_row"]))
+    parts = {name: part[order] for name, part in parts.items()}
+    place = {
+        name: parts[name].astype(np.intp) for name in ("symbol", "long", "short", "entry_row", "exit_row")
+    }
+    text = {"trade_symbol": (market.symbols, "symbol")} | {
+        f"trade_{leg}": (market.exchanges, leg) for leg in ("long", "short")
+    }
+    variables: dict[str, Any] = {
+        name: ("trade", np.asarray(labels, dtype=str)[place[part]]) for name, (labels, part) in text.items()
+    }
+    variables |= {f"trade_{end}": ("trade", market.times[place[f"{end}_row"]]) for end in ("entry", "exit")}
+    variables |= {
+        f"trade_{name}": ("trade", parts[name], {"units": unit}) for name, unit in _BY_TRADE.items()
+    }
+    meanings = " ".join(reason.name.lower() for reason in Reason)
+    flags = {"flag_values": np.array(list(Reason), dtype=np.int8), "flag_meanings": meanings}
+    return variables | {"trade_reason": ("trade", parts["reason"].astype(np.int8), flags)}
+
+
+def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
+    capital = float(result.attrs["capital_usd"])
+    years = float(market.since[-1]) / HOURS_PER_YEAR
+    net = float(result["equity_usd"][-1]) - capital
+    returns = daily_returns(result)
+    spread = float(returns.std(ddof=1)) if returns.size > 1 else np.nan
+    sharpe = float(returns.mean()) / spread * np.sqrt(DAYS_PER_YEAR) if spread > 0.0 else np.nan
+    traded = float(result["traded_usd"].sum())
+    lost = int((result["trade_reason"] == int(Reason.LIQUIDATION)).sum())
+    return {
+        "net_usd": ((), net, {"units": USD_UNIT}),
+        "apr": ((), net / capital / years if years > 0.0 else np.nan, {"units": APR_UNIT}),
+        "sharpe": ((), sharpe, {"units": "1", "long_name": "annualised, of daily returns on the capital"}),
+        "max_drawdown": ((), float(result["drawdown"].max()), {"units": "fraction"}),
+        "turnover": (
+            (),
+            traded / capital / years if years > 0.0 else np.nan,
+            {"units": "1/year", "long_name": "notional traded a year, of the capital"},
+        ),
+        "liquidations": ((), lost, {"units": "count"}),
+        "missing_hours": ((), float(result["trade_missing_hours"].sum()), {"units": HOUR_UNIT}),
+    }
+
+
+def daily_returns(result: xr.Dataset) -> Floats:
+    """Return what each whole UTC day added to the equity, as a fraction of the capital."""
+    equity = result["equity_usd"].to_numpy()
+    days = result["time"].to_numpy().astype("datetime64[D]")
+    last = np.flatnonzero(np.append(days[1:] != days[:-1], True))
+    levels = np.concatenate([[float(result.attrs["capital_usd"])], equity[last]])
+    return np.asarray(np.diff(levels) / float(result.attrs["capital_usd"]))
+
+
+@typed
+def trades(result: xr.Dataset) -> pd.DataFrame:
+    """Return the positions that a backtest held, one row each, the earliest entry first.
+
+    Parameters
+    ----------
+    result
+        What `carry` returned.
+
+    Returns
+    -------
+    DataFrame
+        ``symbol``, ``long``, ``short``, ``entry`` and ``exit`` (UTC), ``entry_usd`` and ``exit_usd``
+        (notional of both legs), ``funding_usd``, ``price_usd``, ``fees_usd``, ``slippage_usd`` and
+        ``net_usd``, the first two less the next two, ``missing_hours`` (of both legs, whose payments are
+        unknown and not in ``funding_usd``) and ``reason``.
+
+    Raises
+    ------
+    ValueError
+        `result` is not that of a backtest.
+    """
+    if "trade_symbol" not in result:
+        raise ValueError("result has no trades: give what backtest.carry returned")
+    names = [str(name) for name in result.data_vars if str(name).startswith("trade_")]
+    frame = pd.DataFrame({name.removeprefix("trade_"): result[name].to_numpy() for name in names})
+    for end in ("entry", "exit"):
+        frame[end] = pd.DatetimeIndex(frame[end]).as_unit("us").tz_localize("UTC")
+    words = {reason.value: reason.name.lower() for reason in Reason}
+    frame["reason"] = frame["reason"].map(words).astype("str")
+    frame.attrs = {"provenance": result.attrs["provenance"]} if "provenance" in result.attrs else {}
+    return frame

@@ -1,0 +1,273 @@
+"""Rules of entry and exit. Each is called at every row with the `Past` and returns the pairs to hold.
+
+A rule of one's own is any callable that takes a `Past` and returns a `Target`, or a mapping of symbols to
+``(long, short)`` with the most wanted first; symbols that are not named are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from derivdata._typing import Bools, Floats, Indices
+from derivdata.analysis.backtest.past import Past, Target, target_of
+from derivdata.analysis.inputs import require_times
+from derivdata.analysis.panels import labels_of, require
+
+__all__ = ["ForecastThreshold", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
+
+_HOUR = np.timedelta64(3_600_000_000, "us")
+_EPOCH = np.datetime64(0, "us")
+
+
+@dataclass(frozen=True)
+class SpreadThreshold:
+    """Hold the pair with the widest spread while it is wide enough.
+
+    Attributes
+    ----------
+    enter_bps_8h
+        Spread [bps/8h] from which a pair is entered.
+    leave_bps_8h
+        Spread below which it is left; also where it is unknown.
+    switch_bps_8h
+        A held pair is exchanged for the widest one where that is wider by this much; infinite: never.
+    mean_hours
+        Spreads of the mean rate over so many hours; None takes the last rates.
+    """
+
+    enter_bps_8h: float
+    leave_bps_8h: float = 0.0
+    switch_bps_8h: float = np.inf
+    mean_hours: float | None = None
+
+    def __call__(self, past: Past) -> Target:
+        """Return the pairs to hold."""
+        signal = past.rate() if self.mean_hours is None else past.mean(self.mean_hours)
+        best = _widest(signal, past)
+        held = _spread_of(signal, past.long, past.short)
+        return _thresholded(past, best, held, self.enter_bps_8h, self.leave_bps_8h, self.switch_bps_8h)
+
+
+@dataclass(frozen=True, eq=False)
+class ForecastThreshold:
+    """Hold the pair with the highest forecast while it is high enough.
+
+    Attributes
+    ----------
+    forecast
+        Dims ``symbol``, ``time`` and either ``pair``, with the venues of each in the coordinates ``long`` and
+        ``short``: what the pair is forecast to earn; or ``exchange``: what the rate is forecast to be, of
+        which a pair earns the short leg's less the long leg's. A value must have been known at its time: a
+        forecast that was fitted to later data sees the future, and no backtest can notice.
+    enter, leave, switch
+        In the forecast's unit, as in `SpreadThreshold`.
+    max_age_hours
+        The oldest forecast that counts.
+    """
+
+    forecast: xr.DataArray = field(repr=False)
+    enter: float
+    leave: float = 0.0
+    switch: float = np.inf
+    max_age_hours: float = 24.0
+
+    def __post_init__(self) -> None:
+        require(self.forecast, "symbol", "time", name="forecast")
+        require_times(self.forecast, "forecast")
+        if ("pair" in self.forecast.dims) == ("exchange" in self.forecast.dims):
+            raise ValueError(f"forecast needs a dim pair or exchange; its dims are {self.forecast.dims}")
+        if "pair" in self.forecast.dims and not {"long", "short"} <= set(self.forecast.coords):
+            raise ValueError("forecast: the coordinates long and short say which venues each pair is of")
+        if (np.diff(self._parts.times) <= np.timedelta64(0)).any():
+            raise ValueError("the times of forecast must ascend without repeats")
+
+    def __call__(self, past: Past) -> Target:
+        """Return the pairs to hold."""
+        values = self._values(past)
+        if "exchange" in self.forecast.dims:
+            best, held = _widest(values, past), _spread_of(values, past.long, past.short)
+            return _thresholded(past, best, held, self.enter, self.leave, self.switch)
+        place = {name: at for at, name in enumerate(past.exchanges)}
+        long, short = (
+            np.array([place.get(name, -1) for name in names], dtype=np.intp) for names in self._parts.venues
+        )
+        symbols = np.arange(len(past.symbols))
+        open_now = past.tradable[:, long] & past.tradable[:, short] & (long >= 0) & (short >= 0)
+        wanted = np.where(open_now & np.isfinite(values), values, -np.inf)
+        at = np.argmax(wanted, axis=-1) if wanted.shape[-1] else np.zeros(len(symbols), dtype=np.intp)
+        score = wanted[symbols, at] if wanted.shape[-1] else np.full(len(symbols), -np.inf)
+        some = np.isfinite(score)
+        best = Target(np.where(some, long[at], -1), np.where(some, short[at], -1), score)
+        same = (long == past.long[:, None]) & (short == past.short[:, None])
+        held = np.where(same.any(-1), values[symbols, np.argmax(same, axis=-1)], np.nan)
+        return _thresholded(past, best, held, self.enter, self.leave, self.switch)
+
+    @cached_property
+    def _parts(self) -> _Forecast:
+        over = "pair" if "pair" in self.forecast.dims else "exchange"
+        data = self.forecast.transpose("time", "symbol", over)
+        places = {name: at for at, name in enumerate(labels_of(data, "symbol"))}
+        venues = [labels_of(data, "exchange")] if over == "exchange" else []
+        venues = venues or [np.array([str(v) for v in data[leg].to_numpy()]) for leg in ("long", "short")]
+        return _Forecast(data["time"].to_numpy(), places, venues, data.to_numpy())
+
+    def _values(self, past: Past) -> Floats:
+        """Return the newest forecasts that are known, over the symbols and pairs (or venues) of the past."""
+        parts = self._parts
+        row = int(np.searchsorted(parts.times, past.now, side="right")) - 1
+        over = len(past.exchanges) if len(parts.venues) == 1 else parts.values.shape[-1]
+        if row < 0 or (past.now - parts.times[row]) / _HOUR > self.max_age_hours:
+            return np.full((len(past.symbols), over), np.nan)
+        rows = np.array([parts.symbols.get(name, -1) for name in past.symbols])
+        values = np.where(rows[:, None] >= 0, parts.values[row][rows], np.nan)
+        if len(parts.venues) == 2:
+            return values
+        place = {name: at for at, name in enumerate(parts.venues[0])}
+        columns = np.array([place.get(name, -1) for name in past.exchanges])
+        return np.where(columns >= 0, values[:, columns], np.nan)
+
+
+class _Forecast(NamedTuple):
+    times: Any
+    symbols: dict[str, int]
+    venues: list[Any]
+    values: Floats
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Hold the widest pairs, chosen again every so many hours.
+
+    Attributes
+    ----------
+    every_hours
+        Hours between choices, counted from 00:00 UTC (1970-01-01).
+    top
+        How many symbols are held, those with the widest pairs; None holds all.
+    least_bps_8h
+        Spread [bps/8h] that a pair needs.
+    mean_hours
+        As in `SpreadThreshold`.
+    """
+
+    every_hours: float
+    top: int | None = None
+    least_bps_8h: float = 0.0
+    mean_hours: float | None = None
+
+    def __call__(self, past: Past) -> Target:
+        """Return the pairs to hold."""
+        turn, turn_before = (
+            np.floor((instant - _EPOCH) / (self.every_hours * _HOUR)) for instant in (past.now, past.previous)
+        )
+        if turn == turn_before and not past.first:
+            return Target(past.long, past.short, np.zeros(past.long.size))
+        signal = past.rate() if self.mean_hours is None else past.mean(self.mean_hours)
+        best = _widest(signal, past)
+        chosen = (best.long >= 0) & (best.score >= self.least_bps_8h)
+        if self.top is not None:
+            order = np.argsort(np.where(chosen, -best.score, np.inf), kind="stable")
+            chosen[order[self.top :]] = False
+        return _where(chosen, best)
+
+
+@dataclass(frozen=True)
+class HoldingTime:
+    """Bound how long another rule's positions are held.
+
+    Attributes
+    ----------
+    rule
+        The other rule.
+    least_hours
+        A position is kept at least so long, whatever the rule wants.
+    most_hours
+        A position is left after so long, and may be entered again at the next row.
+    """
+
+    rule: Callable[[Past], Any]
+    least_hours: float = 0.0
+    most_hours: float = np.inf
+
+    def __call__(self, past: Past) -> Target:
+        """Return the pairs to hold."""
+        wanted = target_of(self.rule(past), past)
+        held = past.long >= 0
+        keep = held & (past.held_hours < self.least_hours)
+        long, short = np.where(keep, past.long, wanted.long), np.where(keep, past.short, wanted.short)
+        same = held & (long == past.long) & (short == past.short)
+        over = same & (past.held_hours >= self.most_hours)
+        return _where(~over, Target(long, short, wanted.score))
+
+
+@dataclass(frozen=True)
+class VenueLimit:
+    """Bound what another rule holds on a venue; pairs with higher scores come first.
+
+    Attributes
+    ----------
+    rule
+        The other rule.
+    limit_usd
+        The most notional at entry [USD] on any venue, or a mapping of venues to theirs: 0 keeps the rule
+        away from a venue, and a venue that is not named has no limit.
+    """
+
+    rule: Callable[[Past], Any]
+    limit_usd: float | Mapping[str, float]
+
+    def __call__(self, past: Past) -> Target:
+        """Return the pairs to hold."""
+        wanted = target_of(self.rule(past), past)
+        limit = self.limit_usd
+        room = np.array(
+            [limit.get(v, np.inf) if isinstance(limit, Mapping) else limit for v in past.exchanges]
+        )
+        stays = (wanted.long >= 0) & (wanted.long == past.long) & (wanted.short == past.short)
+        for legs in (wanted.long[stays], wanted.short[stays]):
+            np.subtract.at(room, legs, past.leg_usd)
+        allowed = stays.copy()
+        new = np.flatnonzero((wanted.long >= 0) & ~stays)
+        for place in new[np.argsort(-wanted.score[new], kind="stable")]:
+            legs = [wanted.long[place], wanted.short[place]]
+            if (room[legs] >= past.leg_usd).all():
+                room[legs] -= past.leg_usd
+                allowed[place] = True
+        return _where(allowed, wanted)
+
+
+def _widest(signal: Floats, past: Past) -> Target:
+    """Return the tradable pair of each symbol whose signals lie furthest apart; of equals the first."""
+    usable = past.tradable & np.isfinite(signal)
+    symbols = np.arange(signal.shape[0])
+    low, high = np.where(usable, signal, np.inf), np.where(usable, signal, -np.inf)
+    long, short = np.argmin(low, axis=-1), np.argmax(high, axis=-1)
+    some = (long != short) & usable.any(axis=-1)
+    score = np.where(some, high[symbols, short] - low[symbols, long], -np.inf)
+    return Target(np.where(some, long, -1), np.where(some, short, -1), score)
+
+
+def _spread_of(signal: Floats, long: Indices, short: Indices) -> Floats:
+    symbols = np.arange(signal.shape[0])
+    return np.where(long >= 0, signal[symbols, short] - signal[symbols, long], np.nan)
+
+
+def _thresholded(past: Past, best: Target, held: Floats, enter: float, leave: float, switch: float) -> Target:
+    """Keep a held pair while its signal is at least `leave`; else take the best where it reaches `enter`."""
+    kept = (past.long >= 0) & (held >= leave)
+    worth = (best.long >= 0) & (best.score >= enter)
+    better = kept & worth & (best.score > held + switch)
+    stay, go = kept & ~better, worth & (~kept | better)
+    long = np.where(stay, past.long, np.where(go, best.long, -1))
+    short = np.where(stay, past.short, np.where(go, best.short, -1))
+    return Target(long, short, np.where(stay, held, best.score))
+
+
+def _where(chosen: Bools, target: Target) -> Target:
+    return Target(np.where(chosen, target.long, -1), np.where(chosen, target.short, -1), target.score)

@@ -1,0 +1,506 @@
+"""Backtests of carry: against a loop that a reader can follow, by hand, and without a look ahead."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import derivdata as dd
+from derivdata.analysis import backtest
+from tests.analysis import backtest_oracle as oracle
+
+VENUES = ["alpha", "beta", "gamma", "omega"]
+SYMBOLS = ["BTC", "ETH", "SOL"]
+
+
+def panel(values: Any, *, kind: str = "settled", hours: float = 8.0, unit: str = "bps/8h") -> xr.DataArray:
+    values = np.asarray(values, dtype=np.float64)
+    name = "price_usd" if unit == "USD" else "rate_bps_8h"
+    rows = pd.date_range("2026-01-01", periods=values.shape[-1], freq=pd.Timedelta(hours, "h"))
+    return xr.DataArray(
+        values,
+        dims=("symbol", "exchange", "time"),
+        coords={
+            "symbol": SYMBOLS[: values.shape[0]],
+            "exchange": VENUES[: values.shape[1]],
+            "time": rows.as_unit("us").to_numpy(),
+        },
+        name=name,
+        attrs={"units": unit} | ({} if unit == "USD" else {"kind": kind}),
+    )
+
+
+def drawn(seed: int, rows: int = 40) -> tuple[Any, Any]:
+    """Rates that wander, in steps of a quarter, and prices that do; a tenth of either is missing."""
+    rng = np.random.default_rng(seed)
+    shape = (3, 4, rows)
+    rates = np.round(4 * np.cumsum(rng.normal(0, 0.7, shape), axis=-1)) / 4
+    common = np.exp(np.cumsum(rng.normal(0, 0.03, (3, 1, rows)), axis=-1))
+    prices = 100 * common * np.exp(rng.normal(0, 0.002, shape))
+    rates[rng.random(shape) < 0.1] = np.nan
+    prices[rng.random(shape) < 0.1] = np.nan
+    return rates, prices
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+def test_a_pair_worked_out_on_paper() -> None:
+    """Enter at row 0 on 4 bps/8h, two payments of 4 and of 2, leave at row 3 where the spread is 0.
+
+    Funding of one 100,000 leg: (4 + 2 + 0) bps = 60 USD. Fees: four trades of 100,000 at 2 bps = 80 USD.
+    """
+    rates = panel([[[1.0, 1.0, 1.0, 1.0, 1.0], [5.0, 5.0, 3.0, 1.0, 1.0]]])
+    rule = backtest.SpreadThreshold(enter_bps_8h=3.0, leave_bps_8h=1.0)
+    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=2.0), interval_hours=8.0)
+    [trade] = backtest.trades(result).to_dict("records")
+    assert (trade["symbol"], trade["long"], trade["short"]) == ("BTC", "alpha", "beta")
+    assert trade["entry"] == pd.Timestamp("2026-01-01", tz="UTC")
+    assert trade["exit"] == pd.Timestamp("2026-01-02", tz="UTC")
+    assert (trade["funding_usd"], trade["fees_usd"], trade["price_usd"]) == (60.0, 80.0, 0.0)
+    assert (trade["net_usd"], trade["reason"], trade["missing_hours"]) == (-20.0, "rule", 0.0)
+    np.testing.assert_allclose(result["equity_usd"], 1e6 + np.array([-40.0, 0.0, 20.0, -20.0, -20.0]))
+    assert result["max_drawdown"].item() == pytest.approx(40 / 1e6)
+    assert result["long_venue"].values.tolist() == [[0, 0, 0, -1, -1]]
+    assert result["turnover"].item() == pytest.approx(400_000 / 1e6 / (32 / 8760))
+
+
+def test_payments_come_at_each_venues_own_stamps() -> None:
+    """One venue pays hourly, one every 8 hours: eight payments of a half, one of 8 / 8 × 4."""
+    hourly, eight = np.full(10, 0.5 * 8), np.full(10, np.nan)
+    eight[[0, 8]] = 8.0
+    rates = panel([[hourly, eight]], hours=1.0)
+    hours = xr.zeros_like(rates).assign_attrs(units="h").rename("interval_hours")
+    hours[:, 0], hours[:, 1] = 1.0, 8.0
+    rule = backtest.SpreadThreshold(enter_bps_8h=1.0, leave_bps_8h=-9.0)
+    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=hours)
+    earned = result["funding_usd"].sel(symbol="BTC").values
+    np.testing.assert_allclose(earned, [0, *[-5.0] * 7, 75.0, -5.0])  # 10 USD a bps; at row 8: 80 - 5
+
+
+def test_a_rally_liquidates_the_short_leg_and_transfers_avert_it() -> None:
+    """At leverage 5 a leg has 20 %: with 1 % of maintenance it is lost when the price is 19 % up."""
+    prices = np.repeat(np.array([[[100.0, 110.0, 117.0, 119.0, 119.0, 119.0]]]), 2, axis=1)
+    rates = panel([[[0.0] * 6, [4.0] * 6]])
+    rule = backtest.SpreadThreshold(1.0)
+    options: dict[str, Any] = {"interval_hours": 8.0, "prices": panel(prices, unit="USD"), "leverage": 5.0}
+    costs = backtest.Costs(fees_bps=1.0, liquidation_bps=50.0)
+    lost = backtest.carry(rates, rule, costs, **options)
+    first = backtest.trades(lost).iloc[0]
+    assert first["reason"] == "liquidation"
+    assert first["exit"] == pd.Timestamp("2026-01-02", tz="UTC")  # 119: 20,000 - 19,000 + 120 < 1,190
+    assert first["price_usd"] == pytest.approx(0.0, abs=1e-9)  # the legs cancel: nothing but fees is lost
+    assert first["fees_usd"] == pytest.approx(20.0 + 2 * 11.9 + 119_000 * 50 / 1e4)
+    moved = backtest.carry(rates, rule, costs, transfer_hours=8.0, **options)
+    assert moved["liquidations"].item() == 0
+
+
+def test_the_price_mismatch_of_the_legs_is_price_pnl() -> None:
+    """Long 1,000 coins at 100 and short at 100; the long venue gains 1 more than the short one."""
+    prices = np.array([[[100.0, 102.0, 102.0], [100.0, 101.0, 101.0]]])
+    rates = panel([[[0.0] * 3, [4.0] * 3]])
+    result = backtest.carry(
+        rates,
+        backtest.SpreadThreshold(1.0),
+        backtest.Costs(fees_bps=0.0),
+        interval_hours=8.0,
+        prices=panel(prices, unit="USD"),
+    )
+    np.testing.assert_allclose(result["price_usd"].values, [[0.0, 1000.0, 0.0]])
+    np.testing.assert_allclose(result["funding_usd"].values, [[0.0, 4e-4 * 101e3, 4e-4 * 101e3]])
+
+
+def test_missing_payments_are_counted_and_not_earned() -> None:
+    rates = panel([[[1.0] * 6, [5.0, 5.0, np.nan, np.nan, 5.0, 5.0]]])
+    hold = backtest.HoldingTime(backtest.SpreadThreshold(3.0), least_hours=48.0)
+    result = backtest.carry(rates, hold, backtest.Costs(fees_bps=0.0), interval_hours=8.0)
+    assert result["missing_hours"].item() == 16.0
+    assert result["funding_usd"].sum().item() == pytest.approx(3 * 50.0 - 5 * 10.0)
+
+
+def test_capital_bounds_how_many_pairs_are_held_the_widest_first() -> None:
+    levels = np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])
+    rates = panel(np.repeat(levels[..., None], 4, axis=-1))
+    options: dict[str, Any] = {"interval_hours": 8.0, "leg_usd": 300.0, "leverage": 2.0, "capital": 700.0}
+    result = backtest.carry(rates, backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=0.0), **options)
+    assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
+    assert result["refused_entries"].values.tolist() == [1, 1, 1, 0]
+
+
+# -- the loop of the oracle ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["settled", "sampled"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_loop_of_a_reader_agrees_to_the_cent(kind: str, seed: int) -> None:
+    rates, prices = drawn(seed)
+    hours, fees = 8.0 if kind == "settled" else 1.0, [1.0, 2.0, 3.0, 4.0]
+    numbers = oracle.Rules(
+        settled=kind == "settled",
+        hours=hours,
+        fee=fees,
+        slip=0.5,
+        capital=100_000.0,
+        leg=50_000.0,
+        leverage=4.0 if seed % 2 else 8.0,
+        maintenance=0.02,
+        transfer=5 * hours if seed > 3 else math.inf,
+        liquidation=30.0,
+        limit=2.0 * hours,
+    )
+    wanted = oracle.threshold(
+        rates.tolist(), 8.0, numbers.settled, hours, 2.0, 0.5, 1.5 if seed > 1 else math.inf, numbers.limit
+    )
+    path, closed = oracle.backtest(rates.tolist(), 8.0, prices.tolist(), numbers, wanted)
+    result = backtest.carry(
+        panel(rates, kind=kind, hours=hours),
+        backtest.SpreadThreshold(2.0, 0.5, 1.5 if seed > 1 else math.inf),
+        backtest.Costs(dict(zip(VENUES, fees, strict=True)), slippage_bps=0.5, liquidation_bps=30.0),
+        interval_hours=8.0 if numbers.settled else None,
+        prices=panel(prices, hours=hours, unit="USD"),
+        capital=numbers.capital,
+        leg_usd=numbers.leg,
+        leverage=numbers.leverage,
+        maintenance=numbers.maintenance,
+        transfer_hours=None if math.isinf(numbers.transfer) else numbers.transfer,
+    )
+    np.testing.assert_allclose(result["equity_usd"].values, path, atol=0.005, rtol=0)
+    table = backtest.trades(result)
+    assert len(closed) > 3, "the market of the test moves enough for positions to be opened"
+    assert sorted(
+        zip(table["symbol"], table["long"], table["short"], table["reason"], strict=True)
+    ) == sorted((SYMBOLS[s], VENUES[long], VENUES[short], reason) for s, long, short, _, _, reason in closed)
+
+
+def test_the_drawn_markets_reach_every_branch_of_the_loop() -> None:
+    """Otherwise the agreement of the two loops would say nothing about liquidations and refusals."""
+    reasons, refused = set(), 0
+    for seed in range(4):
+        rates, prices = drawn(seed)
+        result = backtest.carry(
+            panel(rates),
+            backtest.SpreadThreshold(2.0, 0.5),
+            backtest.Costs(fees_bps=1.0),
+            interval_hours=8.0,
+            prices=panel(prices, unit="USD"),
+            capital=100_000.0,
+            leg_usd=50_000.0,
+            leverage=8.0 if seed % 2 == 0 else 2.0,
+        )
+        reasons |= set(backtest.trades(result)["reason"])
+        refused += int(result["refused_entries"].sum())
+    assert reasons == {"rule", "liquidation", "end"}
+    assert refused > 0
+
+
+# -- what a rule may see ---------------------------------------------------------------------------
+
+RULES: dict[str, Any] = {
+    "threshold": backtest.SpreadThreshold(1.5, 0.5, 1.0),
+    "mean": backtest.SpreadThreshold(1.0, 0.0, 2.0, mean_hours=32.0),
+    "rotation": backtest.Rotation(24.0, top=2, mean_hours=16.0),
+    "bounded": backtest.VenueLimit(
+        backtest.HoldingTime(backtest.SpreadThreshold(1.0), least_hours=16.0, most_hours=80.0), 200_000.0
+    ),
+}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    cut=st.integers(1, 38),
+    rule=st.sampled_from(sorted(RULES)),
+    kind=st.sampled_from(["settled", "sampled"]),
+)
+def test_the_future_changes_nothing_before_it(seed: int, cut: int, rule: str, kind: str) -> None:
+    """A sample at the row itself is of the future too: its bucket has not ended."""
+    rates, prices = drawn(seed)
+    other_rates, other_prices = rates.copy(), prices.copy()
+    later = cut + 1 if kind == "settled" else cut
+    other_rates[..., later:] = np.random.default_rng(seed + 1).normal(0, 5, other_rates[..., later:].shape)
+    other_prices[..., cut + 1 :] *= 3.0
+    results = [
+        backtest.carry(
+            panel(r, kind=kind),
+            RULES[rule],
+            backtest.Costs(fees_bps=1.0),
+            interval_hours=8.0 if kind == "settled" else None,
+            prices=panel(p, unit="USD"),
+            transfer_hours=24.0,
+        ).isel(time=slice(0, cut + 1))
+        for r, p in ((rates, prices), (other_rates, other_prices))
+    ]
+    for name in ("equity_usd", "long_venue", "short_venue", "fees_usd", "refused_entries"):
+        np.testing.assert_array_equal(results[0][name], results[1][name], err_msg=name)
+
+
+def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
+    rates, _ = drawn(3)
+    seen: list[Any] = []
+
+    def rule(past: backtest.Past) -> dict[str, tuple[str, str]]:
+        known = past.panel()
+        seen.append((past.now, known["time"].values[-1]))
+        with pytest.raises(ValueError, match="read-only"):
+            known.values[...] = 0.0
+        return {"ETH": ("gamma", "beta")} if past.now < np.datetime64("2026-01-05") else {}
+
+    result = backtest.carry(panel(rates), rule, backtest.Costs(fees_bps=1.0), interval_hours=8.0)
+    assert all(now == last for now, last in seen)
+    [trade] = backtest.trades(result).to_dict("records")
+    assert (trade["symbol"], trade["long"], trade["short"]) == ("ETH", "gamma", "beta")
+    assert trade["exit"] == pd.Timestamp("2026-01-05", tz="UTC")
+
+
+def test_latency_hides_the_newest_rates() -> None:
+    rates = panel([[[0.0] * 6, [0.0, 0.0, 9.0, 9.0, 9.0, 9.0]]])
+    options: dict[str, Any] = {"interval_hours": 8.0}
+    rule, costs = backtest.SpreadThreshold(5.0), backtest.Costs(fees_bps=1.0)
+    at_once = backtest.carry(rates, rule, costs, **options)
+    later = backtest.carry(rates, rule, costs, latency_hours=8.0, **options)
+    entries = [backtest.trades(result)["entry"].iloc[0] for result in (at_once, later)]
+    assert entries[1] - entries[0] == pd.Timedelta(8, "h")
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def held_by(rule: Any, rates: xr.DataArray, **options: Any) -> list[tuple[str, str] | None]:
+    """The pair of the first symbol after each row."""
+    result = backtest.carry(rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=8.0, **options)
+    legs = zip(result["long_venue"].values[0], result["short_venue"].values[0], strict=True)
+    return [None if long < 0 else (VENUES[long], VENUES[short]) for long, short in legs]
+
+
+RISING = [[[0.0] * 8, [1.0, 2.0, 3.0, 3.0, 3.0, 1.0, 1.0, 1.0], [0.0, 0.0, 2.0, 4.0, 6.0, 6.0, 6.0, 6.0]]]
+AB, AC = ("alpha", "beta"), ("alpha", "gamma")
+
+
+def test_thresholds_and_switching() -> None:
+    rates = panel(RISING)
+    assert held_by(backtest.SpreadThreshold(2.0, 1.5), rates) == [None, AB, AB, AB, AB, AC, AC, None]
+    assert held_by(backtest.SpreadThreshold(2.0, 0.5), rates) == [None, AB, AB, AB, AB, AB, AB, None]
+    assert held_by(backtest.SpreadThreshold(2.0, 0.5, 2.0), rates) == [None, AB, AB, AB, AC, AC, AC, None]
+
+
+def test_a_mean_over_16_hours_enters_later() -> None:
+    rule = backtest.SpreadThreshold(2.0, 1.0, mean_hours=16.0)
+    assert held_by(rule, panel(RISING))[:4] == [None, None, AB, AB]  # (1 + 2) / 2 < 2 <= (2 + 3) / 2
+
+
+def test_rotation_chooses_again_at_its_hours_only() -> None:
+    """Rows are 8 hours apart from midnight: choices fall on rows 0, 3 and 6."""
+    assert held_by(backtest.Rotation(24.0), panel(RISING)) == [AB, AB, AB, AC, AC, AC, AC, None]
+
+
+def test_holding_time_keeps_and_ends_positions() -> None:
+    short = backtest.SpreadThreshold(2.0, 2.5)
+    assert held_by(short, panel(RISING))[1:3] == [AB, AB]
+    kept = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 1.5), least_hours=48.0)
+    assert held_by(kept, panel(RISING)) == [None, AB, AB, AB, AB, AB, AB, None]
+    ended = backtest.HoldingTime(backtest.SpreadThreshold(2.0, 0.5), most_hours=16.0)
+    assert held_by(ended, panel(RISING)) == [None, AB, AB, None, AC, AC, None, None]
+
+
+def test_a_venue_limit_keeps_the_highest_scores() -> None:
+    rates = panel(np.repeat(np.array([[0.0, 2.0], [0.0, 6.0], [0.0, 4.0]])[..., None], 3, axis=-1))
+    limited = backtest.VenueLimit(backtest.SpreadThreshold(1.0), {"beta": 200_000.0})
+    result = backtest.carry(rates, limited, backtest.Costs(fees_bps=0.0), interval_hours=8.0)
+    assert backtest.trades(result)["symbol"].tolist() == ["ETH", "SOL"]
+
+
+def test_forecasts_of_pairs_and_of_venues_are_read_as_of_their_time() -> None:
+    rates = panel(RISING)
+    times = rates["time"].values[[1, 4]]
+    pairs = xr.DataArray(
+        [[[1.0, 9.0], [5.0, 0.0]]],
+        dims=("symbol", "pair", "time"),
+        coords={
+            "symbol": ["BTC"],
+            "time": times,
+            "long": ("pair", ["alpha", "beta"]),
+            "short": ("pair", ["beta", "gamma"]),
+        },
+    )
+    rule = backtest.ForecastThreshold(pairs, 3.0, 1.0)
+    bc = ("beta", "gamma")
+    assert held_by(rule, rates) == [None, bc, bc, bc, AB, AB, AB, None]
+    venues = xr.DataArray(
+        [[[0.0, 0.0], [4.0, 1.0], [1.0, 6.0]]],
+        dims=("symbol", "exchange", "time"),
+        coords={"symbol": ["BTC"], "exchange": VENUES[:3], "time": times},
+    )
+    assert held_by(backtest.ForecastThreshold(venues, 3.0, 2.0), rates) == [
+        None,
+        AB,
+        AB,
+        AB,
+        AC,
+        AC,
+        AC,
+        None,
+    ]
+    stale = backtest.ForecastThreshold(venues, 3.0, 2.0, max_age_hours=8.0)
+    assert held_by(stale, rates) == [None, AB, AB, None, AC, AC, None, None]
+
+
+# -- costs, depth, capacity ------------------------------------------------------------------------
+
+
+def books(*depths: float) -> xr.DataArray:
+    """Depth [USD] within 1 and 10 bps of mid, the same on both sides, one of each venue."""
+    values = [[[[near, 10 * near]] * 2 for near in depths]]
+    return xr.DataArray(
+        values,
+        dims=("symbol", "exchange", "side", "depth_bps"),
+        coords={
+            "symbol": ["BTC"],
+            "exchange": VENUES[: len(depths)],
+            "side": ["bid", "ask"],
+            "depth_bps": [1.0, 10.0],
+        },
+        attrs={"units": "USD"},
+    )
+
+
+def test_slippage_comes_from_the_depth_of_the_books() -> None:
+    """100,000 within 1 bps of alpha fill at 0.5 bps on average; beta has twice as much: 0.25."""
+    rates = panel([[[0.0] * 3, [4.0] * 3]])
+    result = backtest.carry(
+        rates,
+        backtest.SpreadThreshold(1.0),
+        backtest.Costs(fees_bps=0.0),
+        interval_hours=8.0,
+        depth=books(100_000.0, 200_000.0),
+    )
+    np.testing.assert_allclose(result["slippage_usd"].values, [[7.5, 0.0, 7.5]])
+
+
+def test_books_that_do_not_fill_an_order_keep_a_pair_out() -> None:
+    rates = panel([[[0.0] * 3, [4.0] * 3]])
+    result = backtest.carry(
+        rates,
+        backtest.SpreadThreshold(1.0),
+        backtest.Costs(fees_bps=0.0),
+        interval_hours=8.0,
+        depth=books(100_000.0, 9_000.0),
+    )
+    assert result.sizes["trade"] == 0
+    assert result["equity_usd"].values.tolist() == [1e6] * 3
+
+
+def test_capacity_is_the_size_that_earns_most() -> None:
+    """Earned are 8 bps of a leg; a leg pays slippage four times, in books of 100,000 within 1 bps.
+
+    At 100,000 that is 4 × 0.5 = 2 bps. Between 1 and 10 bps there are 900,000 more: at 400,000 an order
+    fills (100 × 0.5 + 300 × 2.5) / 400 = 2 bps away on average, four times, which is all that is earned.
+    """
+    rates = panel([[[0.0] * 3, [4.0] * 3]])
+    result = backtest.carry(
+        rates, backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=0.0), interval_hours=8.0
+    )
+    curve = backtest.capacity(result, books(100_000.0, 100_000.0), [100_000.0, 200_000.0, 400_000.0, 2e6])
+    np.testing.assert_allclose(curve["net_usd"].values, [60.0, 80.0, 0.0, 0.0], atol=1e-9)
+    assert curve["capacity_usd"].item() == 200_000.0
+    assert curve["filled"].values.tolist() == [1.0, 1.0, 1.0, 0.0]
+
+
+def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
+    costs = backtest.Costs({"alpha": {"buy": 1.0, "sell": 2.0}, "beta": 4.0})
+    np.testing.assert_allclose(costs.by_side(["BTC"], ["alpha", "beta"])[:, 0], [[1.0, 4.0], [2.0, 4.0]])
+    with pytest.raises(ValueError, match="no fee of 'gamma'"):
+        costs.by_side(["BTC"], ["gamma"])
+    with pytest.raises(ValueError, match="the sides are buy and sell"):
+        backtest.Costs({"alpha": {"buy": 1.0}}).by_side(["BTC"], ["alpha"])
+    published = backtest.Costs().by_side(["BTC"], ["deribit", "gateio"])
+    np.testing.assert_allclose(published[:, 0], [[5.0, 7.5]] * 2)
+    with pytest.raises(ValueError, match=r"no taker fee with a source is known of mexc"):
+        backtest.Costs().by_side(["BTC"], ["gateio", "mexc"])
+
+
+# -- many trials -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trials", "skewness", "kurtosis", "chance"),
+    [(100, -3.0, 10.0, 0.9004), (46, -3.0, 10.0, 0.9505), (88, 0.0, 3.0, 0.9505)],
+)
+def test_the_example_of_bailey_and_lopez_de_prado(
+    trials: int, skewness: float, kurtosis: float, chance: float
+) -> None:
+    """The Deflated Sharpe Ratio (2014), its example: 2.5 a year, 1,250 days, variance 1/2 a year."""
+    found = backtest.deflated_sharpe_ratio(
+        2.5 / math.sqrt(250),
+        trials=trials,
+        variance=0.5 / 250,
+        observations=1250,
+        skewness=skewness,
+        kurtosis=kurtosis,
+    )
+    assert found == pytest.approx(chance, abs=6e-5)
+
+
+def test_a_sweep_reports_each_rule_and_deflates_the_best() -> None:
+    rates, prices = drawn(4)
+    rules = {f"{enter:g}": backtest.SpreadThreshold(enter) for enter in (1.0, 2.0, 4.0, 99.0)}
+    costs = backtest.Costs(fees_bps=1.0)
+    options: dict[str, Any] = {"interval_hours": 8.0, "prices": panel(prices, unit="USD")}
+    table = backtest.sweep(panel(rates), rules, costs, **options)
+    assert table["rule"].tolist() == list(rules)
+    alone = backtest.carry(panel(rates), rules["2"], costs, **options)
+    assert table["net_usd"][1] == alone["net_usd"].item()
+    assert table.attrs["trials"] == 3, "the rule that never trades is no trial"
+    assert math.isnan(table["deflated_sharpe"][3])
+    best = table.set_index("rule").loc[table.attrs["best"]]
+    assert best["sharpe"] == table["sharpe"].max()
+    single = backtest.sweep(panel(rates), {"best": rules[table.attrs["best"]]}, costs, **options)
+    assert single["deflated_sharpe"][0] > best["deflated_sharpe"], "three trials are worth less than one"
+
+
+# -- misuse ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"interval_hours": None}, "give interval_hours"),
+        ({"leverage": 0.0}, "leverage"),
+        ({"maintenance": 0.5}, "maintenance"),
+        ({"latency_hours": -1.0}, "future"),
+        ({"interval_hours": 16.0}, "pay for more hours than have passed"),
+        ({"rule": lambda past: {"BTC": ("alpha", "nowhere")}}, "no pair of this panel"),
+        ({"rule": lambda past: {"DOGE": ("alpha", "beta")}}, "no pair of this panel"),
+    ],
+)
+def test_misuse_is_refused_by_name(change: dict[str, Any], match: str) -> None:
+    arguments = {"rule": backtest.SpreadThreshold(1.0), "interval_hours": 8.0} | change
+    rule = arguments.pop("rule")
+    with pytest.raises(ValueError, match=match):
+        backtest.carry(panel(drawn(1)[0]), rule, backtest.Costs(fees_bps=1.0), **arguments)
+
+
+def test_a_panel_of_one_symbol_and_a_lazy_one_give_the_same() -> None:
+    rates, _ = drawn(2)
+    whole = panel(rates[:1])
+    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=1.0)
+    results = [
+        backtest.carry(part, rule, costs, interval_hours=8.0)
+        for part in (whole, whole.isel(symbol=0), whole.chunk({"time": 7}), whole.transpose("time", ...))
+    ]
+    for other in results[1:]:
+        xr.testing.assert_equal(results[0], other)
+
+
+def test_provenance_stays_with_the_result() -> None:
+    dd.connect("sample")
+    rates = dd.panel(dd.funding.history("BTC", "3d", exchanges=["binance", "okx"]))
+    result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fees_bps=1.0))
+    assert dd.provenance(result)["synthetic"] is True
+    assert result.attrs["kind"] == "sampled"
