@@ -13,6 +13,7 @@ from derivdata.archive import Archive, Request
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.histories import chosen_venues
 from derivdata.collect.minute import Minute
+from derivdata.collect.other_path import has_two_paths, without_other_path
 from derivdata.collect.quarantine import QUARANTINE, Quarantine
 from derivdata.collect.refills import Refills
 from derivdata.collect.session import Shared, Stopped, VenueSession
@@ -30,6 +31,8 @@ _DEADLINE_SECONDS = 50.0
 _SHARE_SECONDS = 25.0
 """How long of a minute a venue is asked for what it tells of one contract a request."""
 _LIQUIDATIONS = "liquidations_fills"
+_OWN = pd.Timedelta(1, "h")
+"""How long ids are remembered of what came by a path: longer than a poll reaches back."""
 
 
 def _listened_to(venues: Sequence[str], streams: Sequence[str]) -> list[str]:
@@ -143,6 +146,7 @@ class Collector:
             addresses=self._addresses,
             unconfirmed=unconfirmed,
         )
+        self._own: dict[str, dict[str, pd.Timestamp]] = {}  # ids of fills of each venue with two paths
         self._dropped: pd.Timestamp | None = None
 
     def _keeps(self, table: str) -> bool:
@@ -233,7 +237,7 @@ class Collector:
         frames, requests = [], []
         for name, stream in self._streams.items():
             rows, covered, error = stream.drain()
-            frames.append(rows)
+            frames.append(self._of_one_path(name, rows))
             requests += [Request(name, None, window.start, window.end) for window in covered]
             if error:
                 minute.failed[f"{name} {_LIQUIDATIONS}"] = error
@@ -242,6 +246,17 @@ class Collector:
             rows = keyed.conform(pd.concat(frames, ignore_index=True))
             written = self.archive.merge(_LIQUIDATIONS, rows, requests=requests).written
             minute.rows[_LIQUIDATIONS] = minute.rows.get(_LIQUIDATIONS, 0) + written
+
+    def _of_one_path(self, name: str, rows: pd.DataFrame) -> pd.DataFrame:
+        """Leave out what is stored by the venue's other path: of before a restart, or of a gap."""
+        if rows.empty or not has_two_paths(VENUES[name]):
+            return rows
+        last = rows["time"].max()
+        own = self._own.setdefault(name, {})
+        rows = without_other_path(self.archive, name, rows, own.keys())
+        own |= dict(zip(rows["order_id"].astype(str), rows["time"], strict=True))
+        self._own[name] = {key: time for key, time in own.items() if time > last - _OWN}
+        return rows
 
     def _run(self) -> None:
         while True:
@@ -327,7 +342,8 @@ class Collector:
             parts, requests = [], []
             for poll in polls:
                 if table in poll.frames:
-                    parts.append(poll.frames[table])
+                    rows = poll.frames[table]
+                    parts.append(self._of_one_path(poll.exchange, rows) if table == _LIQUIDATIONS else rows)
                 if table in poll.failed:
                     minute.failed[f"{poll.exchange} {table}"] = poll.failed[table]
                 if table in poll.requests:

@@ -20,6 +20,7 @@ from derivdata.collect.liquidations import (
     liquidations,
     walks_of,
 )
+from derivdata.collect.other_path import has_two_paths, without_other_path
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint, Venue
@@ -255,9 +256,10 @@ class _Job:
                     self._enter_failure(LIQUIDATIONS, symbol, gap, problem)
                     continue
                 rows = found.rows
-                if session.venue.stream is not None:
-                    # The stream's rows of before the gap have other ids: they must not come twice.
-                    rows = rows[rows["time"] >= gap.start]
+                if has_two_paths(session.venue):
+                    # What the stream told before the gap has other ids; a list may cut instants to seconds.
+                    rows = rows[rows["time"] >= gap.start.floor("s")]
+                    rows = without_other_path(self.archive, self.exchange, rows)
                 requests = answered_requests(self.exchange, symbol, gap, found.whole_from)
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 

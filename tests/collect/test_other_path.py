@@ -1,0 +1,192 @@
+"""A venue that changes between its stream and its list stores each liquidation once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata import tables, venues
+from derivdata.archive import Archive, Request, open_archive
+from derivdata.collect import backfill
+from derivdata.collect.collector import Collector
+from derivdata.collect.minute import Minute
+from derivdata.collect.other_path import has_two_paths
+from derivdata.times import Window
+from derivdata.venues.registry import VENUES
+from tests.collect import lists
+from tests.collect.clocks import SimulatedClock
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes
+
+TABLE = "liquidations_fills"
+START, END = pd.Timestamp("2026-01-20T04:00", tz="UTC"), pd.Timestamp("2026-01-20T06:00", tz="UTC")
+LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
+_NAMES = [f"{symbol}_USDT" for symbol in lists.SYMBOLS]
+_LISTED = {"quote": "USDT", "is_inverse": False, "is_perpetual": True, "is_active": True}
+SIZES = pd.DataFrame(
+    {"exchange": "gateio", "instrument_name": _NAMES, "symbol": lists.SYMBOLS, "contract_size": 1e-4}
+    | _LISTED
+)
+
+
+def _events(start: pd.Timestamp, end: pd.Timestamp) -> list[tuple[str, lists.Event]]:
+    found = [(s, e) for s in lists.SYMBOLS for e in lists.liquidated(s, start.timestamp(), end.timestamp())]
+    return sorted(found, key=lambda pair: pair[1].ms)
+
+
+def _pushed(events: list[tuple[str, lists.Event]], late_ms: int = 0) -> pd.DataFrame:
+    """The rows of Gate's stream about some events: milliseconds, the order's price, and no fill."""
+    rows = [
+        {
+            "contract": f"{symbol}_USDT",
+            "time_ms": event.ms + late_ms,
+            "size": str((1 if event.is_long else -1) * event.coins * 10000),
+            "price": str(event.price - 1),
+        }
+        for symbol, event in events
+    ]
+    frame = {"channel": "futures.public_liquidates", "event": "update", "result": rows}
+    context = {"instruments": SIZES}
+    return venues.read("gateio", "futures.public_liquidates", json.dumps(frame), context=context)[TABLE]
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "market")
+
+
+@pytest.fixture
+def market(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Fakes, SimulatedClock]]:
+    def make(now: str) -> tuple[Fakes, SimulatedClock]:
+        clock = SimulatedClock(now)
+        fakes = Fakes(LAST, clock.utc)
+        connect_directly(fakes, clock, monkeypatch)
+        return fakes, clock
+
+    return make
+
+
+def _hold(archive: Archive, start: pd.Timestamp, end: pd.Timestamp) -> None:
+    """Hold what is stored to the truth: each event once, by whichever path."""
+    rows = archive.read(TABLE, start, end)
+    found = sorted(zip(rows["symbol"], rows["side"], rows["quantity"].round(6), strict=True))
+    truth = sorted((s, "long" if e.is_long else "short", float(e.coins)) for s, e in _events(start, end))
+    assert found == truth
+
+
+def test_a_gap_between_two_spans_of_the_stream_is_filled_without_doubles(
+    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
+) -> None:
+    """The stream's clock is 400 ms ahead of the window's: rows of both its edges lie in the gap."""
+    fakes, clock = market("2026-01-20T06:10:00")
+    before = _events(START, START + pd.Timedelta(40, "min"))
+    after = _events(START + pd.Timedelta(80, "min"), END)
+    gap = Window(
+        pd.Timestamp(before[-1][1].ms - 300, unit="ms", tz="UTC"),
+        pd.Timestamp(after[0][1].ms + 300, unit="ms", tz="UTC"),
+    )
+    asked = [Request("gateio", None, START, gap.start), Request("gateio", None, gap.end, END)]
+    archive.merge(TABLE, _pushed(before + after), requests=asked)
+    backfill(
+        archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
+    )
+    assert len(before) > 3
+    assert len(after) > 3
+    _hold(archive, START, END)
+    assert archive.unanswered(TABLE, "gateio", None, START, END) == []
+
+
+def test_an_event_within_the_second_in_which_the_stream_ended_is_not_lost(
+    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
+) -> None:
+    """The list cuts its instant to the second, which lies before the gap."""
+    fakes, clock = market("2026-01-20T06:10:00")
+    events = _events(START, END)
+    single = next(one[1] for one in events if one[1].ms % 1000 > 200 and events.count(one) == 1)
+    gap = pd.Timestamp(single.ms - 100, unit="ms", tz="UTC")
+    before = [pair for pair in events if pair[1].ms < single.ms - 100]
+    archive.merge(TABLE, _pushed(before), requests=[Request("gateio", None, START, gap)])
+    backfill(
+        archive, ["BTC"], START, END, venues=["gateio"], names=[TABLE], clock=clock, addresses=fakes.addresses
+    )
+    _hold(archive, START, END)
+
+
+def test_polls_after_a_run_with_the_stream_store_nothing_again(
+    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
+) -> None:
+    events = _events(START, END)
+    last = events[len(events) // 2][1]
+    stopped = pd.Timestamp(last.ms + 500, unit="ms", tz="UTC")
+    archive.merge(
+        TABLE,
+        _pushed([pair for pair in events if pair[1].ms <= last.ms]),
+        requests=[Request("gateio", None, START, stopped)],
+    )
+    fakes, clock = market(f"{stopped + pd.Timedelta(20, 's'):%Y-%m-%dT%H:%M:%S}")
+    collector = Collector(
+        archive, venues=["gateio"], symbols=(), names=[TABLE], clock=clock, addresses=fakes.addresses
+    )
+    for _ in range(6):
+        collector.once()
+        clock.wait(60)
+    _hold(archive, START, (clock.utc() - pd.Timedelta(2, "min")).floor("s"))
+
+
+class Stub:
+    """A stream that has these rows for the next minutes."""
+
+    def __init__(self, *drains: pd.DataFrame) -> None:
+        self.drains = list(drains)
+
+    def drain(self) -> tuple[pd.DataFrame, list[Window], str]:
+        return self.drains.pop(0), [], ""
+
+
+def test_a_stream_after_a_run_with_polls_stores_nothing_again(
+    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
+) -> None:
+    fakes, clock = market("2026-01-20T05:00:00")
+    options: dict[str, Any] = {"venues": ["gateio"], "clock": clock, "addresses": fakes.addresses}
+    backfill(archive, ["BTC"], START, START + pd.Timedelta(1, "h"), names=[TABLE], **options)
+    stored = len(archive.read(TABLE, START, END))
+    listened = START + pd.Timedelta(50, "min")  # what is pushed again when a connection begins
+    collector = Collector(archive, symbols=(), names=[TABLE], streams=["gateio"], **options)
+    again = _events(listened, START + pd.Timedelta(1, "h"))
+    new = _events(START + pd.Timedelta(61, "min"), END)
+    place = next(i for i in range(3, len(new)) if new[i] != new[i - 1])  # equal ones come in one frame
+    drains = _pushed(again + new[:place]), _pushed(new[place:])
+    collector._streams["gateio"] = Stub(*drains)  # type: ignore[assignment]
+    for _ in range(2):
+        collector._write_liquidations(Minute(clock.utc()))
+    assert len(again) > 1
+    assert len(archive.read(TABLE, START, END)) == stored + len(new)
+
+
+def test_equal_events_of_one_second_that_came_by_one_path_all_stay(
+    archive: Archive, market: Callable[[str], tuple[Fakes, SimulatedClock]]
+) -> None:
+    """One in the last frame of a minute, another half a second later in the first of the next."""
+    fakes, clock = market("2026-01-20T05:00:00")
+    collector = Collector(
+        archive, venues=["gateio"], symbols=(), names=[TABLE], streams=["gateio"], clock=clock,
+        addresses=fakes.addresses,
+    )  # fmt: skip
+    one = _events(START, END)[0]
+    pushes = [_pushed([one]), _pushed([one], late_ms=500)]
+    collector._streams["gateio"] = Stub(*pushes)  # type: ignore[assignment]
+    for _ in pushes:
+        collector._write_liquidations(Minute(clock.utc()))
+    rows = archive.read(TABLE, START, END)
+    assert len(rows) == 2
+    assert rows["order_id"].nunique() == 2
+
+
+def test_venues_with_two_paths() -> None:
+    assert {name for name, venue in VENUES.items() if has_two_paths(venue)} == {"okx", "gateio", "huobi"}
+    assert tables.TABLES[TABLE].key == ("exchange", "order_id", "fill_id")
