@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from derivdata.archive import Archive, open_archive
 from derivdata.collect.collector import Collector
 from derivdata.collect.histories import backfill
 from tests.collect import lists
+from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock
 
 NOW = "2026-01-20T10:30:30"
@@ -28,9 +28,11 @@ def clock() -> SimulatedClock:
 
 
 @pytest.fixture
-def fakes(clock: SimulatedClock) -> Iterator[Fakes]:
-    with Fakes(LAST, clock.utc) as running:
-        yield running
+def fakes(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Fakes:
+    """Without sockets: a long list on a busy machine must not meet the time that a request may take."""
+    running = Fakes(LAST, clock.utc)
+    connect_directly(running, clock, monkeypatch)
+    return running
 
 
 @pytest.fixture
