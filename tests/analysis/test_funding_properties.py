@@ -15,6 +15,7 @@ from tests.analysis.funding_made import dollars, noisy
 
 SETTLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1)
 SAMPLED = noisy(symbols=2, venues=4, rows=80, gaps=0.1, kind="sampled")
+PAIRS = [("v00", "v02"), ("v03", "v01")]
 FREE = dict.fromkeys(funding.LEGS, 1.0)
 
 
@@ -74,6 +75,18 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
             x, "v00", "v02", "2026-01-05", "2026-01-09", interval_hours=_intervals(x), fees_bps=FREE
         ),
     ),
+    "forecast_carry": (
+        SETTLED,
+        lambda x: funding.forecast_carry(x, PAIRS, hold_hours=16.0, cost_bps=2.0, interval_hours=8.0),
+    ),
+    "forecast_carry, sampled": (
+        SAMPLED,
+        lambda x: funding.forecast_carry(x, PAIRS, hold_hours=16.0, cost_bps=2.0),
+    ),
+    "pick_record": (
+        SETTLED,
+        lambda x: funding.pick_record(x, hold_hours=16.0, cost_bps=2.0, interval_hours=8.0),
+    ),
     "comovement": (SETTLED, lambda x: funding.comovement(x, interval_hours=8.0, max_lag=1)),
     "comovement, sampled": (SAMPLED, lambda x: funding.comovement(x, method="spearman", min_periods=10)),
     "slippage_bps": (
@@ -91,6 +104,7 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
 }
 CASES = OVER_TIME | WHOLE
 ELEMENTWISE = {"LEGS", "FundingStatus", "breakeven_hours", "deribit_rate", "hyperliquid_rate", "payment"}
+ELEMENTWISE |= {"pick_summary"}  # of a record, not of a panel
 
 
 def test_every_function_is_held_to_the_properties():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from derivdata.analysis.funding.accrual import cumulative
 from derivdata.analysis.funding.best_pairs import best_pair
+from derivdata.analysis.funding.carry_forecast import forecast_carry
 from derivdata.analysis.funding.correlation import comovement
 from derivdata.analysis.funding.costs import LEGS, breakeven_hours, slippage_bps
 from derivdata.analysis.funding.expected_carry import net_carry
@@ -18,6 +19,7 @@ from derivdata.analysis.funding.intervals import check_8h_normalisation, infer_i
 from derivdata.analysis.funding.oi_weights import oi_weighted, universe
 from derivdata.analysis.funding.outcomes import hit_rate, realised_carry
 from derivdata.analysis.funding.persistence import half_life
+from derivdata.analysis.funding.picks import pick_record, pick_summary
 from derivdata.analysis.funding.spreads import dispersion, pair_spreads, spread
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.funding.zscores import zscore
@@ -32,6 +34,7 @@ __all__ = [
     "cumulative",
     "deribit_rate",
     "dispersion",
+    "forecast_carry",
     "half_life",
     "hit_rate",
     "hyperliquid_rate",
@@ -40,6 +43,8 @@ __all__ = [
     "oi_weighted",
     "pair_spreads",
     "payment",
+    "pick_record",
+    "pick_summary",
     "realised_carry",
     "slippage_bps",
     "spread",

@@ -30,3 +30,5 @@ class FundingStatus(IntFlag):
     """No holding time earns the cost back."""
     TOO_THIN = 1 << 9
     """The book is not deep enough for the size."""
+    OPEN = 1 << 10
+    """The holding time is not over: the outcome is not known yet."""

@@ -41,6 +41,11 @@ def settled() -> xr.DataArray:
 
 
 @functools.cache
+def picks() -> xr.Dataset:
+    return dd.analysis.funding.pick_record(settled(), hold_hours=24.0, cost_bps=1.0, interval_hours=8.0)
+
+
+@functools.cache
 def native() -> xr.DataArray:
     return (settled() / 1e4).rename("rate_native").assign_attrs(units="fraction per interval")
 

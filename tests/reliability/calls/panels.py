@@ -16,6 +16,7 @@ from tests.reliability.calls.made import (
     events,
     history,
     native,
+    picks,
     rates,
     settled,
     share,
@@ -57,6 +58,10 @@ CALLS: Calls = {
     },
     "analysis.funding.deribit_rate": lambda: {"premium": 0.001, "damper": 0.00025},
     "analysis.funding.dispersion": lambda: {"panel": rates()},
+    "analysis.funding.forecast_carry": lambda: {
+        "panel": settled(), "pairs": [("binance", "okx")], "hold_hours": 24.0, "cost_bps": 1.0,
+        "interval_hours": 8.0, "period_hours": 8.0, "level": 0.9,
+    },
     "analysis.funding.half_life": lambda: {
         "panel": settled(), "interval_hours": 8.0, "sampling": "point", "method": "ols", "level": 0.9,
         "resamples": 99, "seed": 0,
@@ -77,6 +82,13 @@ CALLS: Calls = {
     "analysis.funding.oi_weighted": lambda: {"panel": rates(), "oi_usd": amounts(), "min_cover": 0.5},
     "analysis.funding.pair_spreads": lambda: {"panel": rates()},
     "analysis.funding.payment": lambda: {"rate_per_8h": 0.0001, "notional": 1e4, "hours": 8.0},
+    "analysis.funding.pick_record": lambda: {
+        "panel": settled(), "hold_hours": 24.0, "cost_bps": 1.0, "rule": "forecast", "interval_hours": 8.0,
+        "period_hours": 8.0, "level": 0.9,
+    },
+    "analysis.funding.pick_summary": lambda: {
+        "record": picks(), "least_predicted_bps": 0.0, "confidence": 0.95, "resamples": 99, "seed": 0,
+    },
     "analysis.funding.realised_carry": lambda: {
         "panel": settled(), "long": "binance", "short": "okx", "entry": "2026-06-15", "exit": "2026-06-20",
         "interval_hours": 8.0, "fees_bps": FEES,

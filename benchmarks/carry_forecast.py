@@ -1,0 +1,242 @@
+"""``python -m benchmarks.carry_forecast``: forecasts of carry, out of sample, on recorded settlements.
+
+Prints the two tables of docs/funding.md: the forecast of every pair against three that a desk would make of a
+pair's own past, on common rows; and the record of the pair that each rule picks.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata._typing import Array, Floats
+from derivdata.analysis import funding
+from derivdata.analysis.funding.carry_forecast import (
+    DECISIONS,
+    outcome_figures,
+    pair_distribution,
+    summed_history,
+)
+from derivdata.analysis.funding.pooled_regression import pair_places, walk_forward
+from tests.recorded_funding import PERIODS, recorded_funding
+
+__all__ = ["COSTS", "HOLD_HOURS", "RULES", "advantage", "forecasts", "main", "picks", "scores"]
+
+HOLD_HOURS = 168.0
+RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
+COSTS = (0.0, 8.0, 20.0)
+"""Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
+_WINDOW = 180  # periods of 8 hours: what the three others look back on
+_LEAST = 90
+_NORMAL = 1.6448536269514722  # of a nominal 90 %
+_LEVELS = np.exp(
+    np.linspace(np.log(1e-4), np.log(30.0), 16)
+)  # variance of the level's steps over the noise's
+
+
+class _Rows(NamedTuple):
+    """Decisions on pairs: what was forecast, what came, and the pair's own past."""
+
+    time: Array
+    figures: Floats
+    """(row, 4): forecast, low and high end, outcome [bps]."""
+    past: Floats
+    """(row, period): spreads [bps a period] up to the decision."""
+
+
+def forecasts(panel: xr.DataArray, hours: xr.DataArray) -> pd.DataFrame:
+    """Return a row per symbol, pair and weekly decision with every method's forecast and interval [bps]."""
+    history = summed_history(panel, HOLD_HOURS, hours, 8.0)
+    parts = [_rows(history, number) for number in range(panel.sizes["symbol"])]
+    rows = _Rows(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+    frame = pd.DataFrame({"time": rows.time, "outcome": rows.figures[:, 3]})
+    hold = history.plan.hold
+    methods = {
+        "forecast_carry": tuple(rows.figures[:, :3].T),
+        "AR(1) expectation, future noise": _normal(*_autoregression(rows.past, hold)),
+        "local level": _normal(*_local_level(rows.past, hold)),
+        "mean of 60 days": _normal(*_window_mean(rows.past, hold)),
+    }
+    for name, (mean, low, high) in methods.items():
+        frame[name, "mean"], frame[name, "low"], frame[name, "high"] = mean, low, high
+    return frame
+
+
+def scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return root mean square error, Winkler score [bps] and coverage by method and period."""
+    names = list(dict.fromkeys(column[0] for column in frame.columns if isinstance(column, tuple)))
+    found = []
+    for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
+        part = frame[(frame["time"] >= start) & (frame["time"] < end)]
+        outcome = part["outcome"]
+        for name in names:
+            mean, low, high = (part[name, figure] for figure in ("mean", "low", "high"))
+            # Winkler (1972): the width, and 2/α for each unit by which the outcome lies outside
+            beyond = np.maximum(low - outcome, 0.0) + np.maximum(outcome - high, 0.0)
+            found.append(
+                {
+                    "period": period,
+                    "method": name,
+                    "rows": len(part),
+                    "rmse": float(np.sqrt(((mean - outcome) ** 2).mean())),
+                    "winkler": float((high - low + 20.0 * beyond).mean()),
+                    "coverage": float(((low <= outcome) & (outcome <= high)).mean()),
+                    "width": float((high - low).median()),
+                }
+            )
+    return pd.DataFrame(found)
+
+
+def picks(panel: xr.DataArray, hours: xr.DataArray, cost_bps: float) -> dict[str, xr.Dataset]:
+    """Return the record of picks by rule at a cost."""
+    return {
+        rule: funding.pick_record(
+            panel, hold_hours=HOLD_HOURS, cost_bps=cost_bps, rule=rule, interval_hours=hours
+        )
+        for rule in RULES
+    }
+
+
+def main() -> int:
+    """Print the tables."""
+    panel, hours = recorded_funding()
+    table = scores(forecasts(panel, hours))
+    print("| period | rows | method | RMSE, bps | Winkler score, bps | covered | median width, bps |")
+    print("|---|---|---|---|---|---|---|")
+    for row in table.itertuples():
+        print(
+            f"| {row.period} | {row.rows:,} | {row.method} | {row.rmse:.1f} | {row.winkler:.1f} | "
+            f"{100 * row.coverage:.1f} % | {row.width:.1f} |"
+        )
+    print(
+        "\n| cost, bps | picked by | period | picks | predicted | earned | predicted less earned | covered |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    records = {cost: picks(panel, hours, cost) for cost in COSTS}
+    for cost, rules in records.items():
+        for rule, record in rules.items():
+            for period, (start, end) in [*PERIODS.items(), ("pooled", ("1970", "2100"))]:
+                _print_picks(cost, rule, period, record.sel(time=slice(start, end)))
+    print("\n| cost, bps | forecast less | a decision, bps | 95 % |")
+    print("|---|---|---|---|")
+    for cost, rules in records.items():
+        for rule in RULES[1:]:
+            mean, low, high = advantage(rules["forecast"], rules[rule])
+            print(f"| {cost:g} | {rule} | {mean:+.1f} | {low:.1f} to {high:.1f} |")
+    return 0
+
+
+def advantage(record: xr.Dataset, other: xr.Dataset) -> tuple[float, float, float]:
+    """Return by how much one record earned more a decision [bps], with a 95 % block bootstrap interval.
+
+    A decision at which nothing was forecast to clear its cost earned 0. Runs of six decisions are drawn.
+    """
+    earned = [
+        part["realised_net_bps"].where(part["predicted_net_bps"] > 0.0, 0.0) for part in (record, other)
+    ]
+    there = np.isfinite(record["predicted_net_bps"] + record["realised_net_bps"] + other["realised_net_bps"])
+    apart = (earned[0] - earned[1]).where(there).transpose("time", "symbol").to_numpy()
+    apart = apart[np.isfinite(apart).any(axis=1)]
+    begins = np.random.default_rng(0).integers(0, len(apart), (1999, -(-len(apart) // 6), 1))
+    drawn = ((begins + np.arange(6)) % len(apart)).reshape(1999, -1)[:, : len(apart)]
+    low, high = np.percentile(np.nanmean(apart[drawn], axis=(1, 2)), [2.5, 97.5])
+    return float(np.nanmean(apart)), float(low), float(high)
+
+
+def _print_picks(cost: float, rule: str, period: str, record: xr.Dataset) -> None:
+    summary = funding.pick_summary(record, least_predicted_bps=0.0)
+    found = {str(name): float(figure) for name, figure in summary.items()}
+    ends = [f"{100 * found[name]:.0f}" for name in ("coverage", "coverage_low", "coverage_high")]
+    print(
+        f"| {cost:g} | {rule} | {period} | {found['picks']:.0f} | {found['predicted_net_bps']:.1f} | "
+        f"{found['realised_net_bps']:.1f} | {found['difference_bps']:+.1f} "
+        f"[{found['difference_low_bps']:.1f}, {found['difference_high_bps']:.1f}] | "
+        f"{'{} % [{}, {}]'.format(*ends) if rule == 'forecast' else ''} |"
+    )
+
+
+def _rows(history: Any, symbol: int) -> _Rows:
+    amounts, plan = history.amounts.isel(symbol=symbol).transpose("exchange", "time").to_numpy(), history.plan
+    decisions = np.arange(-history.first % plan.hold, amounts.shape[1], plan.hold)
+    walk, (long, short) = walk_forward(amounts, plan, decisions), pair_places(amounts.shape[0])
+    times, figures, past = [], [], []
+    for at in decisions[decisions >= _WINDOW - 1]:
+        mean, scale, errors, weight, number = pair_distribution(walk, int(at))
+        if number < DECISIONS:
+            continue
+        mean, scale = mean[long, short], scale[long, short]
+        low, _, high, _ = outcome_figures(mean, scale, errors, weight, 0.0, 0.9, few=False)
+        spread = (amounts[short] - amounts[long])[:, at - _WINDOW + 1 : at + 1]
+        row = np.stack([mean, low, high, (walk.outcomes[short] - walk.outcomes[long])[:, at]], axis=1)
+        known = np.isfinite(row).all(axis=1) & (np.isfinite(spread).sum(axis=1) >= _LEAST)
+        times.append(np.full(known.sum(), history.amounts["time"].to_numpy()[at]))
+        figures.append(row[known])
+        past.append(spread[known])
+    return _Rows(np.concatenate(times), np.concatenate(figures), np.concatenate(past))
+
+
+def _normal(mean: Floats, deviation: Floats) -> tuple[Floats, Floats, Floats]:
+    return mean, mean - _NORMAL * deviation, mean + _NORMAL * deviation
+
+
+def _autoregression(past: Floats, hold: int) -> tuple[Floats, Floats]:
+    """Expectation as `net_carry` makes it, and the noise that the autoregression adds to it."""
+    both = np.isfinite(past[:, :-1]) & np.isfinite(past[:, 1:])
+    x, y, n = np.where(both, past[:, :-1], 0.0), np.where(both, past[:, 1:], 0.0), both.sum(axis=1)
+    x, y = (np.where(both, part - (part.sum(axis=1) / n)[:, None], 0.0) for part in (x, y))
+    own = (x * x).sum(axis=1)
+    slope = (x * y).sum(axis=1) / np.where(own > 0.0, own, 1.0)
+    variance = ((y - slope[:, None] * x) ** 2).sum(axis=1) / (n - 2)
+    slope = np.clip((n * slope + 1.0) / (n - 3.0), 0.0, 1.0)
+    mean = np.nanmean(past, axis=1)
+    last = np.where(np.isfinite(past[:, -1]), past[:, -1], mean)
+    powers = slope[:, None] ** np.arange(1, hold + 1)
+    # A shock of k periods before the end has been felt 1 + φ + … + φ^(k − 1) times.
+    felt = np.cumsum(np.concatenate([np.ones((len(past), 1)), powers[:, :-1]], axis=1), axis=1)
+    expected = hold * mean + (last - mean) * powers.sum(axis=1)
+    return expected, np.sqrt(variance * (felt**2).sum(axis=1))
+
+
+def _local_level(past: Floats, hold: int) -> tuple[Floats, Floats]:
+    """Level that walks at random under noise: Kalman filter, the ratio of variances by likelihood."""
+    known = np.isfinite(past)
+    first = past[np.arange(len(past)), known.argmax(axis=1)]
+    best, mean, deviation = np.full(len(past), -np.inf), np.zeros(len(past)), np.zeros(len(past))
+    ahead = float((np.arange(1, hold + 1) ** 2).sum())
+    for ratio in _LEVELS:
+        level, room = first.copy(), np.ones(len(past))
+        squares, logs, seen = np.zeros(len(past)), np.zeros(len(past)), np.zeros(len(past))
+        for at in range(past.shape[1]):
+            room = room + ratio
+            miss = np.where(known[:, at], past[:, at] - level, 0.0)
+            counts = known[:, at] & (seen > 0)
+            squares += np.where(counts, miss**2 / (room + 1.0), 0.0)
+            logs += np.where(counts, np.log(room + 1.0), 0.0)
+            gain = np.where(known[:, at], room / (room + 1.0), 0.0)
+            level, room, seen = level + gain * miss, room * (1.0 - gain), seen + known[:, at]
+        variance = np.maximum(squares / (seen - 1.0), 1e-12)
+        likelihood = -0.5 * ((seen - 1.0) * np.log(variance) + logs)
+        better = likelihood > best
+        best, mean = np.where(better, likelihood, best), np.where(better, hold * level, mean)
+        spread = np.sqrt(variance * (hold**2 * room + ratio * ahead + hold))
+        deviation = np.where(better, spread, deviation)
+    return mean, deviation
+
+
+def _window_mean(past: Floats, hold: int) -> tuple[Floats, Floats]:
+    """Mean of the window, with its long-run variance (Bartlett weights up to the holding time)."""
+    known, mean = np.isfinite(past), np.nanmean(past, axis=1)
+    centred, number = np.where(known, past - mean[:, None], 0.0), known.sum(axis=1)
+    variance = (centred**2).sum(axis=1) / number
+    for lag in range(1, hold + 1):
+        weight = 2.0 * (1.0 - lag / (hold + 1.0))
+        variance += weight * (centred[:, lag:] * centred[:, :-lag]).sum(axis=1) / number
+    return hold * mean, np.sqrt(np.maximum(variance, 0.0) * hold * (1.0 + hold / number))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,314 @@
+"""Forecast of what pairs earn: the distribution of the outcome, for all pairs of a symbol at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from derivdata._typing import Floats, Indices
+from derivdata.analysis.funding.accrual import PreparedPanel, prepare
+from derivdata.analysis.funding.periods import period_sums
+from derivdata.analysis.funding.pooled_regression import Plan, Walk, pair_places, walk_forward
+from derivdata.analysis.funding.status import FundingStatus
+from derivdata.analysis.panels import hours_at, labels_of, like, positive, require_rate, require_venues, whole
+from derivdata.analysis.status import flag_attrs
+from derivdata.arguments import Numbers, typed
+from derivdata.units import BPS_UNIT
+
+__all__ = [
+    "DECISIONS",
+    "History",
+    "forecast_carry",
+    "origin_attrs",
+    "outcome_figures",
+    "pair_costs",
+    "pair_distribution",
+    "require_probability",
+    "summed_history",
+]
+
+_SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
+_MEMORY_HOURS = 365.0 * 24.0
+_LEAST = 30  # periods of history
+DECISIONS = 20
+"""Past decisions with a known outcome that a distribution needs."""
+
+
+class History(NamedTuple):
+    """A panel summed over periods, and how the regression divides them."""
+
+    amounts: xr.DataArray
+    """[bps] that a long pays over each period; ``time`` is the ends of periods."""
+    first: int
+    """Number of the first period's end, counted from 1970-01-01 00:00 UTC."""
+    plan: Plan
+
+
+@typed
+def forecast_carry(
+    panel: xr.DataArray,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    *,
+    hold_hours: float,
+    cost_bps: float | Mapping[str, float],
+    interval_hours: Numbers | None = None,
+    period_hours: float = 8.0,
+    level: float = 0.9,
+) -> xr.Dataset:
+    """Forecast what each pair of venues earns from the panel's end on: the distribution of the outcome.
+
+    Parameters
+    ----------
+    panel
+        History of funding rates [bps/8h] whose ``kind`` is stated, dims ``exchange`` and ``time``, in memory
+        or lazy (both are put into one chunk). All of its venues take part in the regression.
+    pairs
+        ``(long, short)`` venues of the pairs to tell of; all ordered pairs by default.
+    hold_hours
+        How long a pair is held: a whole number of periods.
+    cost_bps
+        A number: cost of a pair, all four trades [bps of one leg's notional]. A mapping: cost of one trade on
+        each venue, so that a pair costs twice the sum of its two.
+    interval_hours
+        Settlements only, and needed there: hours that each pays for.
+    period_hours
+        Length of the periods over which history is summed; at least every venue's interval, at most 24.
+    level
+        Share of outcomes that the interval is to contain.
+
+    Returns
+    -------
+    Dataset, the panel's dims without ``exchange`` and ``time``, with ``pair``
+        ``net_bps`` (mean), ``net_median_bps``, ``net_low_bps`` and ``net_high_bps`` (between which the
+        outcome lies with probability `level`), ``probability_net_positive``, ``gross_bps`` (mean before
+        cost), ``cost_bps``, ``decisions`` (past ones whose errors make the distribution), ``status``;
+        coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and ``time``, the end of the last
+        whole period, from which the pair is held. NaN with status ``gap`` where a leg is not known within
+        the last day or in more than a third of the last day, three days or week, with ``too_few`` below 30
+        periods of history or 20 past decisions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `cumulative`; fewer than two venues, or one that is not in the panel; costs lack a venue; the
+        holding time is no whole number of periods.
+
+    Notes
+    -----
+    A regression pooled over all pairs, of the next outcome on the last period and the trailing means over a
+    day, three, seven and sixty days (heterogeneous autoregression: Corsi 2009, Journal of Financial
+    Econometrics 7(2)). It is refitted at each period of the past on what was known there and shrunk by how
+    much of past expectations came true (empirical Bayes over pairs). Its past errors, each in units of the
+    size to be expected of it, make the distribution (split conformal). Coverage and errors on recorded data
+    are in docs/funding.md, also those of the pair that is picked because it looks best.
+
+    Examples
+    --------
+    >>> history = dd.panel(dd.funding.history("BTC", "60d"))
+    >>> found = dd.analysis.funding.forecast_carry(history, hold_hours=168, cost_bps=8.0).isel(symbol=0)
+    >>> found.sizes["pair"] == history.sizes["exchange"] * (history.sizes["exchange"] - 1)
+    True
+    """
+    require_probability(level)
+    history = summed_history(panel, hold_hours, interval_hours, period_hours)
+    names = labels_of(history.amounts, "exchange")
+    long, short = _places(panel, names, pairs)
+    cost = pair_costs(cost_bps, names)[long, short]
+    figures = xr.apply_ufunc(
+        _forecast,
+        history.amounts,
+        input_core_dims=[["exchange", "time"]],
+        output_core_dims=[["pair"]] * 8,
+        kwargs={"plan": history.plan, "long": long, "short": short, "cost": cost, "level": level},
+        dask="parallelized",
+        keep_attrs=False,
+        output_dtypes=[np.float64] * 6 + [np.int32] * 2,
+        dask_gufunc_kwargs={"output_sizes": {"pair": long.size}},
+    )
+    *amounts, decisions, status = (like(figure, panel) for figure in figures)
+    result = xr.Dataset(dict(zip(_FIGURES, amounts, strict=True)))
+    result["cost_bps"] = ("pair", cost)
+    for name, words in _LONG_NAMES.items():
+        result[name].attrs = {
+            "units": "1" if name.startswith("probability") else BPS_UNIT,
+            "long_name": words,
+        }
+    result["decisions"] = decisions.assign_attrs(units="1")
+    result["status"] = status.assign_attrs(flag_attrs(FundingStatus))
+    labels = {"long": ("pair", names[long]), "short": ("pair", names[short])}
+    result = result.assign_coords(labels)
+    result = result.assign_coords(time=history.amounts["time"].to_numpy()[-1], hold_hours=float(hold_hours))
+    return result.assign_attrs(origin_attrs(panel), level=level)
+
+
+_FIGURES = (
+    "net_bps",
+    "net_median_bps",
+    "net_low_bps",
+    "net_high_bps",
+    "gross_bps",
+    "probability_net_positive",
+)
+_LONG_NAMES = {
+    "net_bps": "mean outcome after cost",
+    "net_median_bps": "median outcome after cost",
+    "net_low_bps": "low end of the outcome after cost",
+    "net_high_bps": "high end of the outcome after cost",
+    "gross_bps": "mean outcome before cost",
+    "probability_net_positive": "probability that the outcome exceeds the cost",
+    "cost_bps": "cost of the four trades",
+}
+
+
+def require_probability(level: float) -> None:
+    """Refuse a level that is not between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        It is not.
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"{level=} is a probability: 0.9")
+
+
+def origin_attrs(panel: xr.DataArray) -> dict[str, Any]:
+    """Return the kind of a panel, and where it comes from if it says so."""
+    return {name: panel.attrs[name] for name in ("kind", "provenance") if name in panel.attrs}
+
+
+def summed_history(
+    panel: xr.DataArray, hold_hours: float, interval_hours: Any, period_hours: float
+) -> History:
+    """Sum a panel over periods and lay out the regression.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `forecast_carry`.
+    """
+    require_rate(panel, "exchange", "time")
+    names = labels_of(panel, "exchange")
+    if names.size < 2:
+        raise ValueError("panel needs two venues at least: a pair is long on one and short on another")
+    if np.unique(names).size < names.size:
+        raise ValueError("panel has a venue more than once")
+    period, hold = positive(period_hours, "period_hours"), positive(hold_hours, "hold_hours")
+    if period > 24.0:
+        raise ValueError(f"{period_hours=:g}: a day at most, since the forecast looks at the last day")
+    count = round(hold / period)
+    if abs(count * period - hold) > 1e-6 or not count:
+        raise ValueError(f"{hold_hours=:g} is no whole number of periods of {period:g} h")
+    prepared: PreparedPanel = prepare(panel, interval_hours=interval_hours)
+    amounts = whole(period_sums(prepared, period)["amount"], "exchange", "time")
+    first = round(float(hours_at(amounts["time"].values[:1], np.datetime64(0, "us"))[0]) / period)
+    spans = (1, *(max(round(span / period), 1) for span in _SPANS_HOURS))
+    stride = max(1, count // 7)
+    plan = Plan(count, spans, stride, -first % stride, _MEMORY_HOURS / period, _LEAST)
+    return History(amounts, first, plan)
+
+
+def pair_costs(cost_bps: float | Mapping[str, float], names: Any) -> Floats:
+    """Cost of a pair [bps], (long, short): a number for all, or twice the sum of two venues' trades.
+
+    Raises
+    ------
+    ValueError
+        A venue has no cost, or one that is not finite.
+    """
+    if isinstance(cost_bps, Mapping):
+        absent = [str(name) for name in names if name not in cost_bps]
+        if absent:
+            raise ValueError(f"cost_bps names no cost of a trade on {', '.join(absent)}")
+        each = np.array([float(cost_bps[str(name)]) for name in names])
+        costs = 2.0 * (each[:, None] + each[None, :])
+    else:
+        costs = np.full((len(names), len(names)), float(cost_bps))
+    if not np.isfinite(costs).all():
+        raise ValueError("cost_bps must be finite")
+    return np.asarray(costs, dtype=np.float64)
+
+
+def pair_distribution(walk: Walk, at: int) -> tuple[Floats, Floats, Floats, Floats, int]:
+    """Return the ingredients of the outcomes' distributions at a period.
+
+    Returns
+    -------
+    expected, scale
+        (long, short) bps: the mean outcome of each ordered pair before cost, and the size of its error.
+    errors, weight
+        Past errors in order, and the weight up to each; of a pair expected to lose they count reversed.
+    decisions
+        How many past decisions the errors are of.
+    """
+    score, venues = walk.expected[:, at], walk.expected.shape[0]
+    scale = np.full((venues, venues), np.nan)
+    long, short = pair_places(venues)
+    scale[long, short] = scale[short, long] = walk.scale[:, int(np.searchsorted(walk.columns, at))]
+    errors, weight, decisions = walk.past_errors(at)
+    return score[None, :] - score[:, None], scale, errors, weight, decisions
+
+
+def _places(
+    panel: xr.DataArray, names: Any, pairs: Sequence[tuple[str, str]] | None
+) -> tuple[Indices, Indices]:
+    if pairs is None:
+        long, short = np.nonzero(~np.eye(names.size, dtype=bool))
+        return long, short
+    for long_venue, short_venue in pairs:
+        require_venues(panel, pairs=[long_venue, short_venue])
+        if long_venue == short_venue:
+            raise ValueError(f"pairs: {long_venue!r} against itself earns nothing")
+    where = {name: place for place, name in enumerate(names.tolist())}
+    places = np.array([[where[venue] for venue in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
+    return places[:, 0], places[:, 1]
+
+
+def _forecast(
+    amounts: Floats, *, plan: Plan, long: Indices, short: Indices, cost: Floats, level: float
+) -> tuple[Any, ...]:
+    results = np.empty((8, *amounts.shape[:-2], long.size))
+    last = amounts.shape[-1] - 1
+    for series in np.ndindex(amounts.shape[:-2]):
+        walk = walk_forward(amounts[series], plan, np.array([last]))
+        known = np.isfinite(amounts[series]).sum(axis=-1)
+        results[(slice(None), *series)] = _of_pairs(walk, last, known, long, short, cost, level)
+    return *results[:-2], results[-2].astype(np.int32), results[-1].astype(np.int32)
+
+
+def _of_pairs(
+    walk: Walk, at: int, known: Any, long: Indices, short: Indices, cost: Floats, level: float
+) -> Floats:
+    expected, scale, errors, weight, decisions = pair_distribution(walk, at)
+    mean, size = expected[long, short], scale[long, short]
+    few = decisions < DECISIONS
+    low, middle, high, above = outcome_figures(mean, size, errors, weight, cost, level, few=few)
+    mean = np.where(few, np.nan, mean)
+    short_history = np.minimum(known[long], known[short]) < walk.plan.least
+    status = np.where(few | short_history, FundingStatus.TOO_FEW, 0)
+    status = status | np.where(np.isnan(expected[long, short]) & ~short_history, FundingStatus.GAP, 0)
+    figures = (mean - cost, middle, low, high, mean, above, np.full(mean.shape, decisions), status)
+    return np.stack([np.asarray(figure, dtype=np.float64) for figure in figures])
+
+
+def outcome_figures(
+    mean: Floats, size: Floats, errors: Floats, weight: Floats, cost: Any, level: float, *, few: bool
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return low end, median and high end of outcomes after cost [bps], and the probability to be above 0."""
+    if few:
+        unknown = np.full(mean.shape, np.nan)
+        return unknown, unknown, unknown, unknown
+    tail = 0.5 * (1.0 - level)
+    low, middle, high = np.interp([tail, 0.5, 1.0 - tail], weight, errors)
+    forward, net = mean >= 0.0, mean - cost
+    bottom = net + size * np.where(forward, low, -high)
+    top = net + size * np.where(forward, high, -low)
+    centre = net + size * np.where(forward, middle, -middle)
+    # The outcome is above 0 where the error is above −net; reversed, where it is below net.
+    edge = np.where(forward, -net, net) / size
+    below = np.interp(edge, errors, weight, left=0.0, right=1.0)
+    above = np.where(np.isfinite(edge), np.where(forward, 1.0 - below, below), np.nan)
+    return bottom, centre, top, above

@@ -1,0 +1,318 @@
+"""Forecasts of carry and the record of picks: by hand, on made panels, and out of sample on recorded ones."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.signal import lfilter
+
+import derivdata as dd
+from benchmarks import carry_forecast as measured
+from derivdata.analysis import funding
+from derivdata.analysis.funding import FundingStatus
+from tests.analysis.funding_made import market, noisy
+from tests.recorded_funding import recorded_funding
+
+WEEK = 168.0
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "funding.md"
+
+
+def _decaying(venues: int, rows: int, seed: int, *, half_life: float = 9.0) -> xr.DataArray:
+    """Settlements of venues whose rates are autoregressions about levels of their own."""
+    rng = np.random.default_rng(seed)
+    phi = 0.5 ** (1.0 / half_life)
+    noise = rng.standard_normal((1, venues, rows))
+    noise[..., 0] /= np.sqrt(1.0 - phi**2)
+    return market(lfilter([1.0], [1.0, -phi], noise) + rng.standard_normal((1, venues, 1)))
+
+
+def _pair(found: xr.Dataset, long: str, short: str) -> xr.Dataset:
+    return found.isel(pair=int(np.flatnonzero((found["long"] == long) & (found["short"] == short))[0]))
+
+
+def test_a_spread_that_never_moves_is_expected_to_stay() -> None:
+    """2 bps a period over 21 periods, times 5.05 / 5.1.
+
+    All five means are equal, so that the normal equations are n x² times a matrix of ones, whose penalty is a
+    tenth of n x². Along (1, …, 1) that is 5 b = 5 for the data and 0.1 b = 0.1 · ½ for the penalty, where b
+    is the sum of the coefficients over the holding time: b = (5 + 0.05) / 5.1. The outcomes came above it,
+    and nothing is shrunk further.
+    """
+    panel = market(np.broadcast_to(np.array([1.0, 3.0])[None, :, None], (1, 2, 200)))
+    found = _pair(
+        funding.forecast_carry(panel, hold_hours=WEEK, cost_bps=8.0, interval_hours=8.0).isel(symbol=0),
+        "v00",
+        "v01",
+    )
+    assert float(found["gross_bps"]) == pytest.approx(42.0 * 5.05 / 5.1, rel=1e-9)
+    assert float(found["net_bps"]) == pytest.approx(42.0 * 5.05 / 5.1 - 8.0, rel=1e-9)
+    assert float(found["probability_net_positive"]) == 1.0
+    assert int(found["status"]) == 0
+
+
+def test_each_direction_is_the_other_one_seen_from_behind() -> None:
+    found = funding.forecast_carry(
+        _decaying(4, 300, 1), hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0
+    ).isel(symbol=0)
+    assert found.sizes["pair"] == 12
+    for long, short in (("v00", "v01"), ("v02", "v03")):
+        there, back = _pair(found, long, short), _pair(found, short, long)
+        for name, other in (("net_bps", "net_bps"), ("net_low_bps", "net_high_bps"), ("net_median_bps",) * 2):
+            assert float(there[name]) == pytest.approx(-float(back[other]), rel=1e-12)
+        both = float(there["probability_net_positive"] + back["probability_net_positive"])
+        assert both == pytest.approx(1.0, abs=1e-12)
+        assert there["net_low_bps"] < there["net_median_bps"] < there["net_high_bps"]
+
+
+def test_costs_are_taken_from_the_outcome() -> None:
+    panel = _decaying(3, 300, 2)
+    keywords = {"hold_hours": WEEK, "interval_hours": 8.0}
+    free = funding.forecast_carry(panel, cost_bps=0.0, **keywords)
+    paid = funding.forecast_carry(panel, cost_bps={"v00": 1.0, "v01": 2.0, "v02": 4.0}, **keywords)
+    assert _pair(paid, "v01", "v02")["cost_bps"] == 2 * (2.0 + 4.0)
+    for name in ("net_bps", "net_median_bps", "net_low_bps", "net_high_bps"):
+        xr.testing.assert_allclose(free[name] - paid["cost_bps"], paid[name])
+    assert (paid["probability_net_positive"] < free["probability_net_positive"]).all()
+    xr.testing.assert_identical(free["gross_bps"], paid["gross_bps"])
+
+
+def test_pairs_are_chosen_and_do_not_change_each_other() -> None:
+    panel = _decaying(4, 200, 3)
+    keywords = {"hold_hours": 72.0, "cost_bps": 1.0, "interval_hours": 8.0}
+    every = funding.forecast_carry(panel, **keywords)
+    some = funding.forecast_carry(panel, [("v03", "v01"), ("v00", "v02")], **keywords)
+    assert some["long"].values.tolist() == ["v03", "v00"]
+    assert some["short"].values.tolist() == ["v01", "v02"]
+    xr.testing.assert_identical(some.isel(pair=0), _pair(every, "v03", "v01"))
+
+
+@pytest.mark.parametrize("half_life", [1.0, 30.0])
+def test_outcomes_of_made_panels_lie_inside_as_often_as_it_says(half_life: float) -> None:
+    """16 markets of 6 venues, 5 free spreads each: of 80 trials of 90 %, 66 to 78 in 99 of a hundred."""
+    inside, errors, naive = [], [], []
+    for seed in range(16):
+        whole = _decaying(6, 321, seed, half_life=half_life)
+        past = whole.isel(time=slice(None, 300))
+        found = funding.forecast_carry(past, hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0).isel(symbol=0)
+        sums = whole.isel(symbol=0, time=slice(300, 321)).sum("time")
+        outcome = sums.sel(exchange=found["short"]) - sums.sel(exchange=found["long"])
+        inside += ((found["net_low_bps"] <= outcome) & (outcome <= found["net_high_bps"])).values.tolist()
+        errors += (found["net_bps"] - outcome).values.tolist()
+        week = 21 * past.isel(symbol=0, time=slice(-21, None)).mean("time")
+        naive += (
+            week.sel(exchange=found["short"]) - week.sel(exchange=found["long"]) - outcome
+        ).values.tolist()
+    assert 0.82 < np.mean(inside) < 0.975
+    assert np.square(errors).mean() < np.square(naive).mean()
+
+
+def test_a_leg_that_is_gone_and_one_that_is_new_have_no_forecast() -> None:
+    panel = _decaying(4, 200, 5)
+    panel[0, 1, -4:] = np.nan  # over a day
+    panel[0, 2, :-29] = np.nan
+    found = funding.forecast_carry(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0).isel(symbol=0)
+    for leg, reason in (("v01", FundingStatus.GAP), ("v02", FundingStatus.TOO_FEW)):
+        pair = _pair(found, "v00", leg)
+        assert int(pair["status"]) == reason
+        assert np.isnan(pair["net_bps"])
+        assert np.isnan(pair["probability_net_positive"])
+    assert int(_pair(found, "v00", "v03")["status"]) == 0
+
+
+def test_too_short_a_past_says_so() -> None:
+    found = funding.forecast_carry(_decaying(3, 45, 6), hold_hours=WEEK, cost_bps=0.0, interval_hours=8.0)
+    assert (found["status"] == FundingStatus.TOO_FEW).all()
+    assert found["net_bps"].isnull().all()
+    # decisions at the periods 30 to 43 have 30 periods before them; of 45, those up to 24 are over
+    assert (found["decisions"] == 0).all()
+
+
+def test_what_comes_later_changes_no_forecast_and_no_pick() -> None:
+    panel = noisy(symbols=2, venues=4, rows=400, gaps=0.02, seed=8)
+    keywords = {"hold_hours": 72.0, "cost_bps": 2.0, "interval_hours": 8.0}
+    record = funding.pick_record(panel, **keywords)
+    at = record["time"].values[30]
+    changed = panel.where(panel["time"] <= at, 1e3 * np.random.default_rng(0).standard_normal(panel.shape))
+    again = funding.pick_record(changed, **keywords)
+    forecast = ["long", "short", "predicted_net_bps", "predicted_low_bps", "predicted_high_bps", "cost_bps"]
+    xr.testing.assert_identical(*(part[forecast].sel(time=slice(None, at)) for part in (record, again)))
+    assert not record[forecast].equals(again[forecast])
+    cut = funding.forecast_carry(panel.sel(time=slice(None, at)), **keywords)
+    for number in range(2):
+        pick, found = record.isel(symbol=number).sel(time=at), cut.isel(symbol=number)
+        best = found.isel(pair=int(found["net_bps"].argmax("pair")))
+        assert (best["long"].item(), best["short"].item()) == (pick["long"].item(), pick["short"].item())
+        for of_record, of_forecast in (
+            ("predicted_net_bps", "net_bps"),
+            ("predicted_low_bps", "net_low_bps"),
+        ):
+            assert float(pick[of_record]) == pytest.approx(float(best[of_forecast]), rel=1e-9)
+
+
+def test_the_record_says_what_its_picks_were_paid() -> None:
+    """As `realised_carry` adds it up, where nothing is missing; the last pick is still held."""
+    panel = _decaying(5, 200, 9)
+    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=4.0, interval_hours=8.0).isel(symbol=0)
+    fees = dict.fromkeys(funding.LEGS, 1.0)
+    known = record["realised_net_bps"].dropna("time")
+    assert known.size > 10
+    for at in known["time"].values:
+        pick = record.sel(time=at)
+        paid = funding.realised_carry(
+            panel.isel(symbol=0),
+            pick["long"].item(),
+            pick["short"].item(),
+            pd.Timestamp(at),
+            pd.Timestamp(at) + pd.Timedelta(hours=72),
+            interval_hours=8.0,
+            fees_bps=fees,
+        )
+        assert float(pick["realised_net_bps"]) == pytest.approx(float(paid["net_bps"]), abs=1e-9)
+    assert int(record["status"][-1]) == FundingStatus.OPEN
+    assert int(record["status"][0]) == FundingStatus.TOO_FEW
+    assert record["long"].values[0] == ""
+
+
+def test_other_rules_pick_by_the_past_they_name() -> None:
+    panel = _decaying(5, 200, 10)
+    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0, rule="mean_7d")
+    pick = record.isel(symbol=0, time=-1)
+    week = (
+        panel.isel(symbol=0)
+        .sel(time=slice(None, pick["time"].values))
+        .isel(time=slice(-21, None))
+        .mean("time")
+    )
+    assert pick["short"].item() == week["exchange"].values[int(week.argmax("exchange"))]
+    assert pick["long"].item() == week["exchange"].values[int(week.argmin("exchange"))]
+    assert float(pick["predicted_net_bps"]) == pytest.approx(9 * float(week.max() - week.min()))
+    last = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0, rule="last")
+    rates = panel.isel(symbol=0).sel(time=pick["time"].values)
+    assert (
+        last.isel(symbol=0, time=-1)["short"].item()
+        == rates["exchange"].values[int(rates.argmax("exchange"))]
+    )
+
+
+def test_a_summary_by_hand() -> None:
+    record = xr.Dataset(
+        {
+            "predicted_net_bps": ("time", [3.0, 1.0, -1.0, 2.0, np.nan]),
+            "predicted_low_bps": ("time", [0.0, 0.0, -2.0, 1.0, np.nan]),
+            "predicted_high_bps": ("time", [5.0, 2.0, 0.0, 3.0, np.nan]),
+            "realised_net_bps": ("time", [4.0, -3.0, -2.0, np.nan, np.nan]),
+        }
+    )
+    found = funding.pick_summary(record)
+    assert int(found["picks"]) == 3
+    assert float(found["predicted_net_bps"]) == pytest.approx(1.0)
+    assert float(found["realised_net_bps"]) == pytest.approx(-1.0 / 3.0)
+    assert float(found["difference_bps"]) == pytest.approx(4.0 / 3.0)
+    assert float(found["coverage"]) == pytest.approx(2.0 / 3.0)
+    assert float(found["share_positive"]) == pytest.approx(1.0 / 3.0)
+    above = funding.pick_summary(record, least_predicted_bps=2.0)
+    assert (int(above["picks"]), float(above["realised_net_bps"])) == (1, 4.0)
+    none = funding.pick_summary(record, least_predicted_bps=9.0)
+    assert int(none["picks"]) == 0
+    assert np.isnan(none["coverage"])
+
+
+def test_units_kind_and_origin_are_there() -> None:
+    panel = _decaying(3, 200, 11).assign_attrs(provenance='{"synthetic": true}')
+    found = funding.forecast_carry(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+    assert found["net_low_bps"].attrs["units"] == "bps"
+    assert "outcome" in found["net_low_bps"].attrs["long_name"]
+    assert found.attrs["kind"] == "settled"
+    assert dd.provenance(found)["synthetic"] is True
+    record = funding.pick_record(panel, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+    assert dd.provenance(record)["synthetic"] is True
+    assert funding.pick_summary(record).attrs["kind"] == "settled"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hold_hours": 12.0}, "no whole number of periods"),
+        ({"period_hours": 48.0, "hold_hours": 96.0}, "a day at most"),
+        ({"cost_bps": {"v00": 1.0}}, "no cost of a trade on v01, v02"),
+        ({"cost_bps": np.inf}, "finite"),
+        ({"level": 90.0}, "probability"),
+        ({"pairs": [("v00", "v09")]}, "'v09' is not a venue"),
+        ({"pairs": [("v00", "v00")]}, "against itself"),
+    ],
+)
+def test_misuse_is_refused(options: dict[str, object], message: str) -> None:
+    keywords = {"hold_hours": 72.0, "cost_bps": 0.0, "interval_hours": 8.0} | options
+    with pytest.raises(ValueError, match=message):
+        funding.forecast_carry(_decaying(3, 60, 1), **keywords)
+
+
+def test_one_venue_is_no_pair() -> None:
+    panel = _decaying(3, 60, 1)
+    for wrong, message in (
+        (panel.isel(exchange=[0]), "two venues"),
+        (panel.isel(exchange=[0, 0]), "more than once"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            funding.forecast_carry(wrong, hold_hours=72.0, cost_bps=0.0, interval_hours=8.0)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> tuple[xr.DataArray, xr.DataArray]:
+    return recorded_funding()
+
+
+def _printed(first: str, columns: int) -> list[list[str]]:
+    """Rows of a table of the page, by the first column's head."""
+    text = PAGE.read_text(encoding="utf-8")
+    head = next(line for line in text.splitlines() if line.startswith(f"| {first} |"))
+    table = text.split(head, 1)[1].split("\n\n", 1)[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert all(len(row) == columns for row in rows)
+    return rows
+
+
+def _number(text: str) -> float:
+    return float(re.sub(r"[^0-9.+-]", "", text))
+
+
+def test_recorded_forecasts_beat_the_others_in_every_period(recorded) -> None:
+    """Over 9,770 pair-weeks that all four methods have, as the page prints them."""
+    table = measured.scores(measured.forecasts(*recorded))
+    ours = table[table["method"] == "forecast_carry"].set_index("period")
+    for method, theirs in table[table["method"] != "forecast_carry"].groupby("method"):
+        theirs = theirs.set_index("period")
+        for score in ("rmse", "winkler"):
+            assert ours.loc["pooled", score] < theirs.loc["pooled", score], (method, score)
+            assert (ours[score] <= 1.05 * theirs[score]).all(), (method, score)
+    assert 0.85 <= ours.loc["pooled", "coverage"] <= 0.95
+    printed = {(row[0], row[2]): row for row in _printed("period", 7)}
+    for row in table.itertuples():
+        line = printed[(row.period, row.method)]
+        assert _number(line[1]) == row.rows
+        assert _number(line[3]) == pytest.approx(row.rmse, abs=0.1)
+        assert _number(line[4]) == pytest.approx(row.winkler, abs=0.2)
+        assert _number(line[5]) == pytest.approx(100 * row.coverage, abs=0.2)
+
+
+@pytest.mark.parametrize("cost", [8.0])
+def test_recorded_picks_earn_what_was_predicted_of_them(recorded, cost: float) -> None:
+    records = measured.picks(*recorded, cost)
+    found = funding.pick_summary(records["forecast"], least_predicted_bps=0.0)
+    assert found["difference_low_bps"] < 0.0 < found["difference_high_bps"]
+    assert found["coverage_low"] < 0.9 < found["coverage_high"]
+    assert found["realised_low_bps"] > 0.0
+    (line,) = (row for row in _printed("cost, bps", 8) if row[:3] == [f"{cost:g}", "forecast", "pooled"])
+    assert _number(line[3]) == int(found["picks"])
+    assert _number(line[5]) == pytest.approx(float(found["realised_net_bps"]), abs=0.1)
+    for rule, sure in (("last", True), ("mean_7d", False)):
+        mean, low, _ = measured.advantage(records["forecast"], records[rule])
+        assert mean > 0.0
+        assert low > 0.0 or not sure
+        other = funding.pick_summary(records[rule], least_predicted_bps=0.0)
+        assert other["difference_low_bps"] > 5.0  # what such rules promise they do not earn
