@@ -105,7 +105,8 @@ def test_pairs(tables: list[list[list[str]]]) -> None:
     """
     columns = (
         "symbol", "long", "short", "mean spread [bps/8h]", "hours in favour [%]", "gross APR [%]",
-        "costs [bps]", "net APR [%]", "90 % interval", "half-life [h]", "its interval", "break-even",
+        "costs [bps]", "net APR [%]", "90 % interval of the expectation", "half-life [h]", "its interval",
+        "break-even",
     )  # fmt: skip
     assert find(tables, *columns) == [
         ["BTC", "aster", "zo", "8.000", "100", "87.6", "8.0", "83.4", "83.4 to 83.4", "", "", "8 h"],

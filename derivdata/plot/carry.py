@@ -65,7 +65,8 @@ def funding_spreads(
     Returns
     -------
     Axes
-        One row per pair, in the order given: a ring for gross, a dot for net with its interval, both as
+        One row per pair, in the order given: a ring for the gross expectation, a dot for the net one with its
+        interval, both as
         simple APR of one leg's notional over the holding time. A half-life that is unknown or infinite is
         grey. Pairs whose carry is unknown (NaN) are left out.
 
@@ -89,7 +90,7 @@ def funding_spreads(
     subject = f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
     dress(ax, title=f"Carry of {subject}, gross and net", grid="x")
     percent(ax, "x")
-    ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the net")
+    ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the expectation")
     legend(ax, "top", ncols=2)
     footer(ax, *_each(carry), source=source)
     return ax
@@ -136,7 +137,9 @@ def net_carry(
     Returns
     -------
     Axes
-        Net carry with its interval, gross carry above it, and the break-even where there is one.
+        The expectation of net carry with its interval, that of gross carry above it, and the break-even
+        where there is one. Outcomes scatter more than the interval of their expectation says: see
+        `derivdata.analysis.funding.forecast_carry`.
 
     Raises
     ------
@@ -149,7 +152,7 @@ def net_carry(
     ax = axes(ax)
     days = rows["horizon_hours"].to_numpy() / 24.0
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label="net, with its interval")
+    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label="net expectation, with its interval")
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
     ax.axhline(0, color=GREY, lw=1.0)
     even = float(rows["breakeven_hours"].iloc[-1]) / 24.0

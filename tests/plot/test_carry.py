@@ -60,7 +60,7 @@ def test_an_unknown_half_life_is_grey_and_an_unknown_carry_is_left_out() -> None
 def test_net_carry_marks_where_costs_are_paid() -> None:
     curve = [made.carry("low", "middle", hold) for hold in (24.0, 168.0, 720.0)]
     ax = plot.net_carry(curve)
-    [net] = [line for line in ax.lines if line.get_label() == "net, with its interval"]
+    [net] = [line for line in ax.lines if line.get_label() == "net expectation, with its interval"]
     assert net.get_xdata() == pytest.approx([1.0, 7.0, 30.0])
     assert net.get_ydata() == pytest.approx([float(c["net_bps"]) for c in curve])
     [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]

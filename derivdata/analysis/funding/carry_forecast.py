@@ -33,7 +33,7 @@ __all__ = [
 _SPANS_HOURS = (24.0, 72.0, 168.0, 1440.0)
 _MEMORY_HOURS = 365.0 * 24.0
 _LEAST = 30  # periods of history
-DECISIONS = 20
+DECISIONS = 10
 """Past decisions with a known outcome that a distribution needs."""
 
 
@@ -88,7 +88,7 @@ def forecast_carry(
         coordinates ``long`` and ``short`` along ``pair``, ``hold_hours``, and ``time``, the end of the last
         whole period, from which the pair is held. NaN with status ``gap`` where a leg is not known within
         the last day or in more than a third of the last day, three days or week, with ``too_few`` below 30
-        periods of history or 20 past decisions.
+        periods of history or 10 past decisions.
 
     Raises
     ------

@@ -26,6 +26,13 @@ _LEAST = 30
 _APR = "1/year"
 _TRADES = (("long", "ask"), ("long", "bid"), ("short", "bid"), ("short", "ask"))  # bought, sold, sold, bought
 
+_LONG_NAMES = {
+    "net_bps": "expectation after costs",
+    "net_low_bps": "low end of the interval of the expectation after costs",
+    "net_high_bps": "high end of the interval of the expectation after costs",
+    "gross_bps": "expectation before costs",
+}
+
 
 class _Plan(NamedTuple):
     period: float
@@ -52,7 +59,7 @@ def net_carry(
     resamples: int = 999,
     seed: int = 0,
 ) -> xr.Dataset:
-    """Carry that a pair is expected to earn over a horizon from the panel's end on, after all costs.
+    """Compute the expectation of what a pair earns over a horizon from the panel's end on, after all costs.
 
     Parameters
     ----------
@@ -102,7 +109,8 @@ def net_carry(
     The spread of whole periods follows an autoregression with the bias-corrected slope and reverts to its
     sample mean. The interval is that of the expectation when slope and mean are estimated again from series
     made of the autoregression and blocks of its residuals (n^(1/3) periods, circular); its coverage is in
-    docs/funding.md. It says how well the expectation is known, not how far one outcome may lie from it.
+    docs/funding.md. It says how well the expectation is known, not how far one outcome may lie from it:
+    outcomes have `forecast_carry`.
     """
     require_rate(panel, "exchange", "time")
     require_venues(panel, long=long, short=short)
@@ -182,6 +190,8 @@ def _netted(
     }
     status = _status(expected, last, slipped, breakeven).assign_attrs(flag_attrs(FundingStatus))
     named = {name: figure.drop_attrs().assign_attrs(units=unit) for name, (unit, figure) in figures.items()}
+    for name, words in _LONG_NAMES.items():
+        named[name].attrs["long_name"] = words
     return xr.Dataset({**named, "status": status})
 
 

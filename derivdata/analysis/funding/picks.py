@@ -66,7 +66,7 @@ def pick_record(
     Dataset, the panel's dims without ``exchange``, ``time`` the decisions
         ``long`` and ``short`` (empty text where there is no pick), ``predicted_net_bps`` with
         ``predicted_low_bps`` and ``predicted_high_bps`` (the latter two of the forecast only),
-        ``realised_net_bps``, ``cost_bps``, ``status``: ``too_few`` before there are 20 past decisions to
+        ``realised_net_bps``, ``cost_bps``, ``status``: ``too_few`` before there are 10 past decisions to
         learn from, ``gap`` where no pair has a forecast or less than nine tenths of the outcome is known,
         ``open`` where the holding time is not over. What is missing of an outcome counts as the mean of what
         is there.

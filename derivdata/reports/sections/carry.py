@@ -17,6 +17,7 @@ from derivdata.reports.formatting import count, lasting, pct, rate
 from derivdata.reports.funding_rates import Rates, rates_of
 from derivdata.reports.html_page import Section
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
+from derivdata.reports.sections.carry_forecast import add_forecast
 
 __all__ = ["carry_section"]
 
@@ -59,6 +60,8 @@ def carry_section(data: Data) -> Section:
             "No two venues have rates over the same half of the window: there is no spread."
         )
         return section
+    add_forecast(section, rates, data.report_options)
+    section.heading("What the widest pairs of this window are expected to earn")
     estimated = [p for p in pairs if np.isfinite(float(p.carry["net_bps"]))]
     _spreads(section, rates, estimated)
     section.table(pd.DataFrame([_row(pair) for pair in pairs]), formats=_FORMATS)
@@ -143,8 +146,8 @@ def _spreads(section: Section, rates: Rates, estimated: list[Pair]) -> None:
         source=rates.table,
         title="Carry of the widest spreads, gross and net",
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
-        "the 90 % interval of the net figure. Where the whole bar lies right of zero, the pair clears its "
-        "costs. Lighter dots: the spread lasts longer; grey: no reversion was found.",
+        "the 90 % interval of that expectation: a single outcome may lie far outside it. Lighter dots: the "
+        "spread lasts longer; grey: no reversion was found.",
         size=row_size(len(estimated), 0.3, wide=8.6),
     )
 
@@ -178,7 +181,9 @@ def _row(pair: Pair) -> dict[str, object]:
         "gross APR [%]": 100 * carry["gross_apr"],
         "costs [bps]": carry["cost_bps"],
         "net APR [%]": 100 * net[0],
-        "90 % interval": f"{100 * net[1]:.1f} to {100 * net[2]:.1f}" if np.isfinite(net[1]) else "",
+        "90 % interval of the expectation": f"{100 * net[1]:.1f} to {100 * net[2]:.1f}"
+        if np.isfinite(net[1])
+        else "",
         "half-life [h]": float(pair.life["half_life_hours"]),
         "its interval": f"{low:.0f} to {high:.0f}".replace("inf", "∞") if np.isfinite(low) else "",
         "break-even": "" if np.isnan(carry["net_bps"]) else lasting(even),

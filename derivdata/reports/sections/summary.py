@@ -1,4 +1,4 @@
-"""The summary at the top: what is wide, what survives costs, what changed."""
+"""The summary at the top: what is wide, what is forecast, what survives costs, what changed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ __all__ = ["summary_section"]
 
 _KINDS = (
     ("wide", "What is wide"),
+    ("forecast", "What is forecast to clear its costs"),
     ("left", "What survives costs, of pairs picked in this same window"),
     ("changed", "What changed"),
 )
