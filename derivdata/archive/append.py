@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,6 +20,7 @@ from derivdata.archive.ledger import Request, enter_requests
 from derivdata.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.archive.schemas import frame_of, to_arrow
 from derivdata.archive.selections import EVER, TimeRange
+from derivdata.archive.storage import Storage
 from derivdata.schema import Kind, Table
 
 __all__ = ["Appended", "add_rows", "merge_files", "write_new_rows"]
@@ -43,7 +43,7 @@ class Appended(NamedTuple):
 
 
 def add_rows(
-    folder: Path,
+    storage: Storage,
     table: Table,
     frame: pd.DataFrame,
     *,
@@ -61,14 +61,14 @@ def add_rows(
 
     def change(manifest: Manifest) -> Change[Appended]:
         entry = manifest.tables.get(table.name, TableEntry())
-        added, counts = write_new_rows(folder, table, entry.files, frame)
-        ledger = enter_requests(folder, manifest.ledger, table.name, requests)
+        added, counts = write_new_rows(storage, table, entry.files, frame)
+        ledger = enter_requests(storage, manifest.ledger, table.name, requests)
         if not added and ledger == manifest.ledger:
             return Change(manifest, counts, set())
         written: set[str] = set()
         after = msgspec.structs.replace(manifest, ledger=ledger)
         if added:
-            files = merge_files(folder, table, entry.files, added, written)
+            files = merge_files(storage, table, entry.files, added, written)
             text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
             values = {n: sorted({*entry.values.get(n, []), *frame[n].cat.categories}) for n in text}
             after = msgspec.structs.replace(
@@ -80,23 +80,23 @@ def add_rows(
             )
         return Change(after, counts, written)
 
-    return commit(folder, timeout, change)
+    return commit(storage, timeout, change)
 
 
 def write_new_rows(
-    folder: Path, table: Table, files: list[DataFile], frame: pd.DataFrame
+    storage: Storage, table: Table, files: list[DataFile], frame: pd.DataFrame
 ) -> tuple[list[DataFile], Appended]:
     """Write the rows of a frame whose keys are in no file, as new files by month or day."""
     waiting: list[Future[DataFile]] = []
     differing = 0
     with ThreadPoolExecutor(_WRITERS) as pool:
         for month, rows in _by_calendar(to_arrow(table, frame), "M"):
-            fresh, unequal = _unseen(table, rows, _existing(folder, table, files, rows))
+            fresh, unequal = _unseen(table, rows, _existing(storage, table, files, rows))
             differing += unequal
             for partition, chunk in _partitions(table, month, fresh, files):
                 if len(waiting) >= _WRITERS:  # at most so many months wait in memory, in thousands of slices
                     waiting[-_WRITERS].result()
-                waiting.append(pool.submit(parquet_writer.write, folder, partition, table, [chunk]))
+                waiting.append(pool.submit(parquet_writer.write, storage, partition, table, [chunk]))
         added = [future.result() for future in waiting]
     written = sum(file.rows for file in added)
     return added, Appended(written, len(frame) - written - differing, differing)
@@ -158,7 +158,7 @@ def _partitions(
             yield f"{table.name}/{name}", chunk
 
 
-def _existing(folder: Path, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
+def _existing(storage: Storage, table: Table, files: list[DataFile], rows: pa.Table) -> list[pa.Table]:
     """Read the stored rows that could share a key with one of `rows`."""
     first, last = (v.cast(pa.int64()).as_py() for v in pc.min_max(rows["time"]).values())
     window = TimeRange(first, last + 1) if "time" in table.key else EVER
@@ -167,7 +167,7 @@ def _existing(folder: Path, table: Table, files: list[DataFile], rows: pa.Table)
         return []
     named = [name for name in PRUNED if name in table.key]
     where = {name: frozenset(pc.unique(rows[name]).to_pylist()) for name in named}
-    return parquet_reader.scan(folder, table, near, window, where)
+    return parquet_reader.scan(storage, table, near, window, where)
 
 
 def _unseen(table: Table, rows: pa.Table, existing: list[pa.Table]) -> tuple[pa.Table, int]:
@@ -192,7 +192,7 @@ def _stacked(upper: pd.Series, lower: pd.Series) -> pd.Series:
 
 
 def merge_files(
-    folder: Path, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
+    storage: Storage, table: Table, files: list[DataFile], added: list[DataFile], written: set[str]
 ) -> list[DataFile]:
     """Return old and new files, with those of the new files' partitions merged.
 
@@ -209,7 +209,7 @@ def merge_files(
         here = [
             file
             for file in files
-            if file.partition == partition and parquet_reader.all_columns_known(folder, table, file)
+            if file.partition == partition and parquet_reader.all_columns_known(storage, table, file)
         ]
         merging = set(here)
         others = [file for file in files if file not in merging]
@@ -218,8 +218,8 @@ def merge_files(
             group = [file for file in here if file.level == level]
             small = sum(file.rows for file in group) <= parquet_writer.GROUP_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
-                rows = _sorted(folder, table, group)
-                whole = parquet_writer.write(folder, partition, table, rows, level=level + (not small))
+                rows = _sorted(storage, table, group)
+                whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))
                 here = [*(file for file in here if file not in group), whole]
                 written.update(whole.paths)
             level += 1
@@ -227,8 +227,8 @@ def merge_files(
     return files
 
 
-def _sorted(folder: Path, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
+def _sorted(storage: Storage, table: Table, group: list[DataFile]) -> Iterator[pa.Table]:
     """Iterate over the rows of several files in order, some symbols at a time to bound memory."""
-    for chosen in parquet_reader.value_ranges(folder, table, group, _BATCH_ROWS):
-        rows = frame_of(table, parquet_reader.scan(folder, table, group, EVER, chosen))
+    for chosen in parquet_reader.value_ranges(storage, table, group, _BATCH_ROWS):
+        rows = frame_of(table, parquet_reader.scan(storage, table, group, EVER, chosen))
         yield to_arrow(table, rows)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 import pandas as pd
 
@@ -19,6 +17,7 @@ from derivdata.archive.reading import ArchiveReader
 from derivdata.archive.retention import Dropped, drop_old_partitions
 from derivdata.archive.schemas import archive_table
 from derivdata.archive.selections import correction_selection, time_range
+from derivdata.archive.storage import Storage, open_storage
 from derivdata.arguments import typed
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.notices import warn_caller
@@ -28,23 +27,24 @@ from derivdata.tables import provenance
 __all__ = ["Archive", "open_archive"]
 
 _LOCK_SECONDS = 60.0
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
 @typed
 def open_archive(
     path: str | os.PathLike[str], *, create: bool = True, lock_timeout: float = _LOCK_SECONDS
 ) -> Archive:
-    """Open the archive in a folder.
+    """Open the archive in a folder, or on S3.
 
     Parameters
     ----------
     path
-        The folder. Nothing is written before the first `Archive.append`.
+        The folder, or ``"s3://bucket/path"`` (extra ``derivdata[s3]``; the environment gives region,
+        credentials and, where it is not Amazon's, the store's address: ``AWS_ENDPOINT_URL``). Nothing is
+        written before the first `Archive.append`.
     create
-        Whether an absent or empty folder becomes a new archive; otherwise it is an error.
+        Whether an absent or empty place becomes a new archive; otherwise it is an error.
     lock_timeout
-        Seconds that an append waits for another writer.
+        Seconds that an append waits for other writers.
 
     Returns
     -------
@@ -55,8 +55,10 @@ def open_archive(
     ValueError
         `path` cannot be a path.
     ArchiveError
-        No archive is there, the folder holds something else, the manifest is damaged, or the archive was
-        written by a newer version.
+        No archive is there, the place holds something else or cannot be reached, the manifest is damaged, or
+        the archive was written by a newer version; or addresses of this kind are not supported.
+    ImportError
+        The extra ``derivdata[s3]`` is not installed.
 
     Examples
     --------
@@ -66,33 +68,24 @@ def open_archive(
     >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
     0
     """
-    address = _ADDRESS.match(os.fspath(path))
-    if address is not None:
+    storage = open_storage(path)
+    if manifests.load(storage) is None and not create:
         raise ArchiveError(
-            f"{os.fspath(path)}: archives on {address[1]} cannot be opened, only folders: "
-            "copy it to a folder first"
+            f"{storage}: there is no archive here: make one with derivdata import or dd.open_archive"
         )
-    try:
-        folder = Path(path).expanduser().resolve()
-    except (ValueError, RuntimeError) as fault:
-        raise ValueError(f"path={os.fspath(path)!r} cannot name a folder: {fault}") from None
-    if manifests.load(folder) is None and not create:
-        raise ArchiveError(
-            f"{folder}: there is no archive here: make one with derivdata import or dd.open_archive"
-        )
-    return Archive(folder, lock_timeout=lock_timeout)
+    return Archive(storage, lock_timeout=lock_timeout)
 
 
 class Archive(ArchiveReader):
-    """A folder of tables as partitioned Parquet; see `open_archive`.
+    """Tables as partitioned Parquet, in a folder or on S3; see `open_archive`.
 
     Reading takes no lock and sees the state after the last finished append, also those of other processes.
     Each table has one row per key: rows whose key is stored already are skipped, with a `DataNotice` where
     their values differ from the stored ones, so that a backtest stays as it was.
     """
 
-    def __init__(self, path: Path, *, lock_timeout: float = _LOCK_SECONDS) -> None:
-        super().__init__(path)
+    def __init__(self, storage: Storage, *, lock_timeout: float = _LOCK_SECONDS) -> None:
+        super().__init__(storage)
         self._lock_timeout = lock_timeout
 
     def append(
@@ -178,7 +171,7 @@ class Archive(ArchiveReader):
         stored = StoredRows(self.exchanges(table), read)
         audit(keyed, rows, stored, unit=unit, accept=accept, synthetic=synthetic)
         return add_rows(
-            self._path,
+            self._storage,
             keyed,
             rows,
             synthetic=synthetic,
@@ -252,7 +245,7 @@ class Archive(ArchiveReader):
         ValueError
             There is no such correction, it was undone already, or a later one touches the same rows.
         """
-        return undo(self._path, archive_table, number, timeout=self._lock_timeout)
+        return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
 
     def drop_before(self, instant: times.Instant) -> Dropped:
         """Remove the months and days that end at or before an instant, of all tables, for good.
@@ -272,7 +265,7 @@ class Archive(ArchiveReader):
             Another writer held the archive for too long, or the disk refused; nothing was removed then.
         """
         before = times.instant(instant, "instant")
-        return drop_old_partitions(self._path, archive_table, before, timeout=self._lock_timeout)
+        return drop_old_partitions(self._storage, archive_table, before, timeout=self._lock_timeout)
 
     def _correct(
         self,
@@ -288,7 +281,7 @@ class Archive(ArchiveReader):
         rows = None
         if frame is not None:
             rows = self._conformed(keyed, normalise(keyed, frame).frame)
-        return replace_rows(self._path, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
+        return replace_rows(self._storage, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
 
     def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
         """Conform a frame; word the error for an append, where there is no answer of a server to look at."""

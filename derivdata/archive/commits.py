@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from derivdata.archive import manifest as manifests
-from derivdata.archive import parquet_writer
-from derivdata.archive.locking import writing
 from derivdata.archive.manifest import Manifest
+from derivdata.archive.storage import ManifestChanged, Storage
 from derivdata.errors import ArchiveError
 
 __all__ = ["Change", "commit", "epoch_after"]
 
 _CLOSED_MICROS = 3_600_000_000
+_WAIT_SECONDS = 0.2
 
 T = TypeVar("T")
 
@@ -34,42 +34,71 @@ class Change(NamedTuple, Generic[T]):
     written: set[str]
 
 
-def commit(folder: Path, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
-    """Apply a change under the writer's lock, completely or not at all.
+def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
+    """Apply a change, completely or not at all, and after those of other writers.
 
     `change` gets the manifest and writes new files. A writer that dies before the manifest is replaced leaves
-    the old state, and files that no manifest names: the next writer removes them. On return the data is on
-    disk (fsync).
+    the old state, and files that no manifest names: in a folder the next writer removes them. On return the
+    data is stored for good. Where nobody else can be kept from writing, `change` is called again with the new
+    manifest whenever another writer was faster.
 
     Raises
     ------
     ArchiveError
-        The lock was not released in time, or the disk refused; the archive is then as it was.
+        Other writers held the lock or were faster for `timeout` seconds, or the disk refused; the archive is
+        then as it was.
     """
-    manifests.load(folder)
-    with writing(folder, timeout) as cut_off:
-        before = manifests.load(folder)
-        try:
-            if before is None:
-                manifests.save(folder, manifests.new())
-            if cut_off:
-                _sweep(folder)
-            manifest = manifests.load(folder) or manifests.new()
-            after, result, written = change(manifest)
-            if after is not manifest:
-                old, new = _paths(manifest), _paths(after)
-                _settle(folder, new - old)
-                manifests.save(folder, msgspec.structs.replace(after, commits=manifest.commits + 1))
-                for path in (old | written) - new:
-                    _remove(folder / path)
-                if manifest.ledger not in ("", after.ledger):
-                    _remove(folder / manifest.ledger)
-            return result
-        except BaseException as problem:
-            _sweep(folder)
-            if isinstance(problem, OSError):
-                raise _refused(folder, before or Manifest(), problem) from None
-            raise
+    manifests.load(storage)
+    until = time.monotonic() + timeout
+    with storage.writing(timeout) as cut_off:
+        while True:
+            try:
+                return _attempt(storage, change, cut_off)
+            except ManifestChanged:
+                if time.monotonic() >= until:
+                    raise ArchiveError(
+                        f"{storage}: other writers were faster for over {timeout:g} s; nothing was written: "
+                        "append again, in smaller pieces or with a longer lock_timeout"
+                    ) from None
+            time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+
+
+def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off: bool) -> T:
+    """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
+    before, version = manifests.load_with_version(storage)
+    try:
+        if before is None:
+            manifests.save(storage, manifests.new(), version)
+            before, version = manifests.load_with_version(storage)
+        manifest = before or manifests.new()
+        if cut_off:
+            _sweep(storage)
+        after, result, written = _changed(storage, change, manifest, version)
+        if after is not manifest:
+            old, new = _paths(manifest), _paths(after)
+            storage.settle(new - old)
+            after = msgspec.structs.replace(after, commits=manifest.commits + 1)
+            manifests.save(storage, after, version)
+            for path in ((old | written) - new) | ({manifest.ledger} - {"", after.ledger}):
+                storage.remove(path)
+        return result
+    except BaseException as problem:
+        _sweep(storage)
+        if isinstance(problem, OSError):
+            raise _refused(storage, before or Manifest(), problem) from None
+        raise
+
+
+def _changed(
+    storage: Storage, change: Callable[[Manifest], Change[T]], manifest: Manifest, version: Any
+) -> Change[T]:
+    """Make a change; its failure is a ManifestChanged if another writer may have removed what it read."""
+    try:
+        return change(manifest)
+    except (OSError, ArchiveError):
+        if manifests.load_with_version(storage)[1] != version:
+            raise ManifestChanged from None
+        raise
 
 
 def epoch_after(manifest: Manifest, first: int) -> int:
@@ -86,41 +115,16 @@ def _paths(manifest: Manifest) -> set[str]:
     return {path for file in manifest.files() for path in file.paths}
 
 
-def _settle(folder: Path, new: set[str]) -> None:
-    """Wait until new files and the folders that name them are on disk."""
-    for path in new:
-        manifests.sync(folder / path)
-    for partition in {(folder / path).parent for path in new}:
-        manifests.sync(partition)
-    manifests.sync(folder)
+def _sweep(storage: Storage) -> None:
+    """Remove the files of an attempt that failed, or of an interrupted writer."""
+    manifest = manifests.load(storage) or Manifest()
+    storage.sweep({*_paths(manifest), manifest.ledger})
 
 
-def _refused(folder: Path, before: Manifest, problem: OSError) -> ArchiveError:
+def _refused(storage: Storage, before: Manifest, problem: OSError) -> ArchiveError:
     why = problem.strerror or problem
-    if (manifests.load(folder) or Manifest()).commits == before.commits:
-        return ArchiveError(f"{folder}: nothing was appended, all is as it was: {why}")
+    if (manifests.load(storage) or Manifest()).commits == before.commits:
+        return ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
     return ArchiveError(
-        f"{folder}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
+        f"{storage}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
     )
-
-
-def _sweep(folder: Path) -> None:
-    """Remove the files of an interrupted writer, which the manifest does not name.
-
-    Files behind a linked folder may belong to another archive: they stay.
-    """
-    manifest = manifests.load(folder) or Manifest()
-    named = {folder / path for path in _paths(manifest)}
-    for path in folder.glob("*/*/*"):
-        linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
-        if path not in named and not linked and parquet_writer.FILE_NAME.fullmatch(path.name):
-            _remove(path)
-    for path in folder.glob("ledger-*.json"):
-        if path.name != manifest.ledger and manifests.LEDGER_FILE.fullmatch(path.name):
-            _remove(path)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file that no manifest names; one that cannot be removed does no harm."""
-    with suppress(OSError):
-        path.unlink()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -17,6 +16,7 @@ from derivdata.archive.ledger import requests_frame, unanswered_windows
 from derivdata.archive.manifest import DataFile, Manifest, TableEntry
 from derivdata.archive.schemas import archive_table
 from derivdata.archive.selections import stamp
+from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
 
@@ -28,21 +28,26 @@ T = TypeVar("T")
 
 
 class ArchiveContents:
-    """The manifest of an archive's folder, read again when a writer has replaced it."""
+    """The manifest of an archive, read again when a writer has replaced it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._cached: tuple[Any, Manifest] = (None, Manifest())
 
     @property
     def path(self) -> Path:
-        """The archive's folder."""
-        return self._path
+        """The archive's folder; an ArchiveError where it is not in one."""
+        return self._storage.folder
+
+    @property
+    def location(self) -> str:
+        """The archive's folder or address, as text."""
+        return str(self._storage)
 
     @property
     def label(self) -> str:
-        """The folder's name."""
-        return self._path.name
+        """The name of the folder, or the last part of the address."""
+        return self._storage.label
 
     @property
     def id(self) -> str:
@@ -104,7 +109,7 @@ class ArchiveContents:
         window that was answered but has no rows in the archive has no data; one that is not in the ledger
         was never requested.
         """
-        return self._with_ledger(lambda name: requests_frame(self._path, name))
+        return self._with_ledger(lambda name: requests_frame(self._storage, name))
 
     def unanswered(
         self, table: str, exchange: str, symbol: str | None, start: times.Instant, end: times.Instant
@@ -116,7 +121,7 @@ class ArchiveContents:
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
         table = archive_table(table).name
         return self._with_ledger(
-            lambda name: unanswered_windows(self._path, name, table, exchange, symbol, window)
+            lambda name: unanswered_windows(self._storage, name, table, exchange, symbol, window)
         )
 
     def info(self) -> pd.DataFrame:
@@ -126,26 +131,22 @@ class ArchiveContents:
 
     def __repr__(self) -> str:
         mark = " (synthetic)" if self.synthetic else ""
-        return f"<derivdata archive {self._path}{mark}>\n{self.info().to_string()}"
+        return f"<derivdata archive {self._storage}{mark}>\n{self.info().to_string()}"
 
     def _repr_html_(self) -> str:
         mark = " (synthetic)" if self.synthetic else ""
-        return f"<p>derivdata archive <b>{escape(str(self._path))}</b>{mark}</p>{self.info().to_html()}"
+        return f"<p>derivdata archive <b>{escape(str(self._storage))}</b>{mark}</p>{self.info().to_html()}"
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self, *, fresh: bool = False) -> Manifest:
         """Return the present manifest; an empty one where there is none."""
-        try:
-            status = os.stat(self._path / manifests.NAME)
-            mark = (status.st_ino, status.st_mtime_ns, status.st_size)
-        except OSError:
-            mark = None
+        mark = self._storage.manifest_mark(fresh=fresh)
         if mark is None or mark != self._cached[0]:
-            self._cached = (mark, manifests.load(self._path) or Manifest())
+            self._cached = (mark, manifests.load(self._storage) or Manifest())
         return self._cached[1]
 
-    def _entry(self, table: Table) -> TableEntry:
+    def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
         """Return the entry of a table; an empty one where it has no rows."""
-        return self._manifest().tables.get(table.name, TableEntry())
+        return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
 
     def _files(self) -> list[DataFile]:
         """Return the files of all tables.
@@ -157,7 +158,9 @@ class ArchiveContents:
         """
         files = [file for entry in self._manifest().tables.values() for file in entry.files]
         if not files:
-            raise ArchiveError(f"{self._path}: the archive is empty: append a table or import a file first")
+            raise ArchiveError(
+                f"{self._storage}: the archive is empty: append a table or import a file first"
+            )
         return files
 
     def _with_ledger(self, read: Callable[[str], T]) -> T:
@@ -167,7 +170,7 @@ class ArchiveContents:
             try:
                 return read(name)
             except ArchiveError:
-                if self._manifest().ledger == name:
+                if self._manifest(fresh=True).ledger == name:
                     raise
         return read(self._manifest().ledger)
 
@@ -179,10 +182,10 @@ class ArchiveContents:
                 return read(files)
             except FileNotFoundError as problem:
                 absent = problem.filename
-                if self._entry(table).files == files:
+                if self._entry(table, fresh=True).files == files:
                     break
         raise ArchiveError(
-            f"{self._path}: a file of the archive is missing: {absent}: restore it from a copy"
+            f"{self._storage}: a file of the archive is missing: {absent}: restore it from a copy"
         )
 
 

@@ -8,7 +8,6 @@ swaps the two and is a correction itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -23,6 +22,7 @@ from derivdata.archive.correction_log import find_undoable, selection_of
 from derivdata.archive.manifest import Correction, DataFile, Manifest, TableEntry
 from derivdata.archive.schemas import frame_of, to_arrow
 from derivdata.archive.selections import EVER, Selection
+from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 from derivdata.schema import Kind, Table
 
@@ -41,7 +41,13 @@ class Corrected(NamedTuple):
 
 
 def replace_rows(
-    folder: Path, table: Table, frame: pd.DataFrame | None, chosen: Selection, *, reason: str, timeout: float
+    storage: Storage,
+    table: Table,
+    frame: pd.DataFrame | None,
+    chosen: Selection,
+    *,
+    reason: str,
+    timeout: float,
 ) -> Corrected:
     """Remove some rows, and add those of a conformed frame in their place.
 
@@ -62,12 +68,12 @@ def replace_rows(
 
     def change(manifest: Manifest) -> Change[Corrected]:
         action = "delete" if frame is None else "replace"
-        return _apply(folder, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
+        return _apply(storage, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
 
-    return commit(folder, timeout, change)
+    return commit(storage, timeout, change)
 
 
-def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
+def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
     """Undo a correction: remove the rows that it added and restore those that it removed.
 
     Rows that were appended since stay, also where they have the key of a row to restore.
@@ -81,7 +87,7 @@ def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: 
     def change(manifest: Manifest) -> Change[Corrected]:
         target = find_undoable(manifest, number)
         table = tables(target.table)
-        added = _rows_of(folder, table, target.added)
+        added = _rows_of(storage, table, target.added)
         keys = pd.MultiIndex.from_frame(added[list(table.key)].astype(object))
 
         def was_added(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
@@ -89,22 +95,22 @@ def undo(folder: Path, tables: Callable[[str], Table], number: int, *, timeout: 
             return np.asarray(rows.isin(keys))
 
         return _apply(
-            folder,
+            storage,
             table,
             manifest,
             selection_of(target),
             was_added,
-            _rows_of(folder, table, target.removed),
+            _rows_of(storage, table, target.removed),
             action="undo",
             reason=f"undo correction {number}",
             undoes=number,
         )
 
-    return commit(folder, timeout, change)
+    return commit(storage, timeout, change)
 
 
 def _apply(
-    folder: Path,
+    storage: Storage,
     table: Table,
     manifest: Manifest,
     chosen: Selection,
@@ -116,16 +122,17 @@ def _apply(
     undoes: int | None = None,
 ) -> Change[Corrected]:
     entry = manifest.tables.get(table.name, TableEntry())
-    files, removed = _remove_rows(folder, table, entry.files, chosen, mask)
-    written: set[str] = set()
+    files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
+    # What is left of a file may be merged into another one below, and is named by no manifest then.
+    written = {path for file in files if file not in entry.files for path in file.paths}
     added: list[DataFile] = []
     if frame is not None and len(frame):
         # The log keeps naming these files when they are merged into others below. Rows whose key was there
         # already are not in them: an undo would otherwise remove the stored rows of those keys.
-        added, _ = write_new_rows(folder, table, files, frame)
-        files = merge_files(folder, table, files, added, written)
+        added, _ = write_new_rows(storage, table, files, frame)
+        files = merge_files(storage, table, files, added, written)
     if not removed and not added and undoes is None:
-        raise ArchiveError(f"{folder}: nothing was corrected: {table.name} has no such rows")
+        raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
     number = len(manifest.corrections) + 1
     correction = Correction(
         number=number,
@@ -141,7 +148,7 @@ def _apply(
     )
     text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
     tables = dict(manifest.tables)
-    tables[table.name] = TableEntry(files, parquet_reader.distinct_values(folder, table, files, text))
+    tables[table.name] = TableEntry(files, parquet_reader.distinct_values(storage, table, files, text))
     if not files:
         del tables[table.name]
     after = msgspec.structs.replace(
@@ -158,44 +165,44 @@ def _apply(
 
 
 def _remove_rows(
-    folder: Path, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
+    storage: Storage, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
 ) -> tuple[list[DataFile], list[DataFile]]:
     """Return the files without some rows, and new files that contain the removed rows."""
     after, removed = [], []
     for file in files:
-        near = list(parquet_reader.row_group_batches(folder, table, [file], chosen.window, chosen.where))
-        selected = [frame[mask(frame)] for frame in _frames(folder, table, near)]
+        near = list(parquet_reader.row_group_batches(storage, table, [file], chosen.window, chosen.where))
+        selected = [frame[mask(frame)] for frame in _frames(storage, table, near)]
         count = sum(map(len, selected))
         if not count:
             after.append(file)
             continue
-        if not parquet_reader.all_columns_known(folder, table, file):
+        if not parquet_reader.all_columns_known(storage, table, file):
             raise ArchiveError(
-                f"{folder / file.path}: a newer version of derivdata wrote columns that this one does not "
-                "know, and a correction would lose them: correct it with that version"
+                f"{storage.place(file.path)}: a newer version of derivdata wrote columns that this one does "
+                "not know, and a correction would lose them: correct it with that version"
             )
         removed.append(
             parquet_writer.write(
-                folder,
+                storage,
                 file.partition,
                 table,
                 [to_arrow(table, table.conform(frame)) for frame in selected if len(frame)],
             )
         )
         if count < file.rows:
-            every = parquet_reader.row_group_batches(folder, table, [file], EVER, {})
-            remaining = (frame[~mask(frame)] for frame in _frames(folder, table, every))
+            every = parquet_reader.row_group_batches(storage, table, [file], EVER, {})
+            remaining = (frame[~mask(frame)] for frame in _frames(storage, table, every))
             rows = (to_arrow(table, frame) for frame in remaining if len(frame))
-            after.append(parquet_writer.write(folder, file.partition, table, rows, level=file.level))
+            after.append(parquet_writer.write(storage, file.partition, table, rows, level=file.level))
     return after, removed
 
 
 def _frames(
-    folder: Path, table: Table, batches: Iterable[parquet_reader.RowGroups]
+    storage: Storage, table: Table, batches: Iterable[parquet_reader.RowGroups]
 ) -> Iterator[pd.DataFrame]:
     for batch in batches:
-        yield frame_of(table, [parquet_reader.load(folder, table, batch, EVER, {})])
+        yield frame_of(table, [parquet_reader.load(storage, table, batch, EVER, {})])
 
 
-def _rows_of(folder: Path, table: Table, files: list[DataFile]) -> pd.DataFrame:
-    return frame_of(table, parquet_reader.scan(folder, table, files, EVER, {}))
+def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFrame:
+    return frame_of(table, parquet_reader.scan(storage, table, files, EVER, {}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from derivdata.archive import parquet_reader
 from derivdata.archive.manifest import DataFile, TableEntry
 from derivdata.archive.schemas import frame_of
 from derivdata.archive.selections import TimeRange, Where
+from derivdata.archive.storage import Storage
 from derivdata.schema import Kind, Table
 from derivdata.tables import panel as tables_panel
 
@@ -23,7 +23,7 @@ _CHUNK_CELLS = 4_000_000
 _DIMS = ("symbol", "exchange", "time")
 
 
-def lazy_frame(root: Path, table: Table, entry: TableEntry, window: TimeRange, where: Where) -> Any:
+def lazy_frame(storage: Storage, table: Table, entry: TableEntry, window: TimeRange, where: Where) -> Any:
     """Return the rows within a window as a dask frame; text columns have the categories of the whole archive.
 
     Raises
@@ -36,19 +36,19 @@ def lazy_frame(root: Path, table: Table, entry: TableEntry, window: TimeRange, w
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
     empty = _labelled(table.empty(), entry)
-    batches = list(parquet_reader.row_group_batches(root, table, entry.files, window, where))
+    batches = list(parquet_reader.row_group_batches(storage, table, entry.files, window, where))
     if not batches:
         return frames.from_pandas(empty, npartitions=1)
 
     def load(batch: parquet_reader.RowGroups) -> pd.DataFrame:
-        rows = parquet_reader.load(root, table, batch, window, where)
+        rows = parquet_reader.load(storage, table, batch, window, where)
         return _labelled(frame_of(table, [rows]), entry)
 
     return frames.from_map(load, batches, meta=empty)
 
 
 def lazy_panel(
-    root: Path,
+    storage: Storage,
     table: Table,
     column: str,
     entry: TableEntry,
@@ -93,7 +93,7 @@ def lazy_panel(
         part = TimeRange(int(block[0]), int(block[-1]) + micros)
         files = [file for file in entry.files if part.touches(file.first, file.last)]
         shape = (len(labels[0]), len(labels[1]), block.size)
-        values = delayed(_panel_block, pure=True)(root, table, column, files, part, where, labels, micros)
+        values = delayed(_panel_block, pure=True)(storage, table, column, files, part, where, labels, micros)
         blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
     empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
     values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
@@ -114,7 +114,7 @@ def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]
 
 
 def _panel_block(
-    root: Path,
+    storage: Storage,
     table: Table,
     column: str,
     files: list[DataFile],
@@ -126,8 +126,10 @@ def _panel_block(
     # `labels`, `step` and `window` give the block its shape; `place` is the row's position on the time axis.
     result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for batch in parquet_reader.row_group_batches(root, table, files, window, where):
-        rows = parquet_reader.load(root, table, batch, window, where, [*_DIMS, column]).unify_dictionaries()
+    for batch in parquet_reader.row_group_batches(storage, table, files, window, where):
+        rows = parquet_reader.load(
+            storage, table, batch, window, where, [*_DIMS, column]
+        ).unify_dictionaries()
         rows = rows.combine_chunks()
         if not len(rows):
             continue

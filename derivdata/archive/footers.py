@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from derivdata.archive.manifest import DataFile
+from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 
-__all__ = ["PRUNED", "Footer", "digest", "footer", "reading", "tail_of"]
+__all__ = ["PRUNED", "Footer", "digest", "footer", "open_parquet", "reading"]
 
 PRUNED = ("symbol", "exchange", "order_id")
 """Text columns whose range in a row group may rule out a match."""
@@ -31,35 +31,36 @@ class Footer(NamedTuple):
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(place: str) -> Iterator[None]:
     """Turn what a damaged file raises into one clear error; an absent file stays a FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "a file of the archive is missing", str(path)) from None
+        raise FileNotFoundError(errno.ENOENT, "a file of the archive is missing", place) from None
+    except (ConnectionError, PermissionError, TimeoutError) as problem:
+        raise ArchiveError(f"{place}: cannot be read: {problem.strerror or problem}") from None
     except (OSError, pa.ArrowException) as problem:
         why = " ".join(str(problem).split())
-        raise ArchiveError(f"{path}: the file is damaged ({why}): restore it from a copy") from None
+        raise ArchiveError(f"{place}: the file is damaged ({why}): restore it from a copy") from None
 
 
-def footer(path: Path, tail: str) -> Footer:
+def footer(storage: Storage, file: DataFile) -> Footer:
     """Read what a file's end says; once, and again if another file is there than before.
 
     Raises
     ------
     OSError
-        The file cannot be read, or its end is not the one of which `tail` is the digest.
+        The file cannot be read, or its end is not the one of which the manifest has the digest.
     """
-    state = path.stat()
-    return _footer(path, tail, (state.st_ino, state.st_mtime_ns, state.st_size))
+    return _footer(storage, file, storage.state(file.path))
 
 
 @lru_cache(maxsize=1024)
-def _footer(path: Path, tail: str, _state: tuple[int, int, int]) -> Footer:
-    with path.open("rb") as file:
-        if tail_of(file) != tail:
-            raise OSError("its end is not the one that was written")
-    metadata = pq.read_metadata(path)
+def _footer(storage: Storage, file: DataFile, _state: Hashable) -> Footer:
+    end = storage.tail(file.path, file.size)
+    if digest(end).hexdigest() != file.tail:
+        raise OSError("its end is not the one that was written")
+    metadata = pq.read_metadata(pa.BufferReader(end))
     names = metadata.schema.names
     bounds: dict[str, list[tuple[Any, Any]]] = {}
     for column, name in enumerate(names):
@@ -69,19 +70,19 @@ def _footer(path: Path, tail: str, _state: tuple[int, int, int]) -> Footer:
     return Footer(metadata, frozenset(names), bounds)
 
 
-def digest() -> hashlib.blake2b:
+def open_parquet(storage: Storage, file: DataFile, footer: Footer | None = None) -> pq.ParquetFile:
+    """Open a file for reading; from a store of objects its columns come in few requests."""
+    return pq.ParquetFile(
+        storage.source(file.path, file.size),
+        metadata=None if footer is None else footer.metadata,
+        page_checksum_verification=True,
+        pre_buffer=storage.remote,
+    )
+
+
+def digest(data: bytes = b"") -> hashlib.blake2b:
     """Return a new hash of the kind that archives use."""
-    return hashlib.blake2b(digest_size=16)
-
-
-def tail_of(file: BinaryIO) -> str:
-    """Digest of a file's footer: the last eight bytes say how long it is before them."""
-    size = file.seek(-8, os.SEEK_END) + 8
-    length = int.from_bytes(file.read(4), "little")
-    file.seek(max(0, size - length - 8))
-    seen = digest()
-    seen.update(file.read())
-    return seen.hexdigest()
+    return hashlib.blake2b(data, digest_size=16)
 
 
 def _bounds(statistics: pq.Statistics | None, *, raw: bool) -> tuple[Any, Any]:

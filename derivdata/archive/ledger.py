@@ -11,14 +11,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pandas as pd
 
 from derivdata import times
-from derivdata.archive.systems import sync
+from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 
 __all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
@@ -49,7 +48,7 @@ class _Windows(msgspec.Struct):
 _Ledger = dict[str, dict[str, dict[str, _Windows]]]
 
 
-def enter_requests(folder: Path, name: str, table: str, requests: Sequence[Request]) -> str:
+def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Request]) -> str:
     """Write the ledger with some requests for a table added; return the name of its file.
 
     Raises
@@ -61,7 +60,7 @@ def enter_requests(folder: Path, name: str, table: str, requests: Sequence[Reque
     """
     if not requests:
         return name
-    ledger = _load(folder, name)
+    ledger = _load(storage, name)
     for request in requests:
         start, end = _micros(request.start), _micros(request.end)
         if start >= end:
@@ -77,11 +76,11 @@ def enter_requests(folder: Path, name: str, table: str, requests: Sequence[Reque
             for a, b, why in dict.fromkeys(windows.failed)
             for first, last in _without([(a, b)], windows.answered)
         ])  # fmt: skip
-    return _write(folder, name, ledger)
+    return _write(storage, name, ledger)
 
 
 def forget_requests(
-    folder: Path, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
+    storage: Storage, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
 ) -> str:
     """Write the ledger without what lies before an instant, by table or `otherwise`; return its name.
 
@@ -92,30 +91,31 @@ def forget_requests(
     ArchiveError
         The ledger is missing or damaged.
     """
-    ledger = _load(folder, name)
+    ledger = _load(storage, name)
     for table, exchanges in ledger.items():
         cut = _micros(cuts.get(table, otherwise))
         for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
             windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
             windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
-    return _write(folder, name, ledger) if ledger else name
+    return _write(storage, name, ledger) if ledger else name
 
 
-def _write(folder: Path, name: str, ledger: _Ledger) -> str:
+def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
     """Write the ledger beside the one before, unless it is the same; return the name of its file."""
     text = msgspec.json.encode(ledger, order="sorted")
-    path = folder / f"ledger-{hashlib.blake2b(text, digest_size=16).hexdigest()}.json"
-    if path.name != name:
-        path.write_bytes(text)
-        sync(path)
-    return path.name
+    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+    if name.startswith(f"ledger-{digest[:16]}"):  # in a store of objects the rest of the name is random
+        return name
+    path = f"ledger-{storage.unique(digest)}.json"
+    storage.write(path, text)
+    return path
 
 
-def requests_frame(folder: Path, name: str) -> pd.DataFrame:
+def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
     """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
     rows = [
         (table, exchange, None if symbol == _ALL else symbol, first, end, not error, error or None)
-        for table, exchanges in sorted(_load(folder, name).items())
+        for table, exchanges in sorted(_load(storage, name).items())
         for exchange, symbols in sorted(exchanges.items())
         for symbol, windows in sorted(symbols.items())
         for first, end, error in [*((a, b, "") for a, b in windows.answered), *windows.failed]
@@ -127,10 +127,10 @@ def requests_frame(folder: Path, name: str) -> pd.DataFrame:
 
 
 def unanswered_windows(
-    folder: Path, name: str, table: str, exchange: str, symbol: str | None, window: times.Window
+    storage: Storage, name: str, table: str, exchange: str, symbol: str | None, window: times.Window
 ) -> list[times.Window]:
     """Return the parts of a window for which no request was answered, about the symbol or about all."""
-    symbols = _load(folder, name).get(table, {}).get(exchange, {})
+    symbols = _load(storage, name).get(table, {}).get(exchange, {})
     answered = [
         interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).answered
     ]
@@ -138,14 +138,15 @@ def unanswered_windows(
     return [times.Window(_stamp(a), _stamp(b)) for a, b in _without(wanted, _union(answered))]
 
 
-def _load(folder: Path, name: str) -> _Ledger:
+def _load(storage: Storage, name: str) -> _Ledger:
     if not name:
         return {}
     try:
-        return msgspec.json.decode((folder / name).read_bytes(), type=_Ledger)
+        return msgspec.json.decode(storage.read(name), type=_Ledger)
     except (OSError, msgspec.DecodeError) as problem:
         raise ArchiveError(
-            f"{folder / name}: the ledger of requests cannot be read ({problem}): restore it from a copy"
+            f"{storage.place(name)}: the ledger of requests cannot be read ({problem}): "
+            "restore it from a copy"
         ) from None
 
 

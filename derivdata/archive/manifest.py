@@ -1,27 +1,25 @@
 """The list of live files, as one small JSON file that is replaced atomically.
 
 Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
-and then replaces the manifest, which is the only file that ever changes. One replacement is one commit, so
-"read the manifest, write files, replace it if it is still the one that was read" is all that a store of
-objects must offer: `Manifest.commits` is what to compare.
+and then replaces the manifest, which is the only file that ever changes. One replacement is one commit: "read
+the manifest, write files, replace it if it is still the one that was read" is all that a storage must offer.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from derivdata.archive.systems import sync
+from derivdata.archive.storage import LEDGER_FILE, Storage
+from derivdata.archive.storage import MANIFEST as NAME
 from derivdata.errors import ArchiveError
 
 __all__ = [
-    "LEDGER_FILE",
     "NAME",
     "Correction",
     "DataFile",
@@ -29,17 +27,13 @@ __all__ = [
     "TableEntry",
     "chained",
     "load",
+    "load_with_version",
     "new",
     "save",
-    "sync",
 ]
 
-NAME = "archive.json"
 _FORMAT = "derivdata-archive"
 _VERSION = 2
-LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
-"""What the file is called that holds the ledger of requests."""
-
 _PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
 
 
@@ -140,36 +134,37 @@ def new() -> Manifest:
     return Manifest(id=uuid.uuid4().hex)
 
 
-def load(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder; None where the folder is absent or empty.
+def load(storage: Storage) -> Manifest | None:
+    """Return the manifest of an archive; None where the place is absent or empty.
 
     Raises
     ------
     ArchiveError
-        The folder holds something else, a damaged manifest, or one of a newer format.
+        The place holds something else, a damaged manifest, or one of a newer format.
     """
+    return load_with_version(storage)[0]
+
+
+def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
+    """Return the manifest as `load` does, and its version for `save`."""
     try:
-        text = (folder / NAME).read_bytes()
+        text, version = storage.read_manifest()
     except FileNotFoundError:
-        return load(folder) if _has_appeared(folder) else None
+        return load_with_version(storage) if _has_appeared(storage) else (None, None)
     except OSError as problem:
-        raise ArchiveError(f"{folder}: cannot be read as an archive: {problem.strerror}") from None
-    return _decoded(folder, text)
+        raise _unreadable(storage, problem) from None
+    return _decoded(storage, text), version
 
 
-def save(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest and replace the one before; it is on disk when this returns."""
-    draft = folder / f".{NAME}.new"
-    try:
-        draft.unlink(missing_ok=True)
-        with draft.open("xb") as file:
-            file.write(msgspec.json.encode(manifest))
-        sync(draft)
-        os.replace(draft, folder / NAME)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    sync(folder)
+def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
+    """Replace the manifest; it is stored for good when this returns.
+
+    Raises
+    ------
+    ManifestChanged
+        The stored manifest is not the one of this version any more.
+    """
+    storage.replace_manifest(msgspec.json.encode(manifest), version)
 
 
 def chained(identity: str, digests: Iterable[str]) -> str:
@@ -178,46 +173,52 @@ def chained(identity: str, digests: Iterable[str]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _decoded(folder: Path, text: bytes) -> Manifest:
+def _decoded(storage: Storage, text: bytes) -> Manifest:
     try:
         head = msgspec.json.decode(text, type=_Head)
         if head.format == _FORMAT and head.version > _VERSION:
             raise ArchiveError(
-                f"{folder}: the archive has format {head.version}, this version reads up to {_VERSION}: "
+                f"{storage}: the archive has format {head.version}, this version reads up to {_VERSION}: "
                 "update derivdata"
             )
         if head.format == _FORMAT:
-            manifest = _inside(folder, msgspec.json.decode(text, type=Manifest))
+            manifest = _inside(storage, msgspec.json.decode(text, type=Manifest))
             if not manifest.id:  # format 1: derive an id that the next write stores
                 manifest.id = chained(manifest.identity, ["id"]) if manifest.identity else new().id
             manifest.version = _VERSION
             return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise ArchiveError(f"{folder}: {NAME} is damaged ({problem}): restore it from a copy") from None
-    raise ArchiveError(f"{folder}: {NAME} is not that of a derivdata archive")
+        raise ArchiveError(f"{storage}: {NAME} is damaged ({problem}): restore it from a copy") from None
+    raise ArchiveError(f"{storage}: {NAME} is not that of a derivdata archive")
 
 
-def _inside(folder: Path, manifest: Manifest) -> Manifest:
+def _inside(storage: Storage, manifest: Manifest) -> Manifest:
     """Return the manifest, if every file that it names lies where an archive puts its files."""
     places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
     if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
         places.append(manifest.ledger)
     if places:
         why = f"{places[0]!r} is no place of a file of an archive"
-        raise ArchiveError(f"{folder}: {NAME} is damaged ({why}): restore it from a copy")
+        raise ArchiveError(f"{storage}: {NAME} is damaged ({why}): restore it from a copy")
     return manifest
 
 
-def _has_appeared(folder: Path) -> bool:
-    """Return whether another writer has just made a manifest here; refuse a folder of other things."""
+def _has_appeared(storage: Storage) -> bool:
+    """Return whether another writer has just made a manifest here; refuse a place of other things."""
     try:  # one look: two would differ where another thread makes the folder between them
-        names = sorted(path.name for path in folder.iterdir())
+        names = storage.names()
     except FileNotFoundError:
         return False
     except NotADirectoryError:
-        raise ArchiveError(f"{folder}: an archive is a folder, this is a file") from None
+        raise ArchiveError(f"{storage}: an archive is a folder, this is a file") from None
+    except OSError as problem:
+        raise _unreadable(storage, problem) from None
     # A collector may keep a body that it could not read before there is a first row.
     foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
     if foreign is not None and NAME not in names:
-        raise ArchiveError(f"{folder}: not an archive: it has no {NAME}, but holds {foreign!r}")
+        raise ArchiveError(f"{storage}: not an archive: it has no {NAME}, but holds {foreign!r}")
     return NAME in names
+
+
+def _unreadable(storage: Storage, problem: OSError) -> ArchiveError:
+    return ArchiveError(f"{storage}: cannot be read as an archive: {problem.strerror or problem}")

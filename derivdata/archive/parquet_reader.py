@@ -6,20 +6,19 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 from operator import and_
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.parquet_writer import GROUP_ROWS
 from derivdata.archive.schemas import INSTANT, LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
+from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
 
@@ -47,7 +46,7 @@ class RowGroups(NamedTuple):
 
 
 def row_group_batches(
-    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+    storage: Storage, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
 ) -> Iterator[RowGroups]:
     """Iterate over the row groups of some files that can contain a match, about a million rows at a time.
 
@@ -59,14 +58,14 @@ def row_group_batches(
     for file in files:
         if not window.touches(file.first, file.last):
             continue
-        footer = _footer_of_table(root, file, table)
+        footer = _footer_of_table(storage, file, table)
         chosen = _candidates(footer, window, where)
         for first in range(0, len(chosen), _BATCH_GROUPS):
             yield RowGroups(file, chosen[first : first + _BATCH_GROUPS])
 
 
 def load(
-    root: Path,
+    storage: Storage,
     table: Table,
     batch: RowGroups,
     window: TimeRange,
@@ -82,32 +81,32 @@ def load(
     ArchiveError
         The file is damaged.
     """
-    path = root / batch.file.path
-    with footers.reading(path):
-        footer = footers.footer(path, batch.file.tail)
+    place = storage.place(batch.file.path)
+    with footers.reading(place):
+        footer = footers.footer(storage, batch.file)
         requested = table.columns if names is None else {*names, *where, "time"}
         columns = [name for name in table.columns if name in footer.names and name in requested]
-        with pq.ParquetFile(path, metadata=footer.metadata, page_checksum_verification=True) as parquet:
+        with footers.open_parquet(storage, batch.file, footer) as parquet:
             rows = parquet.read_row_groups(batch.groups, columns=columns)
         rows.validate(full=True)
-    rows = as_now(rows, table, path)
+    rows = as_now(rows, table, place)
     inside = batch.file.first >= window.start and batch.file.last < window.end
     mask = _mask(None if inside else window, where)
     return rows if mask is None else rows.filter(mask)
 
 
 def scan(
-    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+    storage: Storage, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
 ) -> list[pa.Table]:
     """Load the rows of some files within a window whose columns have one of the given values."""
     return [
-        load(root, table, batch, window, where)
-        for batch in row_group_batches(root, table, files, window, where)
+        load(storage, table, batch, window, where)
+        for batch in row_group_batches(storage, table, files, window, where)
     ]
 
 
 def scan_latest(
-    root: Path, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+    storage: Storage, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
 ) -> pd.DataFrame:
     """Return the newest rows of each series of a table in a window, or its newest chain.
 
@@ -118,16 +117,16 @@ def scan_latest(
         if not window.touches(file.first, file.last):
             continue
         if file.newest and file.last < window.end:
-            beside = msgspec.structs.replace(file, path=file.newest_path, tail=file.newest, newest="")
-            parts += scan(root, table, [beside], window, where)
+            beside = msgspec.structs.replace(file, path=file.newest_path, tail=file.newest, newest="", size=0)
+            parts += scan(storage, table, [beside], window, where)
         else:
-            parts += scan(root, table, [file], window, where)
+            parts += scan(storage, table, [file], window, where)
     rows = frame_of(table, parts)
     newest = rows.groupby(latest_by(table), observed=True)["time"].transform("max")
     return rows[rows["time"] == newest]
 
 
-def value_ranges(root: Path, table: Table, files: Iterable[DataFile], rows: int) -> Iterator[Where]:
+def value_ranges(storage: Storage, table: Table, files: Iterable[DataFile], rows: int) -> Iterator[Where]:
     """Divide the values of the leading column, in order, into filters that match about `rows` rows each.
 
     Raises
@@ -141,8 +140,7 @@ def value_ranges(root: Path, table: Table, files: Iterable[DataFile], rows: int)
         return
     counts: Counter[str] = Counter()
     for file in files:
-        path = root / file.path
-        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+        with footers.reading(storage.place(file.path)), footers.open_parquet(storage, file) as parquet:
             value_counts = parquet.read(columns=[lead])[lead].value_counts().to_pylist()
         counts.update({each["values"]: each["counts"] for each in value_counts})
     chosen: list[str] = []
@@ -158,13 +156,12 @@ def value_ranges(root: Path, table: Table, files: Iterable[DataFile], rows: int)
 
 
 def distinct_values(
-    root: Path, table: Table, files: Iterable[DataFile], names: Sequence[str]
+    storage: Storage, table: Table, files: Iterable[DataFile], names: Sequence[str]
 ) -> dict[str, list[str]]:
     """Return the values of some text columns, sorted."""
     values: dict[str, set[str]] = {name: set() for name in names}
     for file in files:
-        path = root / file.path
-        with footers.reading(path), pq.ParquetFile(path, page_checksum_verification=True) as parquet:
+        with footers.reading(storage.place(file.path)), footers.open_parquet(storage, file) as parquet:
             present = [name for name in names if name in parquet.schema_arrow.names]
             for batch in parquet.iter_batches(_BATCH_ROWS, columns=present):
                 for name in present:
@@ -172,7 +169,7 @@ def distinct_values(
     return {name: sorted(distinct) for name, distinct in values.items()}
 
 
-def all_columns_known(root: Path, table: Table, file: DataFile) -> bool:
+def all_columns_known(storage: Storage, table: Table, file: DataFile) -> bool:
     """Return whether the table has every column of a file; one of a newer version may have more.
 
     Raises
@@ -180,17 +177,17 @@ def all_columns_known(root: Path, table: Table, file: DataFile) -> bool:
     ArchiveError
         The file is damaged, or holds another table.
     """
-    return _footer_of_table(root, file, table).names <= set(table.columns)
+    return _footer_of_table(storage, file, table).names <= set(table.columns)
 
 
-def _footer_of_table(root: Path, file: DataFile, table: Table) -> footers.Footer:
-    path = root / file.path
-    with footers.reading(path):
-        footer = footers.footer(path, file.tail)
+def _footer_of_table(storage: Storage, file: DataFile, table: Table) -> footers.Footer:
+    place = storage.place(file.path)
+    with footers.reading(place):
+        footer = footers.footer(storage, file)
     stored = (footer.metadata.metadata or {}).get(LABEL, b"no table of an archive").decode()
     if stored != table.name:
-        raise ArchiveError(f"{path}: the file holds {stored}, not {table.name}")
-    refuse_lacking(path, table, footer.names)
+        raise ArchiveError(f"{place}: the file holds {stored}, not {table.name}")
+    refuse_lacking(place, table, footer.names)
     return footer
 
 

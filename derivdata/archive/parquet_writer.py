@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,30 +16,29 @@ import pyarrow.parquet as pq
 from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import latest_by, schema_of
+from derivdata.archive.storage import LocalFolder, Storage
 from derivdata.schema import Table
 
-__all__ = ["FILE_NAME", "GROUP_ROWS", "write"]
+__all__ = ["GROUP_ROWS", "write"]
 
 
 GROUP_ROWS = 32_768
 _NEWEST_FROM_ROWS = 100_000
 _CHUNK_GROUPS = 4
-FILE_NAME = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest)")
-"""Names of the archive's own files: drafts, rows, and newest rows."""
 
 
-def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0) -> DataFile:
+def write(
+    storage: Storage, partition: str, table: Table, rows: Iterable[pa.Table], *, level: int = 0
+) -> DataFile:
     """Write sorted rows as one new file of a partition.
 
     A large file of series gets a small one beside it with the newest rows of each series, so that a read of
     the latest values need not open the large one.
     """
-    folder = root / partition
-    folder.mkdir(parents=True, exist_ok=True)
     newest = _Newest(table)
-    written = _write_file(folder, table, rows, newest)
+    written = _write_file(storage.draft(partition), table, rows, newest)
     file = DataFile(
-        path=f"{partition}/{written.digest}.parquet",
+        path=f"{partition}/{storage.unique(written.digest)}.parquet",
         rows=written.rows,
         size=written.size,
         first=written.first,
@@ -50,10 +47,10 @@ def write(root: Path, partition: str, table: Table, rows: Iterable[pa.Table], *,
         tail=written.tail,
         level=level,
     )
-    written.path.replace(root / file.path)
+    storage.publish(written.path, file.path)
     if file.rows >= _NEWEST_FROM_ROWS and newest.follows_series:
-        beside = _write_file(folder, table, [newest.rows()], None)
-        beside.path.replace(root / file.newest_path)
+        beside = _write_file(storage.draft(partition), table, [newest.rows()], None)
+        storage.publish(beside.path, file.newest_path)
         file = msgspec.structs.replace(file, newest=beside.tail)
     return file
 
@@ -68,14 +65,13 @@ class _Written(NamedTuple):
     tail: str
 
 
-def _write_file(folder: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None) -> _Written:
+def _write_file(draft: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None) -> _Written:
     """Write rows under a draft name, which is removed if that fails."""
-    draft = folder / f".{uuid.uuid4().hex}.new"
     try:
         count, first, last = _write_rows(draft, table, rows, newest)
         with draft.open("rb") as handle:
             digest = hashlib.file_digest(handle, footers.digest).hexdigest()
-            tail = footers.tail_of(handle)
+        tail = footers.digest(LocalFolder(draft.parent).tail(draft.name, 0)).hexdigest()
         return _Written(draft, count, draft.stat().st_size, first, last, digest, tail)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -54,7 +54,7 @@ class ArchiveReader(ArchiveContents):
         where = read_filter(keyed, symbols, exchanges)
         window = TimeRange(micros(start), micros(end))
         parts = self._with_files(
-            keyed, lambda files: parquet_reader.scan(self._path, keyed, files, window, where)
+            keyed, lambda files: parquet_reader.scan(self._storage, keyed, files, window, where)
         )
         frame = frame_of(keyed, parts)
         frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
@@ -79,7 +79,7 @@ class ArchiveReader(ArchiveContents):
         last = times.instant(at, "at")
         window = TimeRange(micros(last - within), micros(last) + 1)
         newest = self._with_files(
-            keyed, lambda files: parquet_reader.scan_latest(self._path, keyed, files, window, where)
+            keyed, lambda files: parquet_reader.scan_latest(self._storage, keyed, files, window, where)
         )
         frame = keyed.conform(newest)
         frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
@@ -100,7 +100,7 @@ class ArchiveReader(ArchiveContents):
         """
         keyed = archive_table(table)
         where = read_filter(keyed, symbols, exchanges)
-        return lazy_frame(self._path, keyed, self._entry(keyed), time_range(start, end), where)
+        return lazy_frame(self._storage, keyed, self._entry(keyed), time_range(start, end), where)
 
     def panel(
         self,
@@ -146,7 +146,7 @@ class ArchiveReader(ArchiveContents):
         keyed = archive_table(table)
         where = read_filter(keyed, symbols, exchanges)
         entry, window = self._entry(keyed), time_range(start, end)
-        return lazy_panel(self._path, keyed, column, entry, window, where, step=step, chunk=chunks)
+        return lazy_panel(self._storage, keyed, column, entry, window, where, step=step, chunk=chunks)
 
     def _provenance(self, table: Table, read: Selection) -> dict[str, Any]:
         """Return the provenance of rows: the archive, its version, corrections of these rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +12,7 @@ from derivdata.archive import manifest as manifests
 from derivdata.archive.commits import Change, commit
 from derivdata.archive.ledger import forget_requests
 from derivdata.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.archive.storage import Storage
 from derivdata.schema import Table
 
 __all__ = ["Dropped", "drop_old_partitions"]
@@ -26,7 +26,7 @@ class Dropped(NamedTuple):
 
 
 def drop_old_partitions(
-    folder: Path, tables: Callable[[str], Table], before: pd.Timestamp, *, timeout: float
+    storage: Storage, tables: Callable[[str], Table], before: pd.Timestamp, *, timeout: float
 ) -> Dropped:
     """Remove the files of months and days that end at or before an instant, and their ledger, in one step.
 
@@ -48,7 +48,7 @@ def drop_old_partitions(
                 dropped += [(name, file) for file in old]
                 left = [file for file in entry.files if file not in old]
                 kept[name] = TableEntry(left, entry.values)  # to look for what is left would read all rows
-        ledger = forget_requests(folder, manifest.ledger, cuts, _month(before))
+        ledger = forget_requests(storage, manifest.ledger, cuts, _month(before))
         if not dropped and ledger == manifest.ledger:
             return Change(manifest, Dropped(0, 0), set())
         after = msgspec.structs.replace(
@@ -62,7 +62,7 @@ def drop_old_partitions(
         )
         return Change(after, Dropped(sum(f.rows for _, f in dropped), len(dropped)), set())
 
-    return commit(folder, timeout, change)
+    return commit(storage, timeout, change)
 
 
 def _end(file: DataFile) -> pd.Timestamp:

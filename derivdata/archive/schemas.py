@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -67,7 +66,7 @@ def schema_of(table: Table) -> pa.Schema:
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
 
 
-def refuse_lacking(path: Path, table: Table, names: frozenset[str]) -> None:
+def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
     """Refuse a file without a column that every row of the table has.
 
     Raises
@@ -77,10 +76,10 @@ def refuse_lacking(path: Path, table: Table, names: frozenset[str]) -> None:
     """
     lacking = sorted(set(table.columns) - names - set(table.optional))
     if lacking:
-        raise _of_another_version(path, f"it has no column {', '.join(lacking)}")
+        raise _of_another_version(place, f"it has no column {', '.join(lacking)}")
 
 
-def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
+def as_now(rows: pa.Table, table: Table, place: str) -> pa.Table:
     """Cast the rows of an older file to the present types of their columns.
 
     Raises
@@ -94,7 +93,7 @@ def as_now(rows: pa.Table, table: Table, path: Path) -> pa.Table:
     try:
         return rows.cast(kinds)
     except pa.ArrowException as problem:
-        raise _of_another_version(path, str(problem)) from None
+        raise _of_another_version(place, str(problem)) from None
 
 
 def sorting(table: Table) -> list[str]:
@@ -124,9 +123,9 @@ def latest_by(table: Table) -> list[str]:
     return [name for name in table.key if name not in ("time", "instrument_name")]
 
 
-def _of_another_version(path: Path, why: str) -> ArchiveError:
+def _of_another_version(place: str, why: str) -> ArchiveError:
     return ArchiveError(
-        f"{path}: the file was written by another version of derivdata: {why}: read it with that version, "
+        f"{place}: the file was written by another version of derivdata: {why}: read it with that version, "
         "or import its rows into a new archive"
     )
 

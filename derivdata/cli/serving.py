@@ -36,6 +36,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a name under which it may be called, besides localhost and addresses",
     )
+    parser.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that answer (default 1)"
+    )
     parser.set_defaults(run=_serve)
 
 
@@ -51,6 +54,7 @@ def _serve(arguments: argparse.Namespace) -> None:
         keys=arguments.key if arguments.key_file is None else _keys_in(arguments.key_file, arguments.key),
         keyless=arguments.keyless,
         allow_hosts=arguments.allow_host,
+        workers=arguments.workers,
     )
 
 

@@ -27,7 +27,7 @@ from derivdata.service.application import app
 from derivdata.service.connections import REQUEST_SECONDS
 from derivdata.service.store import LiveStore, Store
 
-__all__ = ["Local", "open_store", "serve", "start"]
+__all__ = ["Local", "clock_of", "open_store", "serve", "start"]
 
 VENUES = "venues"
 _PATIENCE = 30.0
@@ -165,7 +165,7 @@ def start(
         A tier is unknown, a key is empty, or `now` is not an instant.
     """
     store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
-    clock = _clock_of(store, now, live=False)
+    clock = clock_of(store, now, live=False)
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     hosts = [host, *allow_hosts]
     served = app(
@@ -178,7 +178,7 @@ def start(
     return Local(_url(listener), best, store, clock, server)
 
 
-def _clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
+def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
     """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
     if now is None and isinstance(store, LiveStore):
         return lambda: store.now  # a source that asks the venues
@@ -201,6 +201,7 @@ def serve(
     keys: Mapping[str, str] | None = None,
     keyless: bool = False,
     allow_hosts: Collection[str] = (),
+    workers: int = 1,
 ) -> None:
     """Run the service in the foreground until it is interrupted.
 
@@ -216,14 +217,20 @@ def serve(
         Tier to key.
     allow_hosts
         As for `start`.
+    workers
+        How many processes answer; see `derivdata.service.workers`. For an archive or the sample.
 
     Raises
     ------
     ArchiveError, OSError, ValueError
-        As `start`.
+        As `start`; there are no workers, or several for the venues.
     """
+    if workers < 1:
+        raise ValueError(f"workers={workers}: at least one process must answer")
+    if workers > 1 and source == VENUES:
+        raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
     store = open_store(source)
-    clock = _clock_of(store, now, live=live)
+    clock = clock_of(store, now, live=live)
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}
     by_key = {key: tier for tier, key in (keys or made_up).items()}
     if len(by_key) < len(keys or made_up):
@@ -237,7 +244,13 @@ def serve(
         shown = _shown_keys(made_up, stack)
         _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless])
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
-        uvicorn.Server(connections.config(served)).run(sockets=[listener])
+        if workers == 1:
+            uvicorn.Server(connections.config(served)).run(sockets=[listener])
+        else:
+            from derivdata.service.workers import Settings, run_workers
+
+            fixed = None if live and now is None else clock()
+            run_workers(workers, Settings(source, fixed, by_key, keyless, hosts), listener)
 
 
 @contextlib.contextmanager

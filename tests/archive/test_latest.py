@@ -123,11 +123,3 @@ def test_a_damaged_file_of_newest_rows_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20] + b"\0" * 20)
     with pytest.raises(ArchiveError, match=r"\.newest: the file is damaged"):
         archive.latest(FUNDING, archive.now, within=pd.Timedelta(9, "D"))
-
-
-@pytest.mark.parametrize("address", ["s3://bucket/x", "gs://bucket", "https://host/archive"])
-def test_an_address_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ArchiveError, match="cannot be opened, only folders: copy it to a folder"):
-        open_archive(address)
-    assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import manifest, open_archive, parquet_writer
+from derivdata.archive import manifest, open_archive, parquet_writer, storage
+from derivdata.archive.storage import LocalFolder
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
 from tests.transport.conftest import HANGS_SECONDS
@@ -67,7 +68,7 @@ def named_files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("module", "name", "at"),
     [(parquet_writer, "write", n) for n in (1, 2, 3)]
-    + [(manifest, "sync", n) for n in (1, 3, 5)]
+    + [(storage, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
 )
@@ -100,7 +101,7 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (manifest, "sync")]
+    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (storage, "sync")]
 )
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
@@ -228,10 +229,10 @@ def test_a_manifest_that_comes_between_two_looks_is_read(tmp_path, monkeypatch):
     def first_look_finds_nothing(path):
         if path.name == manifest.NAME and not looks:
             looks.append(path)
-            manifest.save(tmp_path, manifest.new())
+            manifest.save(LocalFolder(tmp_path), manifest.new())
             (tmp_path / "funding_history").mkdir()
             raise FileNotFoundError
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", first_look_finds_nothing)
-    assert manifest.load(tmp_path) is not None
+    assert manifest.load(LocalFolder(tmp_path)) is not None

@@ -12,6 +12,7 @@ import pytest
 
 from derivdata.archive import Request, open_archive
 from derivdata.archive import manifest as manifests
+from derivdata.archive.storage import LocalFolder
 from derivdata.cli import main
 from derivdata.collect import clock as clocks
 from derivdata.collect.collector import Collector
@@ -57,7 +58,7 @@ def test_whole_months_that_are_too_old_go_with_their_ledger(tmp_path: Path) -> N
     window = archive.unanswered(FUNDING, "okx", "BTC", "2025-12-20", "2025-12-21")
     assert len(window) == 1, "what was dropped reads as not asked"
     assert archive.version != before, "clients must not take their cached answers for these"
-    manifest = manifests.load(tmp_path / "market")
+    manifest = manifests.load(LocalFolder(tmp_path / "market"))
     assert manifest is not None
     named = {path for file in manifest.files() for path in file.paths}
     assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named
@@ -116,7 +117,7 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     written = monkeypatch.context
     steps = [
         "derivdata.archive.manifest.save",
-        "derivdata.archive.manifest.sync",
+        "derivdata.archive.storage.sync",
         "derivdata.archive.append.enter_requests",
         "derivdata.archive.append.write_new_rows",
     ]
@@ -145,7 +146,7 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     rows = archive.read(FUNDING, *EVER)
     assert len(rows) == 2 * 3 * len(steps), "two contracts in three minutes, each time"
     assert hold_minutes(archive, ["okx"], START, clock.utc()) == 3 * len(steps)
-    manifest = manifests.load(tmp_path / "market")
+    manifest = manifests.load(LocalFolder(tmp_path / "market"))
     assert manifest is not None
     named = {path for file in manifest.files() for path in file.paths}
     assert {str(p.relative_to(tmp_path / "market")) for p in (tmp_path / "market").glob("*/*/*")} == named

@@ -1,0 +1,322 @@
+"""Archives on S3: what a folder does, and writers who are faster than others."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import tables
+from derivdata.archive import Archive, Request, commits, object_store, open_archive
+from derivdata.archive.object_store import ObjectStore
+from derivdata.errors import ArchiveError
+from tests.archive.rates import EVER, START, rates
+from tests.archive.stores import environment, s3_server
+from tests.transport.conftest import HANGS_SECONDS
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto")
+
+FUNDING = "funding_history"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with s3_server() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """A new bucket, and an environment in which it is found."""
+    for name, value in environment(server).items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{abs(hash(request.node.name))}"
+    files().call_s3("create_bucket", Bucket=name)
+    return name
+
+
+def files() -> Any:
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    return s3fs.S3FileSystem(use_listings_cache=False)
+
+
+def conformed(frame: pd.DataFrame) -> pd.DataFrame:
+    return tables.FUNDING_HISTORY.conform(frame)
+
+
+def objects_of(archive: Archive) -> set[str]:
+    root = archive.location.removeprefix("s3://")
+    return {path.removeprefix(f"{root}/") for path in files().find(root)}
+
+
+def named(archive: Archive) -> set[str]:
+    manifest = archive._manifest(fresh=True)
+    paths = {path for file in manifest.files() for path in file.paths} | {"archive.json"}
+    return paths | ({manifest.ledger} - {""})
+
+
+def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: Path) -> None:
+    """The same steps on both, and the same tables, logs and counts after each."""
+    places = [open_archive(tmp_path / "derivs"), open_archive(f"s3://{bucket}/desk/derivs")]
+    asked = Request("okx", "BTC", START, START + pd.Timedelta("4D"))
+
+    def both(step: Any) -> None:
+        first, second = (step(archive) for archive in places)
+        assert first == second
+
+    both(lambda a: a.append(FUNDING, rates(["BTC"]), requests=[asked]))
+    both(lambda a: a.append(FUNDING, rates(["BTC", "ETH"], start=START + pd.Timedelta("4D"))))
+    both(lambda a: a.append(FUNDING, rates(["BTC"])))
+    both(
+        lambda a: a.replace(FUNDING, rates(["ETH"], plus=1.0), {"symbol": "ETH"}, start=START, reason="units")
+    )
+    both(lambda a: a.delete(FUNDING, {"exchange": "okx"}, reason="test"))
+    both(lambda a: a.undo(2))
+    both(lambda a: a.unanswered(FUNDING, "okx", "BTC", START, START + pd.Timedelta("5D")))
+    both(lambda a: a.info().drop(columns="megabytes").to_csv())
+    both(lambda a: a.corrections().to_csv() + a.requests().to_csv() + a.label)
+    frames = [archive.read(FUNDING, *EVER) for archive in places]
+    assert len(frames[0]) > 400
+    pd.testing.assert_frame_equal(*frames)
+    pd.testing.assert_frame_equal(open_archive(places[1].location).read(FUNDING, *EVER), frames[0])
+    both(lambda a: a.drop_before(START + pd.Timedelta("60D")))
+    assert objects_of(places[1]) == named(places[1])
+    paths = {str(path.relative_to(places[0].path)) for path in places[0].path.rglob("*") if path.is_file()}
+    assert paths - {".lock"} == named(places[0])
+    with pytest.raises(ArchiveError, match="needs an archive in a folder"):
+        _ = places[1].path
+
+
+def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive travels to workers without credentials; a panel of it is that of its rows."""
+    archive = pickle.loads(pickle.dumps(open_archive(f"s3://{bucket}/derivs")))
+    archive.append(FUNDING, rates())
+    assert b"testing" not in pickle.dumps(archive)
+    again = open_archive(archive.location)
+    reads, real = [], ObjectStore.read_range
+    monkeypatch.setattr(
+        ObjectStore, "read_range", lambda self, *where: reads.append(where) or real(self, *where)
+    )
+    found = again.panel(
+        FUNDING, "rate_bps_8h", start=START, end=START + pd.Timedelta("4D"), step="1h", chunks=48
+    )
+    rows = again.read(FUNDING, *EVER)
+    expected = tables.panel(rows)
+    pd.testing.assert_frame_equal(rows, conformed(rates()))
+    assert found.chunks[2] == (48, 48)
+    assert (found.to_numpy() == expected.to_numpy()).all()
+    parts = len(named(again)) - 1
+    assert len(reads) <= 4 * parts * 2  # by file: its end once, and its columns, neighbours in one request
+
+
+_WRITER = """
+    import sys
+    from derivdata.archive import open_archive
+    from tests.archive.rates import rates
+    archive = open_archive(sys.argv[1])
+    for name in sys.argv[2].split():
+        assert archive.append("funding_history", rates([name], ["okx"], hours=24)) == 24
+    print(archive.append("funding_history", rates(["SAME"], ["okx"], hours=24)))
+"""
+
+
+def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:
+    """Both also append equal rows: they are stored once, and the loser's file goes without the winner's."""
+    place = f"s3://{bucket}/derivs"
+    groups = [" ".join(f"{letter}{i}" for i in range(4)) for letter in "AB"]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_WRITER), place, group],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=_ROOT,
+            env=os.environ.copy(),
+        )
+        for group in groups
+    ]
+    seen = 0
+    reader = open_archive(place)
+    while any(one.poll() is None for one in running):
+        rows = reader.read(FUNDING, *EVER)
+        assert len(rows) >= seen  # whole appends, and none that goes again
+        assert len(rows) % 24 == 0
+        seen = len(rows)
+    outputs = [one.communicate(timeout=HANGS_SECONDS) for one in running]
+    assert [one.returncode for one in running] == [0, 0], outputs
+    assert sorted(out.strip() for out, _ in outputs) == ["0", "24"]
+    archive = open_archive(place)
+    names = sorted([*" ".join(groups).split(), "SAME"])
+    expected = conformed(rates(names, ["okx"], hours=24))
+    pd.testing.assert_frame_equal(archive.read(FUNDING, *EVER), expected)
+    assert objects_of(archive) == named(archive)
+
+
+def test_a_writer_that_another_overtakes_repeats_its_change(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other commits after the first has read the manifest and uploaded its rows, which go again."""
+    place = f"s3://{bucket}/derivs"
+    archive, other = open_archive(place), open_archive(place)
+    archive.append(FUNDING, rates(["BTC"], ["okx"]))
+    real, uploads = ObjectStore.settle, []
+
+    def settle(self: ObjectStore, paths: Any) -> None:
+        uploads.append(set(paths))
+        if len(uploads) == 1:
+            assert other.append(FUNDING, rates(["ETH"], ["okx"])) == 96
+        real(self, paths)
+
+    monkeypatch.setattr(ObjectStore, "settle", settle)
+    asked = Request("okx", "SOL", START, START + pd.Timedelta("4D"))
+    assert archive.append(FUNDING, rates(["ETH", "SOL"], ["okx"]), requests=[asked]) == 96  # ETH is there now
+    assert len(uploads) == 3
+    pd.testing.assert_frame_equal(
+        archive.read(FUNDING, *EVER), conformed(rates(["BTC", "ETH", "SOL"], ["okx"]))
+    )
+    assert len(archive.requests()) == 1
+    assert objects_of(archive) == named(archive)
+
+
+def test_a_writer_that_is_always_overtaken_says_so(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = open_archive(f"s3://{bucket}/derivs", lock_timeout=0.0)
+    archive.append(FUNDING, rates(["BTC"]))
+
+    def changed(*_: Any) -> None:
+        raise object_store.ManifestChanged
+
+    monkeypatch.setattr(commits.manifests, "save", changed)
+    with pytest.raises(ArchiveError, match="other writers were faster for over 0 s; nothing was written"):
+        archive.append(FUNDING, rates(["ETH"]))
+    monkeypatch.undo()
+
+
+def test_a_put_that_was_done_but_not_answered_is_a_success(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore repeats a put whose answer got lost; the second one meets the first one's manifest."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates(["BTC"]))
+    real = ObjectStore._put
+
+    def twice(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        real(self, path, data, **condition)
+        if condition:
+            real(self, path, data, **condition)
+
+    monkeypatch.setattr(ObjectStore, "_put", twice)
+    assert archive.append(FUNDING, rates(["ETH"])) == 192
+    assert objects_of(archive) == named(archive)
+    assert len(archive.read(FUNDING, *EVER)) == 384
+
+
+def test_a_put_of_unknown_outcome_keeps_its_files(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection breaks after the store has the manifest: what it names must stay."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates(["BTC"]))
+    real = ObjectStore._put
+
+    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        real(self, path, data, **condition)
+        if condition:
+            raise ConnectionError("reset")
+
+    monkeypatch.setattr(ObjectStore, "_put", broken)
+    with pytest.raises(ArchiveError, match="the rows are there"):
+        archive.append(FUNDING, rates(["ETH"]))
+    monkeypatch.undo()
+    assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 384
+
+
+def test_a_store_without_conditional_writes_is_refused(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ObjectStore._put
+    monkeypatch.setattr(ObjectStore, "_put", lambda self, path, data, **_: real(self, path, data))
+    with pytest.raises(ArchiveError, match="this store ignores conditions of a put"):
+        open_archive(f"s3://{bucket}/derivs").append(FUNDING, rates())
+
+
+def test_it_is_served_like_a_folder(bucket: str) -> None:
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates())
+    dd.connect(archive.location)
+    try:
+        found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), exchanges=["okx"])
+        assert found["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
+        assert dd.provenance(found)["source"] == "derivs"
+    finally:
+        dd.disconnect()
+
+
+def test_places_without_an_archive(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArchiveError, match=r"s3://bucket-\d+/none: there is no archive here"):
+        open_archive(f"s3://{bucket}/none", create=False)
+    with pytest.raises(ArchiveError, match="there is no archive here"):
+        dd.connect(f"s3://{bucket}/none")
+    files().pipe_file(f"{bucket}/notes/todo.txt", b"write")
+    with pytest.raises(ArchiveError, match=r"not an archive: it has no archive\.json, but holds 'todo.txt'"):
+        open_archive(f"s3://{bucket}/notes")
+    with pytest.raises(ArchiveError, match=r"nothing was appended, all is as it was: .*bucket"):
+        open_archive("s3://nobody-s/derivs").append(FUNDING, rates())
+    with pytest.raises(ArchiveError, match="name a bucket"):
+        open_archive("s3://")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_that_cannot_be_reached_is_one_clear_error(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates())
+    monkeypatch.setattr(
+        ObjectStore, "read_range", lambda *_: (_ for _ in ()).throw(ConnectionError("no route"))
+    )
+    with pytest.raises(ArchiveError, match=r"s3://.*\.parquet: cannot be read: no route"):
+        archive.read(FUNDING, *EVER)
+
+
+@pytest.mark.parametrize("address", ["gs://bucket", "https://host/archive", "file:///data"])
+def test_other_addresses_make_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArchiveError, match="cannot be opened, only folders and s3://bucket/path: copy it"):
+        open_archive(address)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_s3fs_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    for opening in (open_archive, dd.connect):
+        with pytest.raises(ImportError, match=r"derivdata\[s3\]"):
+            opening("s3://bucket/x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
+    archive = open_archive(f"s3://{bucket}/derivs")
+    names = [f"T{i}" for i in range(2)]
+    threads = [
+        threading.Thread(target=archive.append, args=(FUNDING, rates([name], ["okx"]))) for name in names
+    ]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(HANGS_SECONDS)
+    assert archive.symbols(FUNDING) == tuple(names)
+    assert objects_of(archive) == named(archive)

@@ -1,0 +1,104 @@
+"""``derivdata serve --workers``: processes on one port, replaced when they die, gone with the parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from derivdata.archive import open_archive
+from tests.archive.rates import rates
+from tests.reliability.promises import SOAK
+from tests.transport.conftest import HANGS_SECONDS
+
+psutil = pytest.importorskip("psutil")
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Serve an archive by two workers; yield the process and the address that it tells."""
+    open_archive(folder).append("funding_history", rates())
+    command = [sys.executable, "-m", "derivdata", "serve", str(folder), "--port", "0", "--workers", "2"]
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().rpartition(" ")[2].strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + HANGS_SECONDS
+    while not true():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.05)
+
+
+def workers(process: subprocess.Popen[str]) -> list[int]:
+    """Return the workers' process ids; multiprocessing also has a process that tracks its resources."""
+    children = psutil.Process(process.pid).children()
+    return sorted(child.pid for child in children if "spawn_main" in " ".join(child.cmdline()))
+
+
+def answer(url: str) -> int:
+    return requests.get(f"{url}/funding", headers={"X-Api-Key": "secret"}, timeout=HANGS_SECONDS).status_code
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
+def test_each_of_two_workers_answers_with_the_same_keys_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
+    """While one worker is stopped, only the other can take a connection."""
+    with serving(tmp_path / "x", "--key", "pro=secret") as (process, url):
+        until(lambda: len(workers(process)) == 2)
+        assert answer(url) == 200
+        first, second = workers(process)
+        for stopped in (first, second):
+            os.kill(stopped, signal.SIGSTOP)
+            assert answer(url) == 200
+            os.kill(stopped, signal.SIGCONT)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: len(workers(process)) == 2 and first not in workers(process))
+        os.kill(second, signal.SIGSTOP)
+        assert answer(url) == 200
+        os.kill(second, signal.SIGCONT)
+        assert requests.get(f"{url}/funding", timeout=HANGS_SECONDS).status_code == 401
+        remaining = [psutil.Process(pid) for pid in workers(process)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(HANGS_SECONDS) == 0
+        assert psutil.wait_procs(remaining, timeout=HANGS_SECONDS)[1] == []
+
+
+@pytest.mark.skipif(not SOAK, reason="starts three processes: with DERIVDATA_SOAK=1")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    with serving(tmp_path / "x", "--keyless") as (process, url):
+        until(lambda: len(workers(process)) == 2)
+        assert answer(url) == 200
+        remaining = [psutil.Process(pid) for pid in workers(process)]
+        process.kill()
+        assert psutil.wait_procs(remaining, timeout=HANGS_SECONDS)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sample", "--workers", "0"], "workers=0: at least one process must answer"),
+        (["venues", "--workers", "2"], "one process asks the venues"),
+    ],
+)
+def test_workers_that_cannot_be(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    from derivdata.cli import main
+
+    assert main(["serve", *arguments, "--port", "0"]) != 0
+    assert message in capsys.readouterr().err
