@@ -18,6 +18,8 @@ ORDER = (
     "who_holds_the_open_interest",
     "a_btc_surface_you_can_defend",
     "thirty_day_volatility_from_one_snapshot",
+    "is_volatility_rich",
+    "what_did_the_surface_move_cost_me",
     "anatomy_of_a_liquidation_cascade",
     "reproducible_report",
 )

@@ -71,7 +71,7 @@ def test_bundle_is_small_and_of_the_sample(notebook: Path) -> None:
 
 def test_every_bundle_has_its_notebook() -> None:
     assert [path.stem for path in sorted(FOLDER.glob("*.ddz"))] == [path.stem for path in NOTEBOOKS]
-    assert len(NOTEBOOKS) == 7
+    assert len(NOTEBOOKS) == 9
 
 
 def test_the_switch_asks_a_live_source(recorder: ModuleType, tmp_path: Path) -> None:

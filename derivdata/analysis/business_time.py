@@ -1,12 +1,13 @@
 """Time as options price it: weekends that count for less, and events that count by themselves.
 
-Total variance at the money of a market that expects less to happen at weekends, and more at an event, is
-that of a smooth curve in business time plus a jump at each event::
+Variance without a model adds up over time. Of a market that expects less to happen at weekends, and more at
+an event, it is that of a smooth curve in business time plus a jump at each event::
 
     w(T) = θ τ + (v₀ − θ)(1 − e^(−κτ))/κ + Σ eⱼ 1[event j ≤ T]        τ(T) = 7 (D + ω W)/(5 + 2ω)
 
-with W the part of the time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full
-week lasts a week whatever the weekend's weight ω, so that long expiries keep their variance.
+The curve is what Heston's model expects of its variance, jumps at a constant rate included. W is the part of
+the time to T that is weekend, Saturday 00:00 to Monday 00:00 UTC, and D the rest. A full week lasts a week
+whatever the weekend's weight ω, so that long expiries keep their variance.
 
 References
 ----------
@@ -17,7 +18,7 @@ pricing of earnings announcement risks, Review of Financial Studies 32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -25,7 +26,7 @@ from scipy.special import fdtri
 
 from derivdata import times
 from derivdata._typing import Floats
-from derivdata.analysis import smile
+from derivdata.analysis import smile, variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.labelling import require_surface
 from derivdata.arguments import typed
@@ -87,9 +88,13 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
 
 @typed
 def fit(
-    surface: xr.Dataset, *, events: Sequence[Any] = (), weekend_weight: float | None = None
+    surface: xr.Dataset,
+    *,
+    events: Sequence[Any] = (),
+    weekend_weight: float | None = None,
+    measure: Literal["model_free", "atm"] = "model_free",
 ) -> xr.Dataset:
-    """Fit the weight of weekends and the variance of events to the term structure at the money.
+    """Fit the weight of weekends and the variance of events to a term structure of variance.
 
     Parameters
     ----------
@@ -100,6 +105,10 @@ def fit(
         Instants at which something is decided: a meeting, a vote, an upgrade.
     weekend_weight
         A weight to keep; None fits it, between 0 and 2.
+    measure
+        ``"model_free"``: variance of `derivdata.analysis.variance.model_free`, which adds up over time;
+        ``"atm"``: total variance at the money, which depends less on the wings, but whose smiles flatten
+        with time, so that even a market without weekends seems to have some.
 
     Returns
     -------
@@ -108,7 +117,7 @@ def fit(
         by the profile of the squares at 90 %; ``event_variance`` [1] over ``event``, what each event adds to
         total variance, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
         ``long_variance`` [1/year] and ``reversion`` [1/year] of the curve beneath. Over ``expiry``:
-        ``business_years`` [years] and ``atm_error_vol`` [1/√year], quoted less fitted. ``rmse_vol``, ``n``
+        ``business_years`` [years] and ``error_vol`` [1/√year], the surface's less fitted. ``rmse_vol``, ``n``
         (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters (NaN),
         or where any weight from 0 to 2 would do; ``CALENDAR`` where an event's variance is negative, whose
         `event_move` is NaN.
@@ -134,7 +143,10 @@ def fit(
     weekend = ((_weekend_us(expiry) - _weekend_us(origin)) / _YEAR_US).where(t > 0.0)
     when = xr.DataArray([times.instant(each, "events").value / 1e3 for each in events], dims="event")
     _require_events(when, origin, expiry)
-    w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
+    if measure == "atm":
+        w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
+    else:
+        w = variance.model_free(surface)["total_variance"].reset_coords(drop=True)
     w = w.where((surface["method"] > 0) & (t > 0.0)).drop_vars("expiry")
     outputs = xr.apply_ufunc(
         _fitted,
@@ -156,7 +168,7 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
         "weekend_weight": "1", "weekend_weight_low": "1", "weekend_weight_high": "1",
         "start_variance": per_year, "long_variance": per_year, "reversion": per_year,
         "rmse_vol": per_root, "n": "1", "status": "",
-        "event_variance": "1", "business_years": "years", "atm_error_vol": per_root,
+        "event_variance": "1", "business_years": "years", "error_vol": per_root,
     }  # fmt: skip
     result = xr.Dataset(dict(zip(names, outputs, strict=True))).isel(event=slice(0, when.size))
     for name, unit in names.items():

@@ -9,6 +9,7 @@ main one of theirs.
 
 from __future__ import annotations
 
+from derivdata.plot.attributions import pnl_attribution
 from derivdata.plot.cards import Card, card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
@@ -20,6 +21,7 @@ from derivdata.plot.smiles import smile
 from derivdata.plot.surfaces import surface
 from derivdata.plot.term_structures import term_structure
 from derivdata.plot.venue_differences import venue_difference
+from derivdata.plot.volatility_cones import volatility_cone
 
 __all__ = [
     "Card",
@@ -33,11 +35,13 @@ __all__ = [
     "oi_share",
     "open_interest_by_strike",
     "orderbook_depth",
+    "pnl_attribution",
     "share_trend",
     "smile",
     "surface",
     "term_structure",
     "venue_difference",
+    "volatility_cone",
 ]
 
 

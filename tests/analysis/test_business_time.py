@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from scipy import optimize
 
+import derivdata as dd
 from derivdata.analysis import business_time, surface
 from derivdata.analysis.status import Status
 
@@ -84,6 +85,17 @@ def test_a_flat_curve_gives_the_two_expiry_formula():
     assert float(found["event_variance"][0]) == pytest.approx(formula, rel=1e-6)
 
 
+def test_a_bates_market_without_weekends_has_the_weight_of_one():
+    """The sample's model: quotes in ticks of a market that never closes."""
+    dd.connect("sample")
+    made = surface.from_chain(dd.options.snapshot("BTC", "deribit"))
+    found = business_time.fit(made)
+    assert float(found["weekend_weight"]) == pytest.approx(1.0, abs=0.05)
+    assert float(found["rmse_vol"]) < 0.001
+    at_the_money = business_time.fit(made, measure="atm")
+    assert float(at_the_money["weekend_weight"]) > 1.1
+
+
 def test_with_noise_it_is_the_minimum_of_a_general_search():
     made = term_structure(noise=0.004)
     found = business_time.fit(made)
@@ -133,5 +145,5 @@ def test_histories_and_lazy_surfaces_give_the_same():
     holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8))
     found = business_time.fit(holed)
     assert int(found["n"]) == DAYS.size - 1
-    assert np.isnan(found["atm_error_vol"][3])
+    assert np.isnan(found["error_vol"][3])
     assert float(found["weekend_weight"]) == pytest.approx(0.4, abs=3e-3)

@@ -45,5 +45,7 @@ CASES: dict[str, Callable[..., Any]] = {
     ),
     "open_interest_by_strike": lambda **k: plot.open_interest_by_strike(made.chain(), expiry=_expiry(), **k),
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
+    "pnl_attribution": lambda **k: plot.pnl_attribution(made.attribution(), **k),
+    "volatility_cone": lambda **k: plot.volatility_cone(made.cone(), implied={7.0: 0.52, 30.0: 0.48}, **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),
 }

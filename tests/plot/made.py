@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import surface
+from derivdata.analysis import position, surface
 from derivdata.analysis.funding import LEGS, net_carry
 
 START = pd.Timestamp("2026-01-05", tz="UTC")
@@ -238,3 +240,32 @@ def stated(frame: pd.DataFrame) -> pd.DataFrame:
 def fit() -> xr.Dataset:
     """The surface of `chain`, fitted."""
     return surface.from_chain(chain(), method="essvi", weights="equal")
+
+
+def attribution() -> xr.Dataset:
+    """A call and a put of the second expiry over a day: forward up 2 %, volatility up from 50 to 55 %."""
+    later = chain().assign(time=QUOTED + pd.Timedelta(1, "D"))
+    later = later.assign(iv=later["iv"] * 1.1, underlying_price=later["underlying_price"] * 1.02)
+    later.attrs = chain().attrs
+    fits = [surface.from_chain(each, method="essvi", weights="equal") for each in (chain(), later)]
+    expiry = QUOTED + pd.Timedelta(DAYS[1], "D")
+    legs = pd.DataFrame(
+        {"expiry": [expiry] * 2, "strike": [100.0, 95.0], "side": ["call", "put"], "quantity": [10.0, -4.0]}
+    )
+    found = position.attribution(legs, *fits)
+    return found.assign_attrs(provenance=json.dumps(SAID))
+
+
+def cone() -> xr.Dataset:
+    """Quantiles by hand: wider for short windows, the latest at the middle."""
+    quantiles = [0.05, 0.25, 0.5, 0.75, 0.95]
+    spread = np.array([0.12, 0.08, 0.05])[:, None] * np.array([-1.5, -0.7, 0.0, 0.8, 2.0])
+    return xr.Dataset(
+        {
+            "volatility": (("window", "quantile"), 0.45 + spread),
+            "latest": ("window", [0.45, 0.46, 0.44]),
+            "count": ("window", [60, 50, 40]),
+        },
+        {"window": [7, 14, 30], "quantile": quantiles},
+        attrs={"provenance": json.dumps(SAID)},
+    )

@@ -57,7 +57,9 @@ CALLS: Calls = {
     "analysis.business_time.years": lambda: {
         "start": "2026-06-29", "end": "2026-07-06", "weekend_weight": 0.5,
     },
-    "analysis.business_time.fit": lambda: {"surface": whole(), "events": (), "weekend_weight": 0.5},
+    "analysis.business_time.fit": lambda: {
+        "surface": whole(), "events": (), "weekend_weight": 0.5, "measure": "atm",
+    },
     "analysis.position.greeks": lambda: {
         "legs": legs(), "surface": slopes(), "which": ("delta", "vega"), "rate": 0.0, "interpolation": None,
     },

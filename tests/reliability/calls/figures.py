@@ -5,8 +5,10 @@ from __future__ import annotations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
+    attributed,
     book,
     carry,
+    cone,
     events,
     fitted,
     history,
@@ -47,6 +49,12 @@ CALLS: Calls = {
     "plot.surface": lambda: {"data": whole(), "kind": "heat", "reach": 2.0, "source": None, "ax": None},
     "plot.term_structure": lambda: {"data": whole(), "source": None, "ax": None},
     "plot.card": lambda: {"data": whole()},
+    "plot.pnl_attribution": lambda: {
+        "attribution": attributed(), "currency": "usd", "source": None, "ax": None,
+    },
+    "plot.volatility_cone": lambda: {
+        "cone": cone(), "bar_days": 1.0, "implied": {7.0: 0.5}, "source": None, "ax": None,
+    },
     "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},
     "plot.venue_difference": lambda: {
         "data": venues(), "reference": "deribit", "days": (40, 60), "source": None, "ax": None,

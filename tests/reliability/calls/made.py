@@ -140,6 +140,17 @@ def later_surface() -> xr.Dataset:
 
 
 @functools.cache
+def attributed() -> xr.Dataset:
+    return dd.analysis.position.attribution(legs(), slopes(), later_surface())
+
+
+@functools.cache
+def cone() -> xr.Dataset:
+    part = bars().isel(symbol=0, exchange=0, drop=True)
+    return dd.analysis.volatility.cone(part, [2, 3], quantiles=(0.1, 0.5, 0.9))
+
+
+@functools.cache
 def cleaned() -> pd.DataFrame:
     return chain.clean(options())
 
