@@ -32,6 +32,7 @@ _LOOP = "a loop over legs and scenarios with scipy's normal distribution, 1/10 o
 def _surfaces(count: int) -> xr.Dataset:
     k, iv = boards(count)
     fitted = surface.fit(k, iv, YEARS, method="essvi", weights="price")
+    fitted = fitted.rename({dim: "board" for dim in fitted.dims if dim != "expiry"})
     return fitted.assign_coords(expiry=_EXPIRIES, forward=("expiry", np.full(YEARS.size, 100_000.0)))
 
 
@@ -82,7 +83,7 @@ def _legs() -> pd.DataFrame:
 
 
 def _scenarios(_: Path) -> Made:
-    fitted, legs = _surfaces(1).isel(dim_0=0), _legs()
+    fitted, legs = _surfaces(1).isel(board=0), _legs()
     moves = {"spot_change": _SPOTS, "vol_change": _VOLS, "days": _DAYS}
     some = legs.iloc[:: _LEGS // _SOME]
 
@@ -124,7 +125,7 @@ def _black(forward: float, strike: float, years: float, iv: float, side: str) ->
 
 def _attribution(_: Path) -> Made:
     both, legs = _surfaces(2), _legs()
-    one, two = both.isel(dim_0=0), both.isel(dim_0=1)
+    one, two = both.isel(board=0), both.isel(board=1)
     later = two.assign_coords(year_fraction=two["year_fraction"] - 1 / 365 / 24)
     return Made(
         {

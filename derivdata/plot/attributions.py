@@ -66,7 +66,7 @@ def pnl_attribution(
     ends = starts + widths
     ax.vlines(ends[:-2], place[:-2] - 0.31, place[1:-1] + 0.31, color=GREY, lw=0.7)
     span = float(np.ptp(np.r_[starts, ends])) or 1.0
-    written = number if currency == "coin" else "{:,.0f}".format
+    written = "{:,.0f}".format if span >= 1000.0 else number
     for at, (start, width) in enumerate(zip(starts, widths, strict=True)):
         edge = max(start, start + width)
         ax.text(edge + 0.012 * span, at, written(float(width)), va="center", fontsize=8)

@@ -142,7 +142,7 @@ def test_histories_and_lazy_surfaces_give_the_same():
     assert lazy["weekend_weight"].chunks
     xr.testing.assert_allclose(lazy.compute(), plain)
     holed = term_structure().where(xr.DataArray(np.arange(DAYS.size) != 3, dims="expiry"))
-    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8))
+    holed = holed.assign(method=holed["method"].fillna(0).astype(np.int8), status=term_structure()["status"])
     found = business_time.fit(holed)
     assert int(found["n"]) == DAYS.size - 1
     assert np.isnan(found["error_vol"][3])
