@@ -75,7 +75,7 @@ def years(start: Any, end: Any, *, weekend_weight: float) -> Any:
     From Friday to Saturday, 08:00, at half a weight: 16 hours of a Friday and 8 of a weekend.
 
     >>> day = dd.analysis.business_time.years("2026-01-02T08:00", "2026-01-03T08:00", weekend_weight=0.5)
-    >>> round(day * 365 * 24, 3)
+    >>> round(float(day) * 365 * 24, 3)
     23.333
     """
     if not weekend_weight >= 0.0:
