@@ -7,6 +7,8 @@ pair's own past, on common rows; and the record of the pair that each rule picks
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,9 +26,21 @@ from derivdata.analysis.funding.carry_forecast import (
 from derivdata.analysis.funding.pooled_regression import pair_places, walk_forward
 from tests.recorded_funding import PERIODS, recorded_funding
 
-__all__ = ["COSTS", "HOLD_HOURS", "RULES", "advantage", "forecasts", "main", "picks", "scores"]
+__all__ = [
+    "COSTS",
+    "HOLD_HOURS",
+    "RULES",
+    "STORED",
+    "advantage",
+    "forecasts",
+    "main",
+    "pick_table",
+    "picks",
+    "scores",
+]
 
 HOLD_HOURS = 168.0
+STORED = Path(__file__).resolve().parents[1] / "notebooks" / "did_the_picks_pay.csv"
 RULES: tuple[Literal["forecast", "last", "mean_7d"], ...] = ("forecast", "last", "mean_7d")
 COSTS = (0.0, 8.0, 20.0)
 """Of the four trades [bps]: 2 each where orders wait in the book, 5 each where they take."""
@@ -101,9 +115,29 @@ def picks(panel: xr.DataArray, hours: xr.DataArray, cost_bps: float) -> dict[str
     }
 
 
-def main() -> int:
-    """Print the tables."""
+def pick_table(records: dict[str, xr.Dataset]) -> pd.DataFrame:
+    """Return the picks of records made without cost, a row each: what the notebook on picks shows."""
+    frames = []
+    for rule, record in records.items():
+        rows = record.drop_attrs().to_dataframe().reset_index()
+        frames.append(
+            rows[rows["realised_net_bps"].notna() & rows["predicted_net_bps"].notna()].assign(rule=rule)
+        )
+    frame = pd.concat(frames, ignore_index=True)
+    frame = frame.rename(columns={name: name.replace("_net", "") for name in frame.columns})
+    frame = frame.rename(columns={"predicted_low_bps": "low_bps", "predicted_high_bps": "high_bps"})
+    amounts = ["predicted_bps", "low_bps", "high_bps", "realised_bps"]
+    frame[amounts] = frame[amounts].round(2)
+    keys = ["rule", "symbol", "time"]
+    return frame[[*keys, "long", "short", *amounts]].sort_values(keys).reset_index(drop=True)
+
+
+def main(options: Sequence[str] = ()) -> int:
+    """Print the tables, or with ``--record`` write the picks beside the notebook that shows them."""
     panel, hours = recorded_funding()
+    if "--record" in options:
+        pick_table(picks(panel, hours, 0.0)).to_csv(STORED, index=False)
+        return 0
     table = scores(forecasts(panel, hours))
     print("| period | rows | method | RMSE, bps | Winkler score, bps | covered | median width, bps |")
     print("|---|---|---|---|---|---|---|")
@@ -239,4 +273,4 @@ def _window_mean(past: Floats, hold: int) -> tuple[Floats, Floats]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

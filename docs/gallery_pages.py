@@ -14,6 +14,7 @@ __all__ = ["write"]
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 ORDER = (
     "which_spreads_survive_fees",
+    "did_the_picks_pay",
     "eight_hours_four_hours_one_hour",
     "who_holds_the_open_interest",
     "a_btc_surface_you_can_defend",
@@ -27,8 +28,9 @@ _SECONDS = 120
 _HEAD = """\
 # Gallery
 
-One question and one figure each. All run from a recording of the synthetic sample that lies beside them, so
-they give the same numbers without a network; `LIVE = True` in the first cell asks a live source instead.
+One question and one figure each. They run from a recording of the synthetic sample that lies beside them, so
+they give the same numbers without a network; `LIVE = True` in the first cell asks a live source instead. One
+on past picks shows figures made from recorded data of 2020 to mid-2024.
 """
 
 

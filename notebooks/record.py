@@ -21,7 +21,8 @@ import derivdata as dd
 __all__ = ["NOTEBOOKS", "code_cells", "main", "record", "run"]
 
 FOLDER = Path(__file__).resolve().parent
-NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+NOTEBOOKS = sorted(path for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".csv").exists())
+"""Those that ask for something; the others read figures that are stored beside them."""
 _CLOCKS = {"anatomy_of_a_liquidation_cascade": "2026-06-24T13:30"}
 _SWITCH = re.compile(r"^LIVE = False.*\n.*LIVE else.*$", flags=re.M)
 
