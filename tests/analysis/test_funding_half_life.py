@@ -211,7 +211,7 @@ def test_results_do_not_depend_on_neighbours():
     ("options", "message"),
     [
         ({"sampling": "bucket"}, "not one of point, mean"),
-        ({"method": "yule-walker"}, "not one of ols, ml"),
+        ({"method": "yule-walker"}, "not one of ols, ml, components"),
         ({"level": 90}, "probability"),
         ({"resamples": 10}, "99 at least"),
         (

@@ -62,6 +62,10 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
         SAMPLED,
         lambda x: funding.half_life(x, interval_hours=8.0, sampling="mean", resamples=99),
     ),
+    "half_life, components": (
+        SETTLED,
+        lambda x: funding.half_life(x, method="components", resamples=99),
+    ),
     "half_life, ml": (SETTLED, lambda x: funding.half_life(x, method="ml", level=None)),
     "hit_rate": (SETTLED, lambda x: funding.hit_rate(x, 24.0, interval_hours=8.0)),
     "hit_rate, sampled": (SAMPLED, lambda x: funding.hit_rate(x, 24.0, tradable=["v00", "v02", "v03"])),

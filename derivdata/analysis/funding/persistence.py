@@ -10,6 +10,7 @@ import xarray as xr
 from derivdata._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.grid_bootstrap import phi_interval
+from derivdata.analysis.funding.persistent_part import persistent_part
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws
 from derivdata.analysis.last_value import last_valid
@@ -41,6 +42,7 @@ _UNITS = {
     "half_life_corrected_hours": HOUR_UNIT,
     "phi": "1",
     "phi_corrected": "1",
+    "persistent_share": "1",
     "mean_bps_8h": RATE_UNIT,
     "intercept_bps_8h": RATE_UNIT,
     "noise_variance": f"({RATE_UNIT})^2",
@@ -58,6 +60,7 @@ class _Plan(NamedTuple):
     settled: bool
     means: bool
     likelihood: bool
+    components: bool
     level: float | None
     resamples: int
     seed: int
@@ -69,7 +72,7 @@ def half_life(
     *,
     interval_hours: Numbers | None = None,
     sampling: Literal["point", "mean"] = "point",
-    method: Literal["ols", "ml"] = "ols",
+    method: Literal["ols", "ml", "components"] = "ols",
     level: float | None = 0.9,
     resamples: int = 499,
     seed: int = 0,
@@ -91,9 +94,12 @@ def half_life(
         more persistent than the process is, and are corrected for that.
     method
         ``"ols"``: least squares over neighbours; ``"ml"``: exact Gaussian likelihood, which also uses values
-        across gaps. The interval is that of least squares in both.
+        across gaps. The interval is that of least squares in both. ``"components"``: the part that stays,
+        beside noise that is gone after a step or two, a cycle of the day and a floor or cap; the two others
+        take noise for a fast return to the mean. Its figures are the same for both kinds of `sampling`.
     level
-        Nominal coverage of the interval; None computes none, which is a hundred times faster.
+        Nominal coverage of the interval; None computes none, which is a hundred times faster except for
+        ``"components"``.
     resamples, seed
         Simulated series per grid point of the bootstrap, and where its random numbers start. Every series
         starts there, so that results depend neither on chunks nor on neighbours.
@@ -104,9 +110,12 @@ def half_life(
         ``half_life_hours``: NaN with status ``anti_persistent`` where φ ≤ 0, inf with ``unit_root`` where
         φ ≥ 1. ``half_life_low_hours`` and ``half_life_high_hours``: the grid-bootstrap interval, 0 to inf.
         ``half_life_corrected_hours`` and ``phi_corrected``: with the small-sample correction
-        (nφ + 1)/(n − 3). ``phi`` per step, ``mean_bps_8h``, ``intercept_bps_8h``, ``noise_variance``,
-        ``loglik``, ``step_hours``, ``pairs``, ``off_grid`` (settlements left out because they lie between two
-        steps), ``status``. All figures are NaN below 30 pairs of neighbours; a pair across a gap is not one.
+        (nφ + 1)/(n − 3); of components both are median-unbiased and the same. ``persistent_share``: the part
+        of the variance that decays so; 1 but for components. ``phi`` per step, ``mean_bps_8h``,
+        ``intercept_bps_8h``, ``noise_variance``, ``loglik`` (these two not of components), ``step_hours``,
+        ``pairs``, ``off_grid`` (settlements left out because they lie between two steps), ``status``;
+        ``cannot_tell`` where an interval of components holds everything from a step to infinity. All figures
+        are NaN below 30 pairs of neighbours; a pair across a gap is not one.
 
     Raises
     ------
@@ -125,7 +134,12 @@ def half_life(
     require_draws(resamples, seed, least=99)
     plan, step = _planned(panel, interval_hours)
     plan = plan._replace(
-        means=sampling == "mean", likelihood=method == "ml", level=level, resamples=resamples, seed=seed
+        means=sampling == "mean" and method != "components",
+        likelihood=method == "ml",
+        components=method == "components",
+        level=level,
+        resamples=resamples,
+        seed=seed,
     )
     figures = xr.apply_ufunc(
         _half_lives,
@@ -158,7 +172,7 @@ def _planned(panel: xr.DataArray, interval_hours: Any) -> tuple[_Plan, xr.DataAr
     origin = float(hours_at(panel["time"].to_numpy()[:1], np.datetime64(0, "us"))[0])
     if not settled:
         step = step.clip(min=usual_step(since))
-    return _Plan(since, origin, settled, False, False, None, 0, 0), step
+    return _Plan(since, origin, settled, False, False, False, None, 0, 0), step
 
 
 def _half_lives(rates: Floats, step: Floats, *, plan: _Plan) -> tuple[Any, ...]:
@@ -177,6 +191,8 @@ def _one(rates: Floats, step: float, plan: _Plan) -> list[float]:
     if few or level:
         status = FundingStatus.TOO_FEW if few else FundingStatus.CONSTANT
         return [np.nan] * (len(_UNITS) - 3) + [step, fit.pairs, off_grid, status]
+    if plan.components:
+        return _of_components(regular, step, fit.pairs, off_grid, plan)
     phi, better = fit.phi, ar1.corrected(fit.phi, fit.pairs)
     if plan.means:
         phi, better = (float(ar1.decay(slope)) for slope in (phi, better))
@@ -186,7 +202,37 @@ def _one(rates: Floats, step: float, plan: _Plan) -> list[float]:
     halves[[0, 3]] = np.where(np.array([phi, better]) > 0.0, halves[[0, 3]], np.nan)
     mean = fit.intercept / (1.0 - fit.phi) if fit.phi < 1.0 else np.nan
     fitted = [mean, fit.intercept, fit.variance, fit.loglik]
-    return [*halves, phi, better, *fitted, step, fit.pairs, off_grid, status]
+    return [*halves, phi, better, 1.0, *fitted, step, fit.pairs, off_grid, status]
+
+
+def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan: _Plan) -> list[float]:
+    """Return the figures of the persistent part; noise variance and likelihood are not of this model."""
+    day = 24.0 / step
+    slots = round(day) if abs(day - round(day)) < 1e-6 and regular.size >= 10 * day else 1
+    part = persistent_part(
+        regular, slots=max(slots, 1), level=plan.level, resamples=plan.resamples, seed=plan.seed
+    )
+    phi = float(0.5 ** (1.0 / part.half_life)) if part.half_life > 0.0 else 0.0
+    status = _status(phi, part.half_life, False)
+    if part.low <= 1.0 and part.high == np.inf:
+        status |= FundingStatus.CANNOT_TELL
+    life = part.half_life * step if part.half_life > 0.0 else np.nan
+    mean = float(np.nanmean(regular))
+    halves = [life, part.low * step, part.high * step, life]
+    return [
+        *halves,
+        phi,
+        phi,
+        part.share,
+        mean,
+        mean * (1.0 - phi),
+        np.nan,
+        np.nan,
+        step,
+        pairs,
+        off_grid,
+        status,
+    ]
 
 
 def _interval(regular: Floats, fit: ar1.Fit, plan: _Plan) -> tuple[float, float]:

@@ -32,3 +32,5 @@ class FundingStatus(IntFlag):
     """The book is not deep enough for the size."""
     OPEN = 1 << 10
     """The holding time is not over: the outcome is not known yet."""
+    CANNOT_TELL = 1 << 11
+    """The interval holds everything from a single step to infinity: the data does not say."""

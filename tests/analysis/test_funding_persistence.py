@@ -1,0 +1,89 @@
+"""The persistent part of a series: its half-life under noise, a cycle and a floor, by seeded simulation."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.signal import lfilter
+
+from derivdata.analysis import funding
+from derivdata.analysis.funding import FundingStatus
+from tests.analysis.funding_made import market, series
+
+SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
+PROCESSES = ("autoregression", "noise", "theta -0.5", "theta +0.5", "cycle", "floor")
+
+
+def _made(process: str, steps: int, half_life: float, count: int, seed: int) -> np.ndarray:
+    """Series (count, steps) whose persistent part halves in so many steps."""
+    rng, burn = np.random.default_rng(seed), 300
+    phi = 0.5 ** (1.0 / half_life)
+    shocks = rng.standard_normal((count, steps + burn))
+    theta = {"theta -0.5": -0.5, "theta +0.5": 0.5}.get(process, 0.0)
+    values = lfilter([1.0, theta], [1.0, -phi], shocks, axis=1)[:, burn:]
+    if process == "noise":
+        return values + 1.5 * rng.standard_normal((count, steps))
+    if process == "cycle":
+        return values + 2.0 * np.cos(2.0 * np.pi * (np.arange(steps) % 3) / 3.0)
+    return np.maximum(values, 0.0) if process == "floor" else values
+
+
+def _covered(
+    process: str, steps: int, half_life: float, count: int, seed: int, resamples: int
+) -> tuple[int, int]:
+    """How many intervals contain the truth, and how many cannot tell."""
+    panel = market(_made(process, steps, half_life, count, seed)[:, None, :])
+    found = funding.half_life(panel, method="components", resamples=resamples).squeeze()
+    truth = 8.0 * half_life
+    inside = (found["half_life_low_hours"] <= truth) & (truth <= found["half_life_high_hours"])
+    blank = (found["status"].astype(int) & FundingStatus.CANNOT_TELL) > 0
+    return int(inside.sum()), int(blank.sum())
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_the_interval_holds_under_noise_cycles_and_floors(process: str) -> None:
+    """Nominal 90 % of 30: a right interval contains fewer than 22 once in a thousand times."""
+    inside, blank = _covered(process, 270, 3.0, 30, 11, 99)
+    assert inside >= 22
+    assert blank <= 6
+
+
+@pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
+@pytest.mark.parametrize("half_life", [3.0, 9.0])
+@pytest.mark.parametrize("process", PROCESSES)
+def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: float) -> None:
+    """300 series: 85 to 95 % beyond two standard errors of the share, 3.5 %."""
+    inside, blank = _covered(process, 270, half_life, 300, 5, 199)
+    assert 0.815 <= inside / 300 <= 0.985
+    assert blank <= 60
+
+
+def test_noise_hides_neither_the_half_life_nor_its_share() -> None:
+    """Half-life 9 steps, φ = 0.926: the persistent variance is 1 / (1 − φ²) = 7.00, the noise 1.5² = 2.25."""
+    panel = series(_made("noise", 4_000, 9.0, 1, 3)[0])
+    found = funding.half_life(panel, method="components", resamples=99)
+    assert float(found["half_life_hours"]) == pytest.approx(72.0, rel=0.25)
+    assert float(found["persistent_share"]) == pytest.approx(7.0 / 9.25, abs=0.06)
+    plain = funding.half_life(panel, level=None)
+    assert float(plain["half_life_hours"]) < 0.5 * 72.0  # noise passes for a fast return to the mean
+    assert float(plain["persistent_share"]) == 1.0
+
+
+def test_pure_noise_tells_nothing() -> None:
+    """Each of ten series may leave out infinity or a single step by chance, half of them hardly."""
+    panel = market(np.random.default_rng(2).standard_normal((10, 1, 270)))
+    status = funding.half_life(panel, method="components", resamples=99)["status"].values
+    assert ((status & FundingStatus.CANNOT_TELL) > 0).sum() >= 5
+
+
+def test_gaps_and_the_order_of_series_do_not_matter() -> None:
+    values = _made("noise", 300, 5.0, 2, 4)
+    values[:, 100:130] = np.nan
+    panel = market(values[:, None, :])
+    both = funding.half_life(panel, method="components", resamples=99)
+    alone = funding.half_life(panel.isel(symbol=[1]), method="components", resamples=99)
+    xr.testing.assert_identical(both.isel(symbol=[1]), alone)
+    assert (both["half_life_low_hours"] < both["half_life_high_hours"]).all()
