@@ -221,6 +221,7 @@ def unknown(uid):
 pwd.getpwuid = unknown
 for name in ("HOME", "XDG_CACHE_HOME", "DERIVDATA_CACHE_DIR"):
     os.environ.pop(name, None)
+import numpy  # its own warnings, such as that of switched-off kernels, come at its import
 import derivdata as dd
 from derivdata import errors
 with warnings.catch_warnings(record=True) as caught:
