@@ -78,13 +78,15 @@ def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
     ).compute(scheduler="synchronous")
     starts = range(0, rates.sizes["time"], _TIME_CHUNK)
     spreads = [
-        funding.best_pair(rates.isel(time=slice(at, at + _TIME_CHUNK)))["spread"].to_numpy() for at in starts
+        funding.best_pair(rates.isel(time=slice(at, at + _TIME_CHUNK)))["spread_bps_8h"].to_numpy()
+        for at in starts
     ]
     last, steps = [], []
     for venue in range(rates.sizes["exchange"]):
         one = rates.isel(exchange=slice(venue, venue + 1))
         last.append(float(funding.zscore(one, _WINDOW)[0, 0, -1]))
-        steps.append(float(funding.half_life(one, interval_hours=1 / 60, level=None)["half_life_hours"]))
+        found = funding.half_life(one, interval_hours=1 / 60, level=None)
+        steps.append(found["half_life_hours"].item())
     spread = np.concatenate(spreads, axis=-1)
     return {
         "spread": [float(spread.max()), float(spread.mean())],
@@ -132,7 +134,7 @@ def run(archive: Archive, days: int, workers: int, *, kill: bool = False) -> dic
         results = client.gather(futures)
         memory = [int(result.pop("bytes")) for result in client.gather(order)]
         peaks = client.run(resident, "VmHWM")
-        others = set(client.run(os.getpid).values()) - set(pids.values())
+        gone = set(pids.values()) - set(client.run(os.getpid).values())
     for result in results:
         result.pop("bytes", None)
     return {
@@ -140,7 +142,7 @@ def run(archive: Archive, days: int, workers: int, *, kill: bool = False) -> dic
         "seconds": taken,
         "peak_bytes": max(peaks.values()),
         "bytes_after_each": memory,
-        "replaced": len(others),
+        "killed": len(gone),
     }
 
 
@@ -164,7 +166,7 @@ def figures(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, An
         yield f"{name}_rows_per_second", round(info["rows"] / one["seconds"])
         yield f"{name}_peak_megabytes", round(one["peak_bytes"] / 1e6)
         yield f"{name}_growth", round(max(after[-third:]) / max(after[:third]), 3)
-    yield "killed_workers_replaced", runs["killed"]["replaced"]
+    yield "killed_workers", runs["killed"]["killed"]
     expected = runs["killed"]["results"]
     yield "equal_on_all", all(one["results"] == expected for one in runs.values())
     yield "equal_in_one_process", own == {symbol: expected[symbol] for symbol in own}
