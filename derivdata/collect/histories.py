@@ -21,10 +21,10 @@ from derivdata.collect.liquidations import (
     walks_of,
 )
 from derivdata.collect.other_path import has_two_paths, without_other_path
+from derivdata.collect.pages import pages
 from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint, Venue
-from derivdata.venues.paging import walk
 from derivdata.venues.record_types import Instrument, Records
 from derivdata.venues.registry import VENUES
 from derivdata.venues.tabulation import frames
@@ -51,7 +51,6 @@ _RARE = {
 """What to say of a venue that cannot refill a table which few venues can."""
 
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
-_MOST_PAGES = 20_000
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
 
@@ -371,18 +370,9 @@ def history(
     first = us_of(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
     last = us_of(window.end)
     records = Records()
-    steps = walk(endpoint.paging, first, last)
-    params = next(steps)
-    for _ in range(_MOST_PAGES):
-        given = {**params, **({endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {})}
-        page, _, _ = session.ask(endpoint, given, context={"instrument": item.name})
+    given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
+    for page in pages(session, endpoint, first, last, given, context={"instrument": item.name}):
         records.add(page)
-        try:
-            params = steps.send(page)
-        except StopIteration:
-            break
-    else:
-        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
     return _of_window(endpoint, records, item, table, window)
 
 

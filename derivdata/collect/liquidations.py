@@ -10,11 +10,11 @@ import pandas as pd
 
 from derivdata.archive import Request
 from derivdata.collect.contracts import Contracts, contract_name, endpoints_for
+from derivdata.collect.pages import pages
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.times import Window
 from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.paging import walk
 from derivdata.venues.record_types import Instrument, Liquidation, Records
 from derivdata.venues.tabulation import frames
 from derivdata.venues.wire import us_of
@@ -33,7 +33,6 @@ __all__ = [
 LIQUIDATIONS = "liquidations_fills"
 _OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation a little after it
 _LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refills
-_MOST_PAGES = 20_000
 
 
 class Walk(NamedTuple):
@@ -97,26 +96,18 @@ def _walked(session: VenueSession, one: Walk, first: int, last: int) -> tuple[li
     shows count, since the page that an edge does not cut shows all of them. Pages by cursor do not.
     """
     endpoint, rows = one.endpoint, Counter[Liquidation]()
-    steps = walk(endpoint.paging, first, last)
-    params = next(steps)
     context = None if one.item is None else {"instrument": one.item.name}
     limit = endpoint.paging.limit if endpoint.paging else 0
-    for _ in range(_MOST_PAGES):
-        given = {**params, endpoint.symbol: one.name} if one.name else params
-        page, _, _ = session.ask(endpoint, given, context=context)
+    by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
+    page = Records()
+    given = {endpoint.symbol: one.name} if one.name else {}
+    for page in pages(session, endpoint, first, last, given, context=context):
         if limit and len(page.times) >= limit and min(page.times) == max(page.times):
             raise SchemaError(
                 f"{endpoint.exchange} {endpoint.place}: more rows of one instant than a page holds"
             )
         shown = Counter(page.liquidations)
-        by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
         rows = rows + shown if by_cursor else rows | shown
-        try:
-            params = steps.send(page)
-        except StopIteration:
-            break
-    else:
-        raise SchemaError(f"{endpoint.exchange} {endpoint.place}: the walk does not end")
     descending = endpoint.paging is not None and endpoint.paging.descending
     is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
     # The end of a list may cut equal rows of its oldest instant.

@@ -126,8 +126,7 @@ def funding_rates(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(list[_Paid]):
         time = reading.ms(row.fundingTime)
-        records.times.append(time)
-        records.payments.append(
+        records.add_past(
             Payment(reading.instrument(row.symbol, named), time, reading.required(row.fundingRate))
         )
     return records
@@ -173,8 +172,7 @@ def open_interest_history(reading: Reading) -> Records:
             coins, usd = amount, reading.required(row.sumOpenInterestValue)
         else:
             reading.fail("a row has neither symbol nor pair and contractType")
-        records.times.append(time)
-        records.oi.append(OiPoint(item, time, usd, resolution, coins))
+        records.add_past(OiPoint(item, time, usd, resolution, coins))
     return records
 
 
@@ -383,8 +381,7 @@ def klines(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(list[_Bar]):
         time = reading.ms(row[0])
-        records.times.append(time)
-        records.prices.append(Price(item, time, kind, reading.required(row[1]), resolution))
+        records.add_past(Price(item, time, kind, reading.required(row[1]), resolution))
     return records
 
 

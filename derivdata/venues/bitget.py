@@ -6,10 +6,9 @@ from functools import partial
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
-from derivdata.venues.reading import Reading
+from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import Instrument, Interval, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire
 
@@ -17,19 +16,7 @@ _OK = "00000"
 _REASONS = {"429": "limit", "30007": "limit", "40725": "busy", "40015": "busy", "45001": "busy"}
 
 
-class _Fault(Wire):
-    code: str | None = None
-    msg: str = ""
-
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for a ``code`` other than "00000", which comes with HTTP 200 at times."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.code not in (None, _OK):
-        reason = _REASONS.get(fault.code, "refused")
-        raise VenueError(reading.where, fault.msg, code=fault.code, reason=reason)
+refuse = refuse_by_code(_OK, _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -208,9 +195,8 @@ def _payments(reading: Reading, rows: list[tuple[str, str, str]]) -> Records:
     records = Records()
     for name, stamp, rate in rows:
         time = reading.ms(stamp)
-        records.times.append(time)
         item = reading.instrument(name, _named)
-        records.payments.append(Payment(item, time, reading.required(rate)))
+        records.add_past(Payment(item, time, reading.required(rate)))
     return records
 
 
@@ -240,8 +226,7 @@ def liquidations(reading: Reading) -> Records:
         item = reading.instrument(row.symbol, _named)
         side = reading.word(row.side, {"buy": "long", "sell": "short"})
         price, coins, time = reading.required(row.price), reading.required(row.amount), reading.ms(row.ts)
-        records.times.append(time)
-        records.liquidations.append(
+        records.add_past(
             Liquidation(item, time, side, price, None, coins, coins, coins * price, (row.price, row.amount))
         )
     return records

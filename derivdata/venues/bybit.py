@@ -173,9 +173,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidBody).result.rows:
         time = reading.ms(row.fundingRateTimestamp)
-        records.times.append(time)
         rate = reading.required(row.fundingRate)
-        records.payments.append(Payment(reading.instrument(row.symbol, _named), time, rate))
+        records.add_past(Payment(reading.instrument(row.symbol, _named), time, rate))
     return records
 
 
@@ -209,9 +208,8 @@ def open_interest(reading: Reading) -> Records:
         both, one = reading.required(row.openInterest), reading.number(row.singleOpenInterest)
         require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest", reading.where)
         amount, time = one if one is not None else both / 2, reading.ms(row.timestamp)
-        records.times.append(time)
         usd = item.usd(amount, reading.mark_then(item, time))
-        records.oi.append(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
+        records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
     return records
 
 
@@ -392,8 +390,7 @@ def mark_klines(reading: Reading) -> Records:
     records = Records()
     for row in result.rows:
         time = reading.ms(row[0])
-        records.times.append(time)
-        records.prices.append(Price(item, time, "mark", reading.required(row[1]), resolution))
+        records.add_past(Price(item, time, "mark", reading.required(row[1]), resolution))
     return records
 
 

@@ -204,9 +204,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidNowBody).result.funding_rate_history:
         time = reading.ms(row.timestamp)
-        records.times.append(time)
         item = reading.instrument(f"{row.currency}-PERP", _named)
-        records.payments.append(Payment(item, time, reading.required(row.funding_rate), 1.0))
+        records.add_past(Payment(item, time, reading.required(row.funding_rate), 1.0))
     return records
 
 
@@ -222,8 +221,7 @@ def funding_history_v2(reading: Reading) -> Records:
     records = Records()
     for row in rows:
         time = reading.ms(row.timestamp)
-        records.times.append(time)
-        records.payments.append(Payment(item, time, reading.required(row.funding_rate), 1.0))
+        records.add_past(Payment(item, time, reading.required(row.funding_rate), 1.0))
     return records
 
 

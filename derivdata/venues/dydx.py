@@ -110,9 +110,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in body.historicalFunding:
         time = iso_us(row.effectiveAt, reading.where)
-        records.times.append(time)
         item = reading.instrument(row.ticker, _named)
-        records.payments.append(Payment(item, time, reading.required(row.rate), 1.0))
+        records.add_past(Payment(item, time, reading.required(row.rate), 1.0))
     return records
 
 

@@ -147,8 +147,7 @@ def funding_rates(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(list[_Paid]):
         time = seconds_us(row.t, reading.where)
-        records.times.append(time)
-        records.payments.append(Payment(item, time, reading.required(row.r)))
+        records.add_past(Payment(item, time, reading.required(row.r)))
     return records
 
 

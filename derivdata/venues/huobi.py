@@ -112,9 +112,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidBody).data.data:
         time = reading.ms(row.funding_time)
-        records.times.append(time)
         item = reading.instrument(row.contract_code, _named)
-        records.payments.append(Payment(item, time, reading.required(row.funding_rate)))
+        records.add_past(Payment(item, time, reading.required(row.funding_rate)))
     return records
 
 
@@ -174,8 +173,7 @@ def open_interest_history(reading: Reading) -> Records:
     for row in data.tick:
         time = reading.ms(row.ts)
         coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
-        records.times.append(time)
-        records.oi.append(OiPoint(item, time, row.value, resolution, coins))
+        records.add_past(OiPoint(item, time, row.value, resolution, coins))
     return records
 
 
@@ -241,8 +239,7 @@ def liquidations(reading: Reading) -> Records:
         usd = item.usd(contracts, price)
         require_close(usd, turnover, 0.01, "contracts × price and trade_turnover", reading.where)
         time = reading.ms(row.liquidation_time)
-        records.times.append(time)
-        records.liquidations.append(
+        records.add_past(
             Liquidation(
                 item, time, side, price, None, coins, coins, turnover, (), order_id=f"{row.id}-{side}"
             )
@@ -340,8 +337,7 @@ def mark_klines(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_Bars).data:
         time = seconds_us(row.id, reading.where)
-        records.times.append(time)
-        records.prices.append(Price(item, time, "mark", reading.required(row.open), "1h"))
+        records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
     return records
 
 

@@ -157,9 +157,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(list[_Paid]):
         time = reading.ms(row.time)
-        records.times.append(time)
         item = reading.instrument(row.coin, _named)
-        records.payments.append(Payment(item, time, reading.required(row.fundingRate)))
+        records.add_past(Payment(item, time, reading.required(row.fundingRate)))
     return records
 
 

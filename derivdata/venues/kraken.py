@@ -157,8 +157,7 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidBody).rates:
         time = iso_us(row.timestamp, reading.where)
-        records.times.append(time)
-        records.payments.append(Payment(item, time, row.relativeFundingRate, 1.0))
+        records.add_past(Payment(item, time, row.relativeFundingRate, 1.0))
     return records
 
 

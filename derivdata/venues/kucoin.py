@@ -10,10 +10,9 @@ from functools import partial
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
-from derivdata.venues.reading import Reading
+from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import Instrument, Payment, Records, State
 from derivdata.venues.wire import Wire
 
@@ -23,19 +22,7 @@ _REASONS = {"429000": "limit", "200002": "limit", "1015": "limit", "400303": "re
 _RATE_SYMBOL = re.compile(r"\.(?P<name>\w+?)FPI(?P<hours>\d+)H")
 
 
-class _Fault(Wire):
-    code: str | None = None
-    msg: str = ""
-
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for a ``code`` other than "200000", which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.code not in (None, _OK):
-        reason = _REASONS.get(fault.code, "refused")
-        raise VenueError(reading.where, fault.msg, code=fault.code, reason=reason)
+refuse = refuse_by_code(_OK, _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -177,8 +164,7 @@ def funding_history(reading: Reading) -> Records:
         rows = [(data.symbol, row.ts, reading.required(row.fundingRate)) for row in data.rows]
     for name, stamp, rate in rows:
         time = reading.ms(stamp)
-        records.times.append(time)
-        records.payments.append(Payment(reading.instrument(name, _named), time, rate))
+        records.add_past(Payment(reading.instrument(name, _named), time, rate))
     return records
 
 

@@ -162,8 +162,7 @@ def fundings(reading: Reading) -> Records:
         rate = reading.required(row.rate)
         if rate < 0:
             reading.fail(f"a rate of {row.rate}, which is known to have no sign")
-        records.times.append(time)
-        records.payments.append(Payment(item, time, sign * rate / _PERCENT, 1.0))
+        records.add_past(Payment(item, time, sign * rate / _PERCENT, 1.0))
     return records
 
 

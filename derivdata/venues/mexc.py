@@ -128,8 +128,7 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidBody).data.resultList:
         time = reading.ms(row.settleTime)
-        records.times.append(time)
-        records.payments.append(Payment(reading.instrument(row.symbol, _named), time, row.fundingRate))
+        records.add_past(Payment(reading.instrument(row.symbol, _named), time, row.fundingRate))
     return records
 
 

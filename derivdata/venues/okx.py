@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from derivdata.errors import VenueError
 from derivdata.venues.binance import option_name
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
-from derivdata.venues.reading import Reading
+from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import (
     Instrument,
     Liquidation,
@@ -29,19 +28,7 @@ _HOUR_US = 3_600_000_000
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
 
 
-class _Fault(Wire):
-    code: str | None = None
-    msg: str = ""
-
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for a ``code`` other than "0", which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.code not in (None, "0"):
-        reason = _REASONS.get(fault.code, "refused")
-        raise VenueError(reading.where, fault.msg, code=fault.code, reason=reason)
+refuse = refuse_by_code("0", _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -99,9 +86,8 @@ def funding_history(reading: Reading) -> Records:
     records = Records()
     for row in reading.decode(_PaidBody).data:
         time = reading.ms(row.fundingTime)
-        records.times.append(time)
         rate = reading.required(row.realizedRate)
-        records.payments.append(Payment(reading.instrument(row.instId, _named), time, rate))
+        records.add_past(Payment(reading.instrument(row.instId, _named), time, rate))
     return records
 
 
@@ -140,8 +126,7 @@ def open_interest_history(reading: Reading) -> Records:
     records = Records()
     for stamp, _, coins, usd in reading.decode(_OiPastBody).data:
         time = reading.ms(stamp)
-        records.times.append(time)
-        records.oi.append(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
+        records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
     return records
 
 
@@ -388,8 +373,7 @@ def liquidations(reading: Reading) -> Records:
                 time, price = reading.ms(row.ts), reading.required(row.bkPx)
                 amount = reading.required(row.sz)
                 coins, usd = item.coins(amount, price), item.usd(amount, price)
-                records.times.append(time)
-                records.liquidations.append(
+                records.add_past(
                     Liquidation(item, time, order, price, None, coins, coins, usd, (row.bkPx, row.sz))
                 )
     return records

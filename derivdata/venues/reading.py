@@ -11,13 +11,13 @@ from urllib.parse import parse_qsl
 import pandas as pd
 
 from derivdata import times
-from derivdata.errors import SchemaError
+from derivdata.errors import SchemaError, VenueError
 from derivdata.tables import contract
 from derivdata.venues import wire
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.record_types import Book, Instrument
 
-__all__ = ["Context", "Reading", "Request"]
+__all__ = ["Context", "Reading", "Request", "refuse_by_code"]
 
 
 def __dir__() -> list[str]:
@@ -28,6 +28,28 @@ T = TypeVar("T")
 _UNFILLED = re.compile(r"\{\w+\}")
 _SAME_US = 60_000_000
 _FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
+
+
+class _Coded(wire.Wire):
+    code: str | None = None
+    msg: str = ""
+
+
+def refuse_by_code(success: str, reasons: Mapping[str, str]) -> Callable[[Reading], None]:
+    """Return what refuses a body whose ``code``, with HTTP 200 or not, is another than that of success.
+
+    `reasons` are those of `VenueError.reason` by code; other codes are refusals.
+    """
+
+    def refuse(reading: Reading) -> None:
+        if reading.body.lstrip()[:1] != b"{":
+            return
+        fault = reading.decode(_Coded)
+        if fault.code not in (None, success):
+            reason = reasons.get(fault.code or "", "refused")
+            raise VenueError(reading.where, fault.msg, code=fault.code, reason=reason)
+
+    return refuse
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,18 @@ class Records:
         chain = [o._replace(time=newest.get(o.symbol)) for o in options.values()]
         return replace(self, states=[*states.values()], options=chain)
 
+    def add_past(self, row: Payment | OiPoint | Price | Liquidation) -> None:
+        """Add a row of a history, and its stamp to those of the page."""
+        self.times.append(row.time)
+        if isinstance(row, Payment):
+            self.payments.append(row)
+        elif isinstance(row, OiPoint):
+            self.oi.append(row)
+        elif isinstance(row, Price):
+            self.prices.append(row)
+        else:
+            self.liquidations.append(row)
+
     def add(self, other: Records) -> None:
         """Add the records of another body; its cursor becomes the cursor."""
         for member in fields(self):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -13,7 +12,9 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
-from derivdata.schema import Column, Kind, Table, repeated
+from derivdata.schema import repeated
+from derivdata.venues.book_tables import books, depths
+from derivdata.venues.listing_tables import INSTRUMENTS, INTERVALS, instruments, intervals, multiplier
 from derivdata.venues.record_types import (
     Instrument,
     Liquidation,
@@ -24,6 +25,7 @@ from derivdata.venues.record_types import (
     Records,
     State,
 )
+from derivdata.venues.wire import stamps
 
 __all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
 
@@ -39,40 +41,6 @@ _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS = 50.0
 _SUSPECT = 0.04
 _IMPOSSIBLE = 1.0
-_DEPTHS = (10.0, 25.0, 50.0, 100.0)
-_MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
-
-INSTRUMENTS = Table(
-    name="instruments",
-    key=("exchange", "instrument_name"),
-    columns={
-        "exchange": tables.COLUMNS["exchange"],
-        "instrument_name": Column(Kind.LABEL, "", "Venue's name of the contract."),
-        "symbol": tables.COLUMNS["symbol"],
-        "quote": Column(Kind.LABEL, "", "Quote currency; missing where the venue does not say."),
-        "contract_size": Column(Kind.NUMBER, "asset", "Coins of one contract; USD where it is inverse."),
-        "multiplier": Column(
-            Kind.NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE."
-        ),
-        "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
-        "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
-        "is_active": Column(Kind.FLAG, "", "Whether it trades."),
-        "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
-    },
-    order=("exchange", "position"),
-    doc="Contracts of a venue as it lists them now.",
-)
-INTERVALS = Table(
-    name="intervals",
-    key=("exchange", "instrument_name"),
-    columns={
-        "exchange": tables.COLUMNS["exchange"],
-        "instrument_name": Column(Kind.LABEL, "", "Venue's name of the contract."),
-        "symbol": tables.COLUMNS["symbol"],
-        "interval_hours": tables.COLUMNS["interval_hours"],
-    },
-    doc="Hours between the funding payments of a contract now.",
-)
 
 
 class _OfContract(Protocol):
@@ -103,16 +71,16 @@ def frames(
         Interval of a settlement that stands alone.
     """
     makers: dict[str, Callable[[], dict[str, Any]]] = {
-        "instruments": lambda: _instruments(records.instruments),
-        "intervals": lambda: _intervals(records),
+        "instruments": lambda: instruments(records.instruments),
+        "intervals": lambda: intervals(records),
         "funding_history": lambda: _funding(exchange, records.states, at),
         "funding_settlements": lambda: _settlements(records.payments, default_hours),
         "oi_history": lambda: _oi(records, at),
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
         "prices_history": lambda: _prices(records, at),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
-        "orderbook_book": lambda: _books(records, at),
-        "orderbook_depth_history": lambda: _depths(records, at),
+        "orderbook_book": lambda: books(records, at),
+        "orderbook_depth_history": lambda: depths(records, at),
         "options_snapshot": lambda: _options(records.options, at),
     }
     result = {}
@@ -123,16 +91,6 @@ def frames(
         columns["exchange"] = repeated(exchange, size)
         result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
     return result
-
-
-def multiplier(symbol: str) -> float:
-    """Return how many coins one unit of a base stands for: 1000 of 1000PEPE, SHIB1000 and kPEPE, else 1."""
-    if symbol[:1] == "k" and symbol[1:].isupper() and len(symbol) > 2:
-        return 1000.0
-    match = _MULTIPLIER.search(symbol)
-    if match is None:
-        return 1.0
-    return 1e6 if match["million"] else float(match["before"] or match["after"])
 
 
 def preferred(rows: Iterable[T]) -> list[T]:
@@ -170,37 +128,6 @@ def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.where(late < MINUTE_US, times - late, times)
 
 
-def _stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
-    filled = [at if time is None else time for time in times]
-    if any(time is None for time in filled):
-        raise SchemaError("the body has no instant of its own: give at=, when it arrived")
-    return pd.DatetimeIndex(np.array(filled, dtype="int64").astype("datetime64[us]"), tz="UTC")
-
-
-def _instruments(items: list[Instrument]) -> dict[str, Any]:
-    return {
-        "instrument_name": [item.name for item in items],
-        "symbol": [item.symbol for item in items],
-        "quote": [item.quote or None for item in items],
-        "contract_size": [item.size for item in items],
-        "multiplier": [multiplier(item.symbol) for item in items],
-        "is_inverse": [item.inverse for item in items],
-        "is_perpetual": [item.perpetual for item in items],
-        "is_active": [item.active for item in items],
-        "position": range(len(items)),
-    }
-
-
-def _intervals(records: Records) -> dict[str, Any]:
-    stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
-    stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
-    return {
-        "instrument_name": [*stated],
-        "symbol": [item.symbol for item, _ in stated.values()],
-        "interval_hours": [hours for _, hours in stated.values()],
-    }
-
-
 def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
     """Return sampled rates; a rate whose period no answer has named yet is left out."""
     rows = preferred(s for s in states if s.rate is not None and s.period_h is not None)
@@ -210,7 +137,7 @@ def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, An
     _check_rates(exchange, rates, bps, len(rows))
     return {
         "symbol": [row.instrument.symbol for row in rows],
-        "time": _stamps([row.time for row in rows], at),
+        "time": stamps([row.time for row in rows], at),
         "rate_bps_8h": bps,
         "resolution": repeated("raw", len(rows)),
         "kind": repeated("sampled", len(rows)),
@@ -250,11 +177,11 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     merged: dict[str, Any] = {
         n: np.concatenate(columns[n]) if columns[n] else [] for n in ("rate_bps_8h", "interval_hours")
     }
-    stamps = np.concatenate(columns["time"]).tolist() if columns["time"] else []
+    paid_at = np.concatenate(columns["time"]).tolist() if columns["time"] else []
     size = len(columns["symbol"])
     return {
         "symbol": columns["symbol"],
-        "time": _stamps(stamps, None),
+        "time": stamps(paid_at, None),
         **merged,
         "kind": repeated("settled", size),
     }
@@ -266,7 +193,7 @@ def _oi(records: Records, at: int | None) -> dict[str, Any]:
     rows: list[State | OiPoint] = [*now, *past]
     return {
         "symbol": [row.instrument.symbol for row in rows],
-        "time": _stamps([row.time for row in rows], at),
+        "time": stamps([row.time for row in rows], at),
         "oi_usd": [row.oi_usd for row in rows],
         "resolution": ["raw"] * len(now) + [row.resolution for row in past],
     }
@@ -282,7 +209,7 @@ def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any
     rates = [None if row.rate is None or row.period_h is None else next(checked) for row in rows]
     return {
         "symbol": [row.instrument.symbol for row in rows],
-        "time": _stamps([row.time for row in rows], at),
+        "time": stamps([row.time for row in rows], at),
         "price_usd": [_price(row) for row in rows],
         "price_24h_change_pct": [row.change_pct for row in rows],
         "volume_24h_usd": [row.volume_usd for row in rows],
@@ -306,7 +233,7 @@ def _prices(records: Records, at: int | None) -> dict[str, Any]:
     rows = [row for row in [*now, *preferred(records.prices)] if row.price > 0.0]
     return {
         "symbol": [row.instrument.symbol for row in rows],
-        "time": _stamps([row.time or None for row in rows], at),
+        "time": stamps([row.time or None for row in rows], at),
         "kind": [row.kind for row in rows],
         "price_usd": [row.price for row in rows],
         "resolution": [row.resolution for row in rows],
@@ -323,7 +250,7 @@ def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
     return {
         "order_id": orders,
         "fill_id": ["1"] * len(rows),
-        "time": _stamps([row.time for row in rows], None),
+        "time": stamps([row.time for row in rows], None),
         "symbol": [row.instrument.symbol for row in rows],
         "side": [row.side for row in rows],
         "order_price_usd": [row.order_price for row in rows],
@@ -339,57 +266,13 @@ def _digest(key: tuple[object, ...]) -> str:
     return hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=12).hexdigest()
 
 
-def _books(records: Records, at: int | None) -> dict[str, Any]:
-    rows = [
-        (book, side, level, price, size)
-        for book in records.books
-        for side, levels in (("bid", book.bids), ("ask", book.asks))
-        for level, (price, size) in enumerate(levels, 1)
-    ]
-    return {
-        "symbol": [row[0].instrument.symbol for row in rows],
-        "time": _stamps([row[0].time for row in rows], at),
-        "side": [row[1] for row in rows],
-        "level": [row[2] for row in rows],
-        "price_usd": [row[3] for row in rows],
-        "size": [row[4] for row in rows],
-    }
-
-
-def _depths(records: Records, at: int | None) -> dict[str, Any]:
-    """Value within some distances of the mid price; a side that ends before the distance is missing."""
-    rows = []
-    for book in records.books:
-        if not book.bids or not book.asks:
-            continue
-        mid = (book.bids[0][0] + book.asks[0][0]) / 2
-        for depth in _DEPTHS:
-            bids, asks = (_within(levels, mid, depth) for levels in (book.bids, book.asks))
-            rows.append((book, depth, bids, asks))
-    return {
-        "symbol": [row[0].instrument.symbol for row in rows],
-        "time": _stamps([row[0].time for row in rows], at),
-        "depth_bps": [row[1] for row in rows],
-        "bid_depth_usd": [row[2] for row in rows],
-        "ask_depth_usd": [row[3] for row in rows],
-        "resolution": repeated("raw", len(rows)),
-    }
-
-
-def _within(levels: list[tuple[float, float | None]], mid: float, depth_bps: float) -> float | None:
-    if abs(levels[-1][0] / mid - 1) * units.BPS < depth_bps:
-        return None
-    near = [(price, size) for price, size in levels if abs(price / mid - 1) * units.BPS <= depth_bps]
-    return None if any(size is None for _, size in near) else sum(p * s for p, s in near if s is not None)
-
-
 def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
     quotes = [row.quotes for row in rows]
     return {
         "symbol": [row.symbol for row in rows],
-        "time": _stamps([row.time for row in rows], at),
+        "time": stamps([row.time for row in rows], at),
         "instrument_name": [row.name for row in rows],
-        "expiry": _stamps([row.expiry for row in rows], None),
+        "expiry": stamps([row.expiry for row in rows], None),
         "strike": [row.strike for row in rows],
         "side": [row.side for row in rows],
         "iv": [row.iv for row in rows],

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, overload
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from derivdata.errors import SchemaError
@@ -25,6 +27,7 @@ __all__ = [
     "require_close",
     "required",
     "seconds_us",
+    "stamps",
     "us_of",
 ]
 
@@ -148,6 +151,20 @@ def iso_us(value: str, where: str) -> int:
 def us_of(stamp: pd.Timestamp) -> int:
     """Return the microseconds of an instant."""
     return int(stamp.as_unit("us").asm8.astype("int64"))
+
+
+def stamps(times: Sequence[int | None], at: int | None) -> pd.DatetimeIndex:
+    """Return the instants [µs] of rows as a column; of those that have none, that of arrival.
+
+    Raises
+    ------
+    SchemaError
+        There is none either.
+    """
+    filled = [at if time is None else time for time in times]
+    if any(time is None for time in filled):
+        raise SchemaError("the body has no instant of its own: give at=, when it arrived")
+    return pd.DatetimeIndex(np.array(filled, dtype="int64").astype("datetime64[us]"), tz="UTC")
 
 
 def expiry_of(text: str, where: str) -> int:
