@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from derivdata.analysis.chain.cleaning import clean
 from derivdata.analysis.chain.estimates import forward_from_delta, forward_from_parity
-from derivdata.analysis.chain.executable import executable
+from derivdata.analysis.chain.executable_trades import executable
 from derivdata.analysis.chain.forward import basis, forwards
 from derivdata.analysis.chain.smile_quotes import arbitrage, smiles
 from derivdata.analysis.chain.vendor import vendor_greeks

@@ -12,8 +12,8 @@ derivatives of the coin value, so that a position without delta in coin still ha
 
 from __future__ import annotations
 
-from derivdata.analysis.position.attribution import attribution
-from derivdata.analysis.position.scenarios import scenarios
+from derivdata.analysis.position.pnl_terms import attribution
+from derivdata.analysis.position.revaluation import scenarios
 from derivdata.analysis.position.sensitivities import greeks, vega_buckets
 
 __all__ = ["attribution", "greeks", "scenarios", "vega_buckets"]
