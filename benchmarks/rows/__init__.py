@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.rows import (
     archive,
+    backtests,
     black76,
     cache,
     growing,
@@ -24,6 +25,7 @@ ROWS = [
     *tables.ROWS,
     *cache.ROWS,
     *panels.ROWS,
+    *backtests.ROWS,
     *black76.ROWS,
     *smiles.ROWS,
     *surfaces.ROWS,

@@ -10,6 +10,15 @@ main one of theirs.
 from __future__ import annotations
 
 from derivdata.plot.attributions import pnl_attribution
+from derivdata.plot.backtests import (
+    backtest_attribution,
+    backtest_capacity,
+    backtest_equity,
+    backtest_positions,
+    backtest_sweep,
+    backtest_trades,
+    backtest_turnover,
+)
 from derivdata.plot.cards import Card, card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
@@ -25,6 +34,13 @@ from derivdata.plot.volatility_cones import volatility_cone
 
 __all__ = [
     "Card",
+    "backtest_attribution",
+    "backtest_capacity",
+    "backtest_equity",
+    "backtest_positions",
+    "backtest_sweep",
+    "backtest_trades",
+    "backtest_turnover",
     "card",
     "cumulative_funding",
     "funding_heatmap",

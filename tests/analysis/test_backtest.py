@@ -117,6 +117,21 @@ def test_the_price_mismatch_of_the_legs_is_price_pnl() -> None:
     np.testing.assert_allclose(result["funding_usd"].values, [[0.0, 4e-4 * 101e3, 4e-4 * 101e3]])
 
 
+def test_price_pnl_stands_beside_the_funding_of_a_pair_that_is_held() -> None:
+    """Held from row 1 to row 3: two payments of 4 bps, and the long venue rises by 1."""
+    prices = np.array([[[100.0, 100.0, 100.0, 101.0, 101.0], [100.0, 100.0, 100.0, 100.0, 100.0]]])
+    rates = panel([[[0.0] * 5, [4.0] * 5]])
+    rule = backtest.HoldPair("BTC", "alpha", "beta", entry="2026-01-01 08:00", exit="2026-01-02")
+    result = backtest.carry(
+        rates, rule, backtest.Costs(fees_bps=0.0), interval_hours=8.0, prices=panel(prices, unit="USD")
+    )
+    [trade] = backtest.trades(result).to_dict("records")
+    assert trade["entry"] == pd.Timestamp("2026-01-01 08:00", tz="UTC")
+    assert trade["exit"] == pd.Timestamp("2026-01-02", tz="UTC")
+    assert trade["funding_usd"] == pytest.approx(2 * 40.0)
+    assert trade["price_usd"] == pytest.approx(1000.0)
+
+
 def test_missing_payments_are_counted_and_not_earned() -> None:
     rates = panel([[[1.0] * 6, [5.0, 5.0, np.nan, np.nan, 5.0, 5.0]]])
     hold = backtest.HoldingTime(backtest.SpreadThreshold(3.0), least_hours=48.0)

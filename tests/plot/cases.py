@@ -24,6 +24,13 @@ def _expiry() -> str:
 
 
 CASES: dict[str, Callable[..., Any]] = {
+    "backtest_equity": lambda **k: plot.backtest_equity(made.backtested(), **k),
+    "backtest_positions": lambda **k: plot.backtest_positions(made.backtested(), **k),
+    "backtest_trades": lambda **k: plot.backtest_trades(made.backtested(), **k),
+    "backtest_attribution": lambda **k: plot.backtest_attribution(made.backtested(), **k),
+    "backtest_turnover": lambda **k: plot.backtest_turnover(made.backtested(), **k),
+    "backtest_capacity": lambda **k: plot.backtest_capacity(made.capacity_curve(), **k),
+    "backtest_sweep": lambda **k: plot.backtest_sweep(made.swept(), **k),
     "funding_history": lambda **k: plot.funding_history(made.funding(), highlight=1, **k),
     "funding_heatmap": lambda **k: plot.funding_heatmap(made.funding(), **k),
     "funding_spreads": lambda **k: plot.funding_spreads(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import position, surface
+from derivdata.analysis import backtest, position, surface
 from derivdata.analysis.funding import LEGS, net_carry
 
 START = pd.Timestamp("2026-01-05", tz="UTC")
@@ -269,3 +270,52 @@ def cone() -> xr.Dataset:
         {"window": [7, 14, 30], "quantile": quantiles},
         attrs={"provenance": json.dumps(SAID)},
     )
+
+
+def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
+    """Settlements every 8 hours of 40 days and marks of two symbols on three venues."""
+    rng = np.random.default_rng(3)
+    shape = (2, 3, 120)
+    steps = rng.normal(0, 0.3, shape)
+    for t in range(1, shape[-1]):
+        steps[..., t] += 0.97 * steps[..., t - 1]
+    walk = np.exp(np.cumsum(rng.normal(0, 0.02, (2, 1, 120)), axis=-1))
+    marks = 100.0 * walk * np.exp(rng.normal(0, 0.0004, shape))
+    times = pd.date_range(START.tz_localize(None), periods=120, freq="8h").as_unit("us").to_numpy()
+    labels = {"symbol": ["BTC", "ETH"], "exchange": ["alpha", "beta", "gamma"], "time": times}
+    told = {"provenance": json.dumps(SAID)}
+    rates = xr.DataArray(steps, labels, tuple(labels), "rate_bps_8h")
+    prices = xr.DataArray(marks, labels, tuple(labels), "price_usd", {"units": "USD"})
+    return rates.assign_attrs(units="bps/8h", kind="settled", **told), prices
+
+
+@functools.cache
+def backtested() -> xr.Dataset:
+    """What a rule with thresholds earned on rates that wander; at leverage 5 without transfers."""
+    rates, prices = _wandering()
+    costs = backtest.Costs(2.0, slippage_bps=0.5, liquidation_bps=20.0)
+    rule = backtest.SpreadThreshold(1.5, 0.3, 2.0)
+    return backtest.carry(rates, rule, costs, interval_hours=8.0, prices=prices, leverage=5.0)
+
+
+def capacity_curve() -> xr.Dataset:
+    """Trades at other sizes, in books of 300,000 USD within 1 bps and ten times as much within 10."""
+    depth = xr.DataArray(
+        [3e5, 3e6],
+        {"depth_bps": [1.0, 10.0]},
+        attrs={"units": "USD"},
+    ).expand_dims(symbol=["BTC", "ETH"], exchange=["alpha", "beta", "gamma"], side=["bid", "ask"])
+    rates, prices = _wandering()
+    result = backtest.carry(
+        rates, backtest.SpreadThreshold(1.5, 0.3), backtest.Costs(0.5), interval_hours=8.0, prices=prices
+    )
+    return backtest.capacity(result, depth)
+
+
+@functools.cache
+def swept() -> pd.DataFrame:
+    """Six rules on the same rates."""
+    rates, prices = _wandering()
+    levels = (0.5, 1.0, 1.5, 2.0, 2.5, 9.0)
+    rules = {f"from {level:g} bps/8h": backtest.SpreadThreshold(level, 0.3) for level in levels}
+    return backtest.sweep(rates, rules, backtest.Costs(2.0), interval_hours=8.0, prices=prices)

@@ -23,6 +23,10 @@ from tests.plot.cases import CASES
 matplotlib.use("Agg")
 
 TIMED = {
+    "backtest_attribution",
+    "backtest_equity",
+    "backtest_positions",
+    "backtest_turnover",
     "funding_history",
     "funding_heatmap",
     "cumulative_funding",

@@ -16,6 +16,7 @@ from derivdata.analysis.backtest.results import Reason, trades
 from derivdata.analysis.backtest.rules import (
     ForecastThreshold,
     HoldingTime,
+    HoldPair,
     Rotation,
     SpreadThreshold,
     VenueLimit,
@@ -26,6 +27,7 @@ from derivdata.analysis.backtest.sweeps import sweep
 __all__ = [
     "Costs",
     "ForecastThreshold",
+    "HoldPair",
     "HoldingTime",
     "Past",
     "Reason",

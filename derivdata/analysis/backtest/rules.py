@@ -18,8 +18,9 @@ from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.backtest.past import Past, Target, target_of
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import labels_of, require
+from derivdata.times import Instant, instant
 
-__all__ = ["ForecastThreshold", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
+__all__ = ["ForecastThreshold", "HoldPair", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
 
 _HOUR = np.timedelta64(3_600_000_000, "us")
 _EPOCH = np.datetime64(0, "us")
@@ -175,6 +176,40 @@ class Rotation:
             order = np.argsort(np.where(chosen, -best.score, np.inf), kind="stable")
             chosen[order[self.top :]] = False
         return _where(chosen, best)
+
+
+@dataclass(frozen=True)
+class HoldPair:
+    """Hold one pair of a symbol from an entry to an exit, whatever it pays: its price P&L beside its funding.
+
+    Attributes
+    ----------
+    symbol, long, short
+        The pair.
+    entry, exit
+        Instants; the pair is held from the first row at or after the entry on, and left at the first row at
+        or after the exit. None is the start or the end of the data.
+    """
+
+    symbol: str
+    long: str
+    short: str
+    entry: Instant | None = None
+    exit: Instant | None = None
+
+    def __call__(self, past: Past) -> dict[str, tuple[str, str]]:
+        """Return the pairs to hold."""
+        entry, leave = self._span
+        return {self.symbol: (self.long, self.short)} if entry <= past.now < leave else {}
+
+    @cached_property
+    def _span(self) -> tuple[Any, Any]:
+        ends = (np.datetime64(-(2**62), "us"), np.datetime64(2**62, "us"))
+        given = ((self.entry, "entry"), (self.exit, "exit"))
+        return tuple(  # type: ignore[return-value]
+            end if value is None else instant(value, name).tz_localize(None).to_datetime64()
+            for (value, name), end in zip(given, ends, strict=True)
+        )
 
 
 @dataclass(frozen=True)

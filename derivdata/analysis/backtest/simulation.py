@@ -56,8 +56,8 @@ def carry(
         only where both venues have a mark at that row; later a missing one stands at the last. None leaves
         price P&L and liquidation out.
     depth
-        Depth of the books [USD], a panel of ``dd.depth``: slippage is that of an order of `leg_usd` at the
-        newest depth. With dim ``time``, or without one for all times.
+        Depth of the books [USD], what ``dd.tables.depth`` returns: slippage is that of an order of `leg_usd`
+        at the newest depth. With dim ``time``, or without one for all times.
     capital
         What there is [USD].
     leg_usd

@@ -20,6 +20,7 @@ from derivdata.analysis.funding.oi_weights import oi_weighted, universe
 from derivdata.analysis.funding.outcomes import hit_rate, realised_carry
 from derivdata.analysis.funding.persistence import half_life
 from derivdata.analysis.funding.picks import pick_record, pick_summary
+from derivdata.analysis.funding.settlement_calendar import next_settlements
 from derivdata.analysis.funding.spreads import dispersion, pair_spreads, spread
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.funding.zscores import zscore
@@ -40,6 +41,7 @@ __all__ = [
     "hyperliquid_rate",
     "infer_interval",
     "net_carry",
+    "next_settlements",
     "oi_weighted",
     "pair_spreads",
     "payment",

@@ -1,0 +1,77 @@
+"""The calendar of settlements: what the payments say, what the facts say, and what is not known."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata.analysis.funding import next_settlements
+
+
+def paid(*rows: tuple[str, str, str, float]) -> pd.DataFrame:
+    """Payments of (symbol, venue, stamp, interval)."""
+    return dd.tables.FUNDING_SETTLEMENTS.build(
+        {
+            "symbol": [row[0] for row in rows],
+            "exchange": [row[1] for row in rows],
+            "timestamp": pd.DatetimeIndex([row[2] for row in rows], tz="UTC"),
+            "y": [1.0] * len(rows),
+            "interval_hours": [row[3] for row in rows],
+            "kind": ["settled"] * len(rows),
+        }
+    )
+
+
+TABLE = paid(
+    ("BTC", "binance", "2026-11-01 00:00:00.004", 8.0),
+    ("BTC", "binance", "2026-11-01 08:00:00.011", 4.0),  # it pays every four hours since
+    ("BTC", "hyperliquid", "2026-11-01 09:00:00", 1.0),
+    ("ETH", "okx", "2026-10-30 16:00:00", 8.0),
+    ("BTC", "hyperliquid", "2026-11-02 09:00:00", 1.0),  # of the future: not looked at
+)
+
+
+def test_the_next_payment_follows_the_last_one_and_its_interval() -> None:
+    due = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"])
+    assert due["time"].is_monotonic_increasing
+    one = due.loc[("BTC", "binance")]
+    assert one["time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC"), "four hours on, without its 11 ms"
+    assert (one["hours_until"], one["interval_hours"], one["missed"], one["basis"]) == (
+        2.5,
+        4.0,
+        0,
+        "payments",
+    )
+    assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
+
+
+def test_payments_that_are_due_and_absent_are_counted() -> None:
+    """okx last paid on 30 October at 16:00: five were due until 1 November at 08:00, and 16:00 is next."""
+    late = next_settlements(TABLE, "2026-11-01 09:30").set_index(["symbol", "exchange"]).loc[("ETH", "okx")]
+    assert late["time"] == pd.Timestamp("2026-11-01 16:00", tz="UTC")
+    assert (late["basis"], late["missed"]) == ("overdue", 5)
+
+
+def test_a_payment_at_the_instant_itself_has_been_made() -> None:
+    due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
+    assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")
+
+
+def test_venues_without_payments_take_the_interval_of_the_facts_or_are_unknown() -> None:
+    due = next_settlements(
+        TABLE, "2026-11-01 09:30", symbols=["BTC", "LPT"], exchanges=["binance", "dydx", "mexc"]
+    )
+    due = due.set_index(["symbol", "exchange"])
+    assert due.loc[("LPT", "binance"), ["interval_hours", "basis"]].tolist() == [4.0, "facts"]
+    assert due.loc[("LPT", "binance"), "time"] == pd.Timestamp("2026-11-01 12:00", tz="UTC")
+    assert due.loc[("BTC", "dydx"), "hours_until"] == 0.5
+    assert due.loc[("BTC", "mexc"), "basis"] == "unknown"
+    assert pd.isna(due.loc[("BTC", "mexc"), "time"])
+    assert due.loc[("BTC", "binance"), "basis"] == "payments"
+
+
+def test_of_no_payments_there_is_an_empty_calendar() -> None:
+    assert next_settlements(TABLE, "2026-01-01").empty
+    with pytest.raises(ValueError, match="interval_hours"):
+        next_settlements(TABLE.drop(columns="interval_hours"), "2026-11-01")
