@@ -119,13 +119,17 @@ def test_pairs(tables: list[list[list[str]]]) -> None:
 
 
 def test_open_interest(tables: list[list[list[str]]]) -> None:
-    """binance gains 2 points of share a day from 60 % on: 89.92 % after 359 of the 360 hours."""
+    """binance gains 2 points of share a day from 60 % on: 89.92 % after 359 of the 360 hours.
+
+    10 M USD are 99,930 coins at 100.07 USD, the underlying price of the expiry in 7 days.
+    """
     columns = (
-        "venue", "OI [M USD]", "share [%]", "share at start [%]", "trend [pp/day]", "from", "to",
+        "venue", "OI [M USD]", "OI [coins]", "share [%]", "share at start [%]", "trend [pp/day]",
+        "from", "to",
     )  # fmt: skip
     assert find(tables, *columns) == [
-        ["binance", "9.0", "89.92", "60.00", "+2.0000", "+2.0000", "+2.0000"],
-        ["okx", "1.0", "10.08", "40.00", "-2.0000", "-2.0000", "-2.0000"],
+        ["binance", "9.0", "89,854", "89.92", "60.00", "+2.0000", "+2.0000", "+2.0000"],
+        ["okx", "1.0", "10,076", "10.08", "40.00", "-2.0000", "-2.0000", "-2.0000"],
     ]
     assert find(tables, "venue", "OI [M USD]", "share [%]", "symbols", "largest symbol") == [
         ["binance", "9.0", "89.92", "1", "BTC"],

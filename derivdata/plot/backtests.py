@@ -115,6 +115,8 @@ def backtest_positions(result: xr.Dataset, *, source: Any = None, ax: Axes | Non
         (-1, _LOSS, "cost more than it earned"),
     ):
         chosen = table[(np.sign(table["net_usd"]) == sign) & table["symbol"].isin(symbols)]
+        if chosen.empty:
+            continue
         start = chosen["entry"].dt.tz_localize(None).to_numpy()
         width = (chosen["exit"] - chosen["entry"]).to_numpy()
         place = [symbols.index(symbol) for symbol in chosen["symbol"]]
@@ -165,7 +167,7 @@ def backtest_trades(result: xr.Dataset, *, source: Any = None, ax: Axes | None =
         chosen = table["reason"] == reason
         if chosen.any():
             ax.plot(
-                days[chosen], net[chosen], "o", ms=5, color=color, alpha=0.7, mec="none", label=words[reason]
+                days[chosen], net[chosen], "o", ms=5, color=color, alpha=0.9, mec="none", label=words[reason]
             )
     ax.axhline(0, color=GREY, lw=1.0)
     paid = int((net > 0).sum())
@@ -284,22 +286,25 @@ def backtest_capacity(curve: xr.Dataset, *, source: Any = None, ax: Axes | None 
     Returns
     -------
     Axes
-        Net P&L [USD] by size of a leg, on a logarithmic axis, with the size that earns most and the part of
-        the trades that the books fill.
+        Net P&L [USD] by size of a leg, on a logarithmic axis, with the size that earns most; sizes at which
+        the books fill a part of the trades are marked, those at which they fill none are left out.
 
     Raises
     ------
     ValueError
-        `curve` is not that of `capacity`.
+        `curve` is not that of `capacity`, or no trade is filled at any size.
     """
     require_variables(curve, "curve", ("net_usd", "filled", "capacity_usd"), dims=("size_usd",))
     ax = axes(ax)
-    sizes = curve["size_usd"].to_numpy()
-    ax.plot(sizes, curve["net_usd"], "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
-    partly = curve["filled"].to_numpy() < 1.0
+    sizes, filled = curve["size_usd"].to_numpy(), curve["filled"].to_numpy()
+    net = np.where(filled > 0.0, curve["net_usd"].to_numpy(), np.nan)
+    if not np.isfinite(net).any():
+        raise ValueError("there is no trade, or no size at which the books fill one")
+    ax.plot(sizes, net, "o-", color=PALETTE[0], lw=1.6, ms=4, label="net of costs")
+    partly = (filled > 0.0) & (filled < 1.0)
     if partly.any():
         words = "books fill a part of the trades"
-        ax.plot(sizes[partly], curve["net_usd"].to_numpy()[partly], "o", color=PALETTE[1], ms=6, label=words)
+        ax.plot(sizes[partly], net[partly], "o", color=PALETTE[1], ms=6, label=words)
     ax.axhline(0, color=GREY, lw=1.0)
     best = float(curve["capacity_usd"])
     title = "At no size do the trades earn more than they cost"

@@ -227,7 +227,7 @@ RULES: dict[str, Any] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 50),
     cut=st.integers(1, 38),

@@ -293,8 +293,8 @@ def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
 def backtested() -> xr.Dataset:
     """What a rule with thresholds earned on rates that wander; at leverage 5 without transfers."""
     rates, prices = _wandering()
-    costs = backtest.Costs(2.0, slippage_bps=0.5, liquidation_bps=20.0)
-    rule = backtest.SpreadThreshold(1.5, 0.3, 2.0)
+    costs = backtest.Costs(6.0, slippage_bps=0.5, liquidation_bps=20.0)
+    rule = backtest.SpreadThreshold(1.0, 0.3, 2.0)
     return backtest.carry(rates, rule, costs, interval_hours=8.0, prices=prices, leverage=5.0)
 
 
@@ -318,4 +318,4 @@ def swept() -> pd.DataFrame:
     rates, prices = _wandering()
     levels = (0.5, 1.0, 1.5, 2.0, 2.5, 9.0)
     rules = {f"from {level:g} bps/8h": backtest.SpreadThreshold(level, 0.3) for level in levels}
-    return backtest.sweep(rates, rules, backtest.Costs(2.0), interval_hours=8.0, prices=prices)
+    return backtest.sweep(rates, rules, backtest.Costs(6.0), interval_hours=8.0, prices=prices)

@@ -20,6 +20,7 @@ _TRENDS = 15
 _MATTERS = 0.002
 _FORMATS = {
     "OI [M USD]": ",.1f",
+    "OI [coins]": ",.0f",
     "share [%]": ".2f",
     "share at start [%]": ".2f",
     "trend [pp/day]": "+.4f",
@@ -78,7 +79,7 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> N
         section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
     trend = trend_of(share)
     _figures(section, table, share, trend, symbol)
-    section.table(_venues(oi, share, trend), formats=_FORMATS, fold=f"{symbol}: every venue")
+    section.table(_venues(data, oi, share, trend, symbol), formats=_FORMATS, fold=f"{symbol}: every venue")
     _findings(section, data, oi.sel(exchange=share["exchange"]), share, trend, symbol)
 
 
@@ -112,7 +113,9 @@ def _figures(
         )
 
 
-def _venues(oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.DataFrame:
+def _venues(
+    data: Data, oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset, symbol: str
+) -> pd.DataFrame:
     frame: pd.DataFrame = oi.transpose("time", "exchange").to_pandas()
     filled: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     by_venue = pd.DataFrame(
@@ -125,6 +128,9 @@ def _venues(oi: xr.DataArray, share: xr.DataArray, trend: xr.Dataset) -> pd.Data
             "to": 100 * trend["high"].to_series(),
         }
     )
+    price = data.price(symbol, oi["time"].values[-1])
+    if price > 0:
+        by_venue.insert(1, "OI [coins]", 1e6 * by_venue["OI [M USD]"] / price)
     ordered = by_venue.dropna(subset="OI [M USD]").sort_values("OI [M USD]", ascending=False)
     return ordered.rename_axis("venue").reset_index()
 
@@ -136,7 +142,9 @@ def _findings(
     total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
-        section.number(usd(float(total.isel(time=-1))), f"{symbol} open interest, {several}", window=last)
+        held, price = float(total.isel(time=-1)), data.price(symbol, total["time"].values[-1])
+        coins = f", {held / price:,.0f} {symbol}" if price > 0 else ""
+        section.number(usd(held), f"{symbol} open interest{coins}, {several}", window=last)
     if share.sizes["exchange"] > 1:
         late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
         level = 1e4 * float((late**2).sum())
