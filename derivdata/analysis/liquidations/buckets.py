@@ -179,7 +179,9 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
 
     Notes
     -----
-    Hardiman and Bouchaud (2014), Physical Review E 90:062807.
+    Hardiman and Bouchaud (2014), Physical Review E 90:062807. Whatever makes counts vary passes for
+    excitation: independent events in 5-minute buckets give 0.38 with a cycle of the day of ±80 %, and 0.18
+    with weekends at two fifths of weekdays. Take buckets of one time of day and of weekdays alone.
     """
     if dim not in counts.dims:
         raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
