@@ -15,7 +15,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_worker_is_killed_and_the_result_is_right(tmp_path: Path) -> None:
-    """The workload of the benchmark on two processes, compared with the same in one process, to the bit."""
+    """The workload of the benchmark on two processes, compared with one process to 1e-12."""
     pytest.importorskip("distributed")
     size = ["--symbols", "4", "--days", "2", "--venues", "3", "--folder", str(tmp_path)]
     done = subprocess.run(
