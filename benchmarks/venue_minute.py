@@ -86,12 +86,13 @@ class Minute:
         return Collector(archive, venues=_VENUES, symbols=(), names=TABLES, clock=clock, addresses=addresses)
 
 
-def rows_of_a_day(series: int, minutes: int) -> pd.DataFrame:
-    """Return sampled rates of as many contracts, a row a minute."""
-    times = pd.date_range("2026-01-20", periods=minutes, freq="min", tz="UTC").as_unit("us")
+def rows_of_a_day(series: int, minutes: int, day: int = 0) -> pd.DataFrame:
+    """Return sampled rates of as many contracts, a row a minute, of a day of the year."""
+    start = pd.Timestamp("2026-01-01", tz="UTC") + pd.Timedelta(day, "D")
+    times = pd.date_range(start, periods=minutes, freq="min").as_unit("us")
     count = series * minutes
     number = pd.RangeIndex(count)
-    steps = np.random.default_rng(1).normal(0, 0.01, (series, minutes))
+    steps = np.random.default_rng(day).normal(0, 0.01, (series, minutes))
     return pd.DataFrame(
         {
             "symbol": pd.Categorical.from_codes(

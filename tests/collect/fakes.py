@@ -20,17 +20,26 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
+from derivdata.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
 from tests.collect.state_bodies import state_body, with_delisted
+from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
 
-__all__ = ["SYMBOLS", "VENUES", "Answer", "Dropped", "Fakes", "SimulatedClock", "Truth"]
+__all__ = [
+    "HOURLY",
+    "SYMBOLS",
+    "T0",
+    "VENUES",
+    "Answer",
+    "Dropped",
+    "Fakes",
+    "SimulatedClock",
+    "Truth",
+]
 
 PAGE = b"<html><body>We are down for maintenance.</body></html>"
-HOUR = 3600
-T0 = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 SYMBOLS = ("BTC", "ETH")
-HOURLY = ("deribit", "hyperliquid", "lighter", "dydx", "derive", "kraken")
 ERROR_200 = {
     "binance": {"code": -1003, "msg": "Too many requests."},
     "bybit": {"retCode": 10006, "retMsg": "Too many visits!", "result": {}, "time": 0},
@@ -47,48 +56,6 @@ ERROR_200 = {
     "huobi": {"status": "error", "err-code": 1032, "err-msg": "too often", "ts": 1},
     "derive": {"id": 1, "error": {"code": -32000, "message": "Rate limit exceeded"}},
 }
-
-
-class Truth:
-    """What happened: payments and open interest of each contract, the same wherever it is asked."""
-
-    def __init__(self, end: int) -> None:
-        self.end = end
-
-    def interval(self, exchange: str, second: int) -> int:
-        """Hours between payments: 8, then 4 and 1 within two days of stress, then 8 again."""
-        if exchange in HOURLY:
-            return 1
-        day = (second - T0) // 86400
-        return 4 if day == 11 else 1 if day == 12 else 8
-
-    def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
-        """(second, hours since the one before, fraction of one interval), ascending from T0 − 3 days."""
-        rows, second = [], T0 - 3 * 86400
-        while second < self.end:
-            step = self.interval(exchange, second)
-            second += step * HOUR
-            number = second // HOUR + len(symbol) + ord(symbol[0])
-            rows.append((second, step, (number * 7919 % 2001 - 1000) * 1e-7))
-        return [row for row in rows if row[0] < self.end]
-
-    def oi(self, symbol: str) -> list[tuple[int, float, float]]:
-        """(second, coins, mark) every 5 minutes."""
-        first = T0 - 3 * 86400
-        return [self.oi_at(symbol, second) for second in range(first, self.end, 300)]
-
-    def oi_at(self, symbol: str, second: int) -> tuple[int, float, float]:
-        """(second, coins, mark) of the five minutes that hold a second."""
-        number = second // 300
-        return number * 300, 1000 + number * 31 % 500 + len(symbol), 50000.0 + number * 17 % 100
-
-    def index(self, second: int) -> float:
-        """The index price at an instant."""
-        return 49_900.0 + second // HOUR * 13 % 100
-
-    def bars(self, symbol: str) -> list[tuple[int, float]]:
-        """(second, mark) at each full hour."""
-        return [(s, mark) for s, _, mark in self.oi(symbol) if s % HOUR == 0]
 
 
 class Dropped(Exception):
@@ -121,8 +88,16 @@ class Fakes:
         How long an answer takes [s], by the same; of the test's clock, for sessions without sockets.
     skew
         How far the venues' clocks are ahead.
+    skews
+        How far the clocks of some venues are ahead, in what they say of themselves and of their rows.
+    listed_after
+        How long after a payment some venues list it.
+    refusals
+        What is answered instead, always, by the beginning of venue and path: (status, headers, body).
     delisted
         Whether bulk answers go on to tell of OLD, which was delisted.
+    delisted_at
+        Until when OLD is traded, if `delisted`; None is long ago.
     outages
         By venue, when it is down for maintenance.
     chains
@@ -130,14 +105,18 @@ class Fakes:
     """
 
     def __init__(self, end: int, now: Callable[[], pd.Timestamp]) -> None:
-        self.truth, self.now = Truth(end), now
+        self.truth, self._clock, self._of = Truth(end), now, threading.local()
         self.log: list[tuple[str, str, dict[str, Any], pd.Timestamp]] = []
         self.faults: dict[str, list[Any]] = {}
         self.random_faults = 0.0
         self.held: dict[str, threading.Event] = {}
         self.delays: dict[str, float] = {}
         self.skew = pd.Timedelta(0)
+        self.skews: dict[str, pd.Timedelta] = {}
+        self.listed_after: dict[str, pd.Timedelta] = {}
+        self.refusals: dict[str, tuple[int, dict[str, str], Any]] = {}
         self.delisted = False
+        self.delisted_at: pd.Timestamp | None = None
         self.chains = False
         self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
@@ -164,7 +143,19 @@ class Fakes:
     def addresses(self) -> dict[str, str]:
         """Where each venue answers; sessions without sockets need no server."""
         host = "venues.test" if self._server is None else f"127.0.0.1:{self._server.server_port}"
-        return {name: f"http://{host}/{name}" for name in VENUES}
+        return {name: f"http://{host}/{name}" for name in (*VENUES, *DEXES)}
+
+    def now(self) -> pd.Timestamp:
+        """What time it is for the venue that answers in this thread."""
+        return self._clock() + self.skews.get(getattr(self._of, "exchange", ""), pd.Timedelta(0))
+
+    def payments(self, exchange: str, symbol: str) -> list[tuple[int, int, float]]:
+        """What a venue lists by now of the payments of `Truth`."""
+        rows = self.truth.payments(exchange, symbol)
+        if exchange not in self.listed_after:
+            return rows
+        listed = (self.now() - self.listed_after[exchange]).timestamp()
+        return [row for row in rows if row[0] <= listed]
 
     def __enter__(self) -> Fakes:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler)
@@ -192,10 +183,11 @@ class Fakes:
         Dropped
             Nothing is answered.
         """
+        self._of.exchange = exchange
         with self._lock:
-            self.log.append((exchange, place, params, self.now()))
+            self.log.append((exchange, place, params, self._clock()))
             self._count += 1
-            fault = self._fault(exchange)
+            fault = self._fault(exchange, place)
         for start, event in self.held.items():
             if f"{exchange}{place}".startswith(start):
                 event.wait()
@@ -206,7 +198,9 @@ class Fakes:
             status, headers, body = fault
         elif fault in (None, "cut", "reset"):
             status, body = self._body(exchange, place, params)
-        raw = PAGE if fault == "page" else json.dumps(body).encode()
+        raw = (
+            PAGE if fault == "page" else body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        )
         if encoded:
             raw, headers = gzip.compress(raw), {**headers, "Content-Encoding": "gzip"}
         date = format_datetime((self.now() + self.skew).floor("s").to_pydatetime(), usegmt=True)
@@ -243,15 +237,22 @@ class Fakes:
             body = chains.chain(exchange, place, params, ms) if body is None and self.chains else body
             body = lists.answer(self, exchange, place, params) if body is None else body
             body = state_body(self, exchange, place, params) if body is None else body
-            body = VENUES[exchange](self, place, params) if body is None else body
+            made = VENUES["hyperliquid" if exchange in DEXES else exchange]
+            body = made(self, place, params) if body is None else body
         except KeyError:
             return 404, {"message": f"no such path: {place}"}
-        return 200, with_delisted(exchange, place, params, body) if self.delisted else body
+        if self.delisted:
+            gone = self.delisted_at is None or self.now() >= self.delisted_at
+            body = with_delisted(exchange, place, params, body, gone=gone)
+        return 200, body
 
-    def _fault(self, exchange: str) -> Any:
+    def _fault(self, exchange: str, place: str) -> Any:
         down = self.outages.get(exchange)
         if down is not None and down[0] <= self.now() < down[1]:
             return 503, {}, {"msg": "maintenance"}
+        refused = [text for start, text in self.refusals.items() if f"{exchange}{place}".startswith(start)]
+        if refused:
+            return refused[0]
         planned = self.faults.get(exchange)
         if planned:
             return planned.pop(0)
@@ -343,7 +344,7 @@ def _binance_history(fakes: Fakes, place: str, params: dict[str, Any], exchange:
     symbol = params["symbol"].removesuffix("USDT")
     start, end = _number(params, "startTime", 0), _number(params, "endTime", 9e15)
     if place.endswith("fundingRate"):
-        rows = [(_ms(s), r) for s, _, r in fakes.truth.payments(exchange, symbol)]
+        rows = [(_ms(s), r) for s, _, r in fakes.payments(exchange, symbol)]
         limit = min(int(params.get("limit", 100)), 1000)
         return [
             {"symbol": params["symbol"], "fundingTime": t, "fundingRate": f"{r:.8f}", "markPrice": ""}
@@ -396,7 +397,7 @@ def _bybit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     elif place.endswith("funding/history"):
         if "startTime" in params and "endTime" not in params:
             return {"retCode": 10001, "retMsg": "endTime is missing", "result": {}, "time": 1}
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("bybit", params["symbol"][:3])]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("bybit", params["symbol"][:3])]
         found = _page(
             rows,
             _number(params, "startTime", 0),
@@ -464,7 +465,7 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             for s in SYMBOLS
         ]
     elif place.endswith("funding-rate-history"):
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("okx", params["instId"][:3])]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("okx", params["instId"][:3])]
         oldest = fakes.now().timestamp() * 1000 - 90 * 86_400_000
         found = _page(
             rows,
@@ -528,7 +529,7 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                         **name,
                         "fundingRate": "0.0003",
                         "fundingTime": str(now),
-                        "nextFundingTime": str(now + 28_800_000),
+                        "nextFundingTime": str(now + HOUR * 1000 * interval("okx", now // 1000)),
                     },
                     "open-interest": {
                         **name,
@@ -544,11 +545,15 @@ def _okx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    dex = params.get("dex", "")
+    if dex not in ("", *DEXES.values()):
+        return None
+    named = f"{dex}:" if dex else ""
     if params["type"] == "meta":
-        return {"universe": [{"name": s, "szDecimals": 3} for s in SYMBOLS]}
+        return {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in SYMBOLS]}
     if params["type"] == "metaAndAssetCtxs":
         return [
-            {"universe": [{"name": s, "szDecimals": 3} for s in SYMBOLS]},
+            {"universe": [{"name": f"{named}{s}", "szDecimals": 3} for s in SYMBOLS]},
             [
                 {
                     "funding": "0.0000125",
@@ -566,7 +571,9 @@ def _hyperliquid(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             ],
         ]
     if params["type"] == "fundingHistory":
-        rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("hyperliquid", params["coin"])]
+        of, _, symbol = params["coin"].rpartition(":")
+        exchange = next((slug for slug, name in DEXES.items() if name == of), "hyperliquid")
+        rows = [(_ms(s), r) for s, _, r in fakes.payments(exchange, symbol)]
         found = _page(rows, params["startTime"], params.get("endTime", 9e15), 500, newest=False)
         return [
             {"coin": params["coin"], "fundingRate": f"{r:.8f}", "premium": "0", "time": t} for t, r in found
@@ -595,7 +602,7 @@ def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     symbol = params["contract"][:3]
     start, end = _number(params, "from", 0), _number(params, "to", 9e12)
     if place.endswith("/funding_rate"):
-        rows = [(s, r) for s, _, r in fakes.truth.payments("gateio", symbol)]
+        rows = [(s, r) for s, _, r in fakes.payments("gateio", symbol)]
         found = _page(rows, start, end, min(int(params.get("limit", 100)), 1000), newest=True)
         return [{"t": t, "r": f"{r:.8f}"} for t, r in found]
     if place.endswith("/contract_stats"):
@@ -622,7 +629,7 @@ def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             for s in SYMBOLS
         ]
     elif place.endswith("v2/mix/market/history-fund-rate"):
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("bitget", params["symbol"][:3])][::-1]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("bitget", params["symbol"][:3])][::-1]
         size, number = min(int(params.get("pageSize", 20)), 100), int(params.get("pageNo", 1))
         data = [
             {"symbol": params["symbol"], "fundingRate": f"{r:.8f}", "fundingTime": str(t)}
@@ -654,7 +661,7 @@ def _deribit(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             for s in SYMBOLS
         ]
     elif place.endswith("get_funding_rate_history"):
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("deribit", params["instrument_name"][:3])]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("deribit", params["instrument_name"][:3])]
         found = _page(
             rows,
             _number(params, "start_timestamp", 0),
@@ -696,7 +703,7 @@ def _lighter(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 for i, s in enumerate(SYMBOLS)
             ],
         }
-    rows = [(s, r) for s, _, r in fakes.truth.payments("lighter", SYMBOLS[int(params["market_id"])])]
+    rows = [(s, r) for s, _, r in fakes.payments("lighter", SYMBOLS[int(params["market_id"])])]
     found = _page(
         rows,
         _number(params, "start_timestamp", 0),
@@ -782,7 +789,7 @@ def _kraken(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
                 "fundingRate": 1.0,
                 "relativeFundingRate": r,
             }
-            for s, _, r in fakes.truth.payments("kraken", symbol)
+            for s, _, r in fakes.payments("kraken", symbol)
         ],
     }
 
@@ -804,7 +811,7 @@ def _dydx(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             }
         }
     ticker = place.rpartition("/")[2]
-    rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("dydx", ticker[:3])]
+    rows = [(_ms(s), r) for s, _, r in fakes.payments("dydx", ticker[:3])]
     end = (
         pd.Timestamp(params["effectiveBeforeOrAt"]).timestamp() * 1000
         if "effectiveBeforeOrAt" in params
@@ -852,7 +859,7 @@ def _kucoin(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
         if "from" not in params or "to" not in params:
             return {"code": "400100", "msg": "from and to are required"}
         symbol = {"XBT": "BTC"}.get(params["symbol"][:3], params["symbol"][:3])
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("kucoin", symbol)]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("kucoin", symbol)]
         data = [
             {"symbol": params["symbol"], "fundingRate": round(r, 8), "timepoint": t}
             for t, r in _page(rows, _number(params, "from", 0), _number(params, "to", 0), 100, newest=True)
@@ -874,7 +881,7 @@ def _mexc(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             for s in SYMBOLS
         ]
     else:
-        rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("mexc", params["symbol"][:3])][::-1]
+        rows = [(s * 1000, r) for s, _, r in fakes.payments("mexc", params["symbol"][:3])][::-1]
         size, number = min(int(params.get("page_size", 20)), 1000), int(params.get("page_num", 1))
         page = rows[(number - 1) * size : number * size]
         data = {
@@ -916,7 +923,7 @@ def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             "tick": ticks,
         }
         return {"status": "ok", "ts": now, "data": data}
-    rows = [(_ms(s), r) for s, _, r in fakes.truth.payments("huobi", params["contract_code"][:3])][::-1]
+    rows = [(_ms(s), r) for s, _, r in fakes.payments("huobi", params["contract_code"][:3])][::-1]
     size, number = min(int(params.get("page_size", 20)), 50), int(params.get("page_index", 1))
     return {
         "status": "ok",
@@ -956,7 +963,7 @@ def _derive(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
             },
         }
     symbol = params["instrument_name"][:3]
-    rows = [(s * 1000, r) for s, _, r in fakes.truth.payments("derive", symbol)]
+    rows = [(s * 1000, r) for s, _, r in fakes.payments("derive", symbol)]
     found = _page(rows, params["start_timestamp"], params["end_timestamp"], 720, newest=False)
     return {
         "id": "1",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tests.collect.truth import HOUR, interval
+
 if TYPE_CHECKING:
     from tests.collect.fakes import Fakes
 
@@ -51,7 +53,7 @@ def _gateio_contracts(states: Any, now: int, params: Row) -> Any:
             "type": "direct",
             "in_delisting": False,
             "funding_rate": "0.0001",
-            "funding_interval": 28800,
+            "funding_interval": HOUR * interval("gateio", now // 1000),
             "mark_price": str(mark),
             "index_price": str(mark),
             "last_price": str(mark),
@@ -227,7 +229,7 @@ def _kucoin(states: Any, now: int, params: Row) -> Any:
             "markPrice": mark,
             "indexPrice": mark,
             "lastTradePrice": mark,
-            "fundingRateGranularity": 28800000,
+            "fundingRateGranularity": HOUR * 1000 * interval("kucoin", now // 1000),
             "priceChgPct": 0.01,
         }
         for s, (_, coins, mark) in states
@@ -261,7 +263,7 @@ def _mexc_rates(states: Any, now: int, params: Row) -> Any:
             "fundingRate": 3.0e-4,
             "maxFundingRate": 0.001,
             "minFundingRate": -0.001,
-            "collectCycle": 8,
+            "collectCycle": interval("mexc", now // 1000),
             "nextSettleTime": now + 3_600_000,
             "timestamp": now,
         }
@@ -475,23 +477,34 @@ _OLD = {
 """By venue and path: what sets the row of OLD, which was delisted, apart from one that trades."""
 
 
-def with_delisted(exchange: str, place: str, params: Row, body: Any) -> Any:
-    """Add OLD to a bulk answer, as the venue goes on to tell of it: with the figures of its last day."""
+_NAMES = {"symbol", "baseAsset", "baseCoin", "instId", "ctValCcy", "uly", "name", "instrument_name"}
+_NAMES |= {"base_currency", "market_id", "base", "pair", "contract_code"}
+"""Fields of `_OLD` that name it; the others say that it is gone."""
+
+
+def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bool = True) -> Any:
+    """Add OLD to a bulk answer, as the venue goes on to tell of it: with the figures of its last day.
+
+    Before it is `gone` it is told of as any other contract.
+    """
+    coin: Row = {"name": "OLD", "szDecimals": 3, **({"isDelisted": True} if gone else {})}
     if exchange == "hyperliquid" and params.get("type") == "meta":
-        body["universe"].append({"name": "OLD", "szDecimals": 3, "isDelisted": True})
+        body["universe"].append(coin)
     elif exchange == "hyperliquid" and params.get("type") == "metaAndAssetCtxs":
-        body[0]["universe"].append({"name": "OLD", "szDecimals": 3, "isDelisted": True})
-        body[1].append({**body[1][-1], "midPx": None})
+        body[0]["universe"].append(coin)
+        body[1].append({**body[1][-1], **({"midPx": None} if gone else {})})
     elif exchange == "dydx" and place == "/perpetualMarkets":
         last = body["markets"]["ETH-USD"]
-        body["markets"]["OLD-USD"] = {**last, "ticker": "OLD-USD", "status": "FINAL_SETTLEMENT"}
+        status = "FINAL_SETTLEMENT" if gone else "ACTIVE"
+        body["markets"]["OLD-USD"] = {**last, "ticker": "OLD-USD", "status": status}
     elif exchange == "kucoin" and place == "/api/v1/contracts/active":
         last = body["data"][-1]
-        body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": "Closed"})
+        status = "Closed" if gone else "Open"
+        body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
     marks = _OLD.get(("binance" if exchange == "aster" else exchange, place))
     rows = _rows(body) if marks else None
     if rows and (exchange != "okx" or params.get("instType") != "OPTION"):
-        rows.append({**rows[-1], **marks})
+        rows.append({**rows[-1], **{k: v for k, v in marks.items() if gone or k in _NAMES}})
     return body
 
 

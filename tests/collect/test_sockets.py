@@ -8,6 +8,7 @@ import socket as plain
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
-from derivdata.archive import open_archive
+from derivdata.archive import Request, open_archive
 from derivdata.collect import Collector, sockets
 from derivdata.collect.clock import MachineClock
 from derivdata.collect.sockets import LiquidationStream
@@ -109,6 +110,42 @@ def test_after_a_drop_it_listens_again_and_a_frame_sent_twice_is_one_order(strea
     assert rows["order_id"].nunique() == 1
     assert rows["side"].unique().tolist() == ["short"]
     assert rows["value_usd"].unique().tolist() == [6003.0]
+
+
+def test_frames_sent_twice_are_one_row_and_frames_lost_in_a_drop_are_a_gap(
+    streams: Any, tmp_path: Path
+) -> None:
+    """Thirty liquidations; of the first connection's some come twice, three are lost, two come again."""
+    truth = [(MS + 500 * number, "Buy" if number % 3 else "Sell", number + 1) for number in range(30)]
+
+    def frame(number: int) -> dict[str, Any]:
+        ms, side, coins = truth[number]
+        return {**PUSH, "ts": ms + 7, "data": [
+            {"T": ms, "s": "BTCUSDT", "S": side, "v": str(coins), "p": "50000"}
+        ]}  # fmt: skip
+
+    first = [frame(number) for number in range(12) for _ in range(1 + (number % 3 == 0))]
+    second = [frame(number) for number in [11, 10, *range(29, 14, -1)]]
+    stream, _ = streams("bybit", [first, second], 1)
+    archive, windows = open_archive(tmp_path / "market"), []
+    span = [pd.Timestamp(MS + ms, unit="ms", tz="UTC") for ms in (0, 60_000)]
+    found = archive.read("liquidations_fills", *span)
+    deadline = time.monotonic() + 60
+    while len(found) < 27 and time.monotonic() < deadline:
+        rows, covered, _ = stream.drain()
+        windows += covered
+        requests = [Request("bybit", None, *window) for window in covered]
+        archive.merge("liquidations_fills", rows, requests=requests)
+        found = archive.read("liquidations_fills", *span)
+        time.sleep(0.05)
+    told = [truth[number] for number in range(30) if not 12 <= number < 15]
+    stamps = [pd.Timestamp(ms, unit="ms", tz="UTC") for ms, _, _ in told]
+    assert found["time"].tolist() == stamps
+    assert found["side"].tolist() == ["long" if side == "Buy" else "short" for _, side, _ in told]
+    assert found["value_usd"].tolist() == [50_000.0 * coins for *_, coins in told]
+    assert any(late.start > early.end for early, late in pairwise(windows)), (
+        "it was not listened to all the time"
+    )
 
 
 def test_a_packed_frame_is_read_and_a_ping_is_answered_with_its_number(

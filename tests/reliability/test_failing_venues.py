@@ -1,0 +1,291 @@
+"""How venues misbehave, each as the specification says, and what is collected all the same: row for row."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import Archive, open_archive
+from derivdata.collect import backfill, contracts
+from derivdata.collect.collector import Collector
+from derivdata.collect.minute import Minute
+from derivdata.venues.hyperliquid import DEXES
+from tests.collect.clocks import EventClock
+from tests.collect.days import hold_minutes, hold_settlements
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
+from tests.collect.truth import T0
+from tests.reliability.promises import SOAK
+
+LAST = int(pd.Timestamp("2026-02-01T00:30", tz="UTC").timestamp())
+DAY = pd.Timestamp("2026-01-20", tz="UTC")
+MINUTE = pd.Timedelta(1, "min")
+PAYING = ["binance", "bybit", "okx", "gateio", "bitget", "aster", "kucoin", "mexc", "huobi"]  # not each hour
+HOURLY = ["deribit", "hyperliquid", "dydx", "lighter", "derive"]
+FIRST = "2026-01-01" if SOAK else "2026-01-29"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return open_archive(tmp_path / "market")
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> tuple[Fakes, SimulatedClock]:
+    """Venues at the end of January, asked without sockets."""
+    clock = SimulatedClock("2026-02-01T00:30:00")
+    made = Fakes(LAST, clock.utc)
+    connect_directly(made, clock, monkeypatch)
+    return made, clock
+
+
+def _fill(
+    archive: Archive, fakes: tuple[Fakes, SimulatedClock], start: str, end: str, *venues: str, **options: Any
+) -> Any:
+    told, clock = fakes
+    names = options.pop("names", ["funding_settlements"])
+    where = {"clock": clock, "addresses": told.addresses, **options}
+    return backfill(archive, SYMBOLS, start, end, venues=venues, names=names, **where)
+
+
+def _collected(
+    archive: Archive,
+    patch: pytest.MonkeyPatch,
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    venues: list[str],
+    *,
+    symbols: tuple[str, ...] = (),
+    **behaviours: Any,
+) -> tuple[Fakes, list[Minute]]:
+    """Collect from one instant to another; return the venues and what each minute brought."""
+    clock, minutes = EventClock(start), []
+    told = Fakes(LAST, clock.utc)
+    for name, value in behaviours.items():
+        setattr(told, name, value)
+    connect_directly(told, clock, patch)
+
+    def count(minute: Minute) -> None:
+        minutes.append(minute)
+        if minute.time >= end:
+            clock.stop()
+
+    tables = ["funding_history", "oi_history", "funding_settlements"]
+    collector = Collector(
+        archive, venues=venues, symbols=symbols, names=tables, clock=clock, addresses=told.addresses,
+        unconfirmed=True, since=pd.Timedelta(1, "D"), log=count,
+    )  # fmt: skip
+    collector.run()
+    collector.close()
+    return told, minutes
+
+
+def _times(archive: Archive, exchange: str, symbol: str, table: str = "funding_history") -> pd.Series:
+    rows = archive.read(table, DAY - pd.Timedelta(30, "D"), DAY + pd.Timedelta(30, "D"))
+    return rows.loc[(rows["exchange"] == exchange) & (rows["symbol"] == symbol), "time"]
+
+
+def test_dexes_of_hyperliquid_are_venues_whose_month_and_minute_are_the_truth(
+    archive: Archive, fakes: tuple[Fakes, SimulatedClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, end = (pd.Timestamp(at, tz="UTC") for at in (FIRST, "2026-02-01"))
+    venues = ["hyperliquid", *DEXES]
+    done = _fill(archive, fakes, FIRST, "2026-02-01", *venues, unconfirmed=True)
+    assert done.failed == []
+    hours = (end - start) // pd.Timedelta(1, "h")
+    assert hold_settlements(archive, fakes[0], venues, start, end) == len(venues) * len(SYMBOLS) * hours
+    asked = [params["coin"] for name, _, params, _ in fakes[0].log if "coin" in params and name == "tradexyz"]
+    assert set(asked) == {"xyz:BTC", "xyz:ETH"}
+    at = DAY + pd.Timedelta("10:30:30")
+    _, minutes = _collected(archive, monkeypatch, at, at + 2 * MINUTE, venues)
+    assert [minute.failed for minute in minutes] == [{}] * len(minutes)
+    assert hold_minutes(archive, venues, DAY, DAY + pd.Timedelta(1, "D")) == len(venues) * len(minutes)
+    rows = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert set(rows["symbol"]) == set(SYMBOLS)
+    assert rows["rate_bps_8h"].unique().tolist() == [pytest.approx(1.0)]
+
+
+@pytest.mark.parametrize("seconds", [20, 300])
+def test_a_venue_whose_clock_is_ahead_keeps_its_stamps_or_is_not_written(
+    seconds: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of okx alone: bybit's rows are those of every minute."""
+    at, ahead = DAY + pd.Timedelta("10:30:30"), pd.Timedelta(seconds, "s")
+    _, minutes = _collected(archive, monkeypatch, at, at + 4 * MINUTE, ["okx", "bybit"], skews={"okx": ahead})
+    polled = [minute.time.floor("min") for minute in minutes]
+    assert _times(archive, "bybit", "BTC").dt.floor("min").tolist() == polled
+    stamps = _times(archive, "okx", "BTC")
+    if seconds == 20:
+        assert (stamps - ahead).dt.floor("min").tolist() == polled
+    else:
+        assert len(stamps) == 0
+        ledger = archive.requests()
+        mine = ledger[(ledger["exchange"] == "okx") & (ledger["table"] == "funding_history")]
+        assert not mine["answered"].any()
+        assert mine["error"].str.contains("300 s apart: set the clock").all()
+
+
+@pytest.mark.skipif(
+    not SOAK, reason="two hours of minutes: in the gate it is test_refills that has one late payment"
+)
+def test_payments_that_venues_list_late_are_all_there_an_hour_later(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Listed four minutes after they were made: after the refill of their hour has asked."""
+    start, end = DAY + pd.Timedelta("09:58:30"), DAY + pd.Timedelta("12:04:00")
+    late = dict.fromkeys(("hyperliquid", "bybit"), pd.Timedelta(4, "min"))
+    told, _ = _collected(archive, monkeypatch, start, end, [*late], symbols=SYMBOLS, listed_after=late)
+    first, whole = start.floor("h") - pd.Timedelta(1, "D"), DAY + pd.Timedelta("12:00:00")
+    assert hold_settlements(archive, told, [*late], first, whole) > 2 * 24
+    hold_minutes(archive, [*late], start, end)
+
+
+@pytest.mark.parametrize("exchange", [*PAYING, *HOURLY] if SOAK else ["bybit", "gateio", "huobi", "dydx"])
+def test_payments_made_late_bear_the_hour_within_a_minute_and_their_own_stamp_after_it(
+    exchange: str, archive: Archive, fakes: tuple[Fakes, SimulatedClock]
+) -> None:
+    """At 08:00:40 and 16:05:00; the intervals of these and the next are those of the venue all the same."""
+    told, _ = fakes
+    eight, sixteen = (int((DAY + pd.Timedelta(hours, "h")).timestamp()) for hours in (8, 16))
+    told.truth.late = {eight: 40, sixteen: 300}
+    done = _fill(archive, fakes, "2026-01-19", "2026-01-22", exchange)
+    assert done.failed == []
+    rows = archive.read("funding_settlements", DAY - pd.Timedelta(1, "D"), DAY + pd.Timedelta(2, "D"))
+    rows = rows[rows["symbol"] == "BTC"]
+    truth = [
+        (second - 40 if second == eight + 40 else second, hours, rate * 1e4 * 8 / hours)
+        for second, hours, rate in told.truth.payments(exchange, "BTC")
+        if DAY.timestamp() - 86_400 <= second < DAY.timestamp() + 2 * 86_400
+    ]
+    wanted = [pd.Timestamp(second, unit="s", tz="UTC") for second, *_ in truth]
+    assert rows["time"].dt.floor("min").tolist() == wanted
+    assert rows["interval_hours"].tolist() == [hours for _, hours, _ in truth]
+    assert rows["rate_bps_8h"].tolist() == pytest.approx([bps for *_, bps in truth], abs=1e-9)
+
+
+@pytest.mark.parametrize("exchange", PAYING if SOAK else ["bybit", "gateio", "mexc"])
+def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
+    exchange: str, archive: Archive, fakes: tuple[Fakes, SimulatedClock]
+) -> None:
+    """Eight hours until the 12th, four on it, one on the 13th, eight again: asked in five pieces."""
+    edges = ["2026-01-11T20:00", "2026-01-12T06:00", "2026-01-12T21:00", "2026-01-13T02:30",
+             "2026-01-13T03:30", "2026-01-15T00:00"]  # fmt: skip
+    for start, end in pairwise(edges):
+        assert _fill(archive, fakes, start, end, exchange).failed == []
+    first, last = (pd.Timestamp(at, tz="UTC") for at in (edges[0], edges[-1]))
+    assert hold_settlements(archive, fakes[0], [exchange], first, last) > 60
+    rows = archive.read("funding_settlements", first, last)
+    truth = [
+        hours
+        for second, hours, _ in fakes[0].truth.payments(exchange, "BTC")
+        if first.timestamp() <= second < last.timestamp()
+    ]
+    assert rows.loc[rows["symbol"] == "BTC", "interval_hours"].tolist() == truth
+    assert set(truth) == {8, 4, 1}
+
+
+def test_a_running_rate_is_of_the_interval_of_its_minute(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At midnight of the 12th eight hours become four: the same rate is twice as much in eight hours."""
+    midnight = pd.Timestamp(T0 + 11 * 86_400, unit="s", tz="UTC")
+    venues = ["okx", "gateio", "kucoin"]  # whose answers name the interval; lists of it come once an hour
+    _collected(archive, monkeypatch, midnight - 2 * MINUTE, midnight + 2 * MINUTE, venues)
+    rows = archive.read("funding_history", midnight - 3 * MINUTE, midnight + 3 * MINUTE)
+    changed = (rows["time"] >= midnight).to_numpy()
+    for venue, bps in {"okx": 3.0, "gateio": 1.0, "kucoin": 1.0}.items():
+        mine = (rows["exchange"] == venue).to_numpy()
+        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == [bps], venue
+        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == [2 * bps], venue
+
+
+REGION = {"code": 0, "msg": "Service unavailable from a restricted location according to 'b. Eligibility'"}
+FIREWALL = "<html><body><h1>403 Forbidden</h1><p>The request is blocked.</p></body></html>"
+
+
+@pytest.mark.parametrize(("status", "body"), [(451, REGION), (403, REGION)])
+def test_an_address_that_is_refused_loses_its_venue_and_no_row_of_another(
+    status: int, body: Any, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = DAY + pd.Timedelta("10:30:30")
+    told, minutes = _collected(
+        archive,
+        monkeypatch,
+        at,
+        at + 4 * MINUTE,
+        ["binance", "bybit"],
+        refusals={"binance": (status, {}, body)},
+    )
+    assert sum(name == "binance" for name, *_ in told.log) == 1, "asked once, and left alone"
+    assert minutes[-1].gone.keys() == {"binance"}
+    assert hold_minutes(archive, ["binance", "bybit"], at, at + 10 * MINUTE) == len(minutes)
+
+
+def test_one_path_that_a_firewall_refuses_leaves_a_hole_that_is_filled_when_it_answers(
+    archive: Archive, fakes: tuple[Fakes, SimulatedClock]
+) -> None:
+    told, clock = fakes
+    path = "gateio/futures/usdt/contract_stats"
+    told.refusals[path] = (403, {}, FIREWALL)
+    names = ["funding_settlements", "oi_history"]
+    done = _fill(archive, fakes, "2026-01-30", "2026-01-31", "gateio", "bybit", names=names)
+    assert done.failed
+    assert all("gateio oi_history" in text for text in done.failed if "bybit" not in text)
+    first, end = (pd.Timestamp(at, tz="UTC") for at in ("2026-01-30", "2026-01-31"))
+    hold_settlements(archive, told, ["gateio", "bybit"], first, end)
+    assert archive.unanswered("oi_history", "gateio", "BTC", first, end) != [], "a hole, and not no rows"
+    assert "gateio" not in archive.exchanges("oi_history")
+    told.refusals.clear()
+    clock.wait(3600)
+    assert _fill(archive, fakes, "2026-01-30", "2026-01-31", "gateio", names=names).failed == []
+    rows = archive.read("oi_history", first, end, symbols=["BTC"], exchanges=["gateio"])
+    truth = [
+        coins * mark for s, coins, mark in told.truth.oi("BTC") if first.timestamp() <= s < end.timestamp()
+    ]
+    assert rows["oi_usd"].tolist() == pytest.approx(truth)
+
+
+def test_a_contract_that_is_delisted_meanwhile_ends_with_the_next_list_and_others_go_on(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists are asked for each three minutes here instead of each hour."""
+    monkeypatch.setattr(contracts, "_LISTED_FOR", 3 * MINUTE)
+    at, gone = DAY + pd.Timedelta("10:30:30"), DAY + pd.Timedelta("10:34:00")
+    venues = ["bybit", "okx", "hyperliquid", "gateio"]
+    venues += ["binance", "bitget", "kraken", "mexc", "dydx", "kucoin"] if SOAK else []
+    _, minutes = _collected(
+        archive, monkeypatch, at, gone + 6 * MINUTE, venues, delisted=True, delisted_at=gone
+    )
+    polled = [minute.time.floor("min") for minute in minutes]
+    for venue in venues:
+        assert _times(archive, venue, "BTC").dt.floor("min").tolist() == polled, venue
+        old = _times(archive, venue, "OLD").dt.floor("min").tolist()
+        before = [minute for minute in polled if minute < gone]
+        assert old[: len(before)] == before, venue
+        assert all(minute <= gone + 3 * MINUTE for minute in old), venue
+
+
+@pytest.mark.parametrize("fault", ["drop", "reset", "cut", "page", "maintenance", "gzip"])
+def test_an_answer_that_breaks_off_is_asked_for_again_and_the_month_is_the_truth(
+    fault: str, archive: Archive
+) -> None:
+    """Over real connections: five answers in a row, of lists and of pages; every answer is packed."""
+    clock = SimulatedClock("2026-02-01T00:30:00")
+    venues = ["bybit", "dydx", "mexc"]
+    kinds = {"maintenance": (503, {}, {"msg": "maintenance"}), "gzip": None}
+    with Fakes(LAST, clock.utc) as told:
+        for venue in venues:
+            told.faults[venue] = [None, kinds.get(fault, fault)] * 5
+        done = _fill(archive, (told, clock), FIRST, "2026-02-01", *venues)
+        if fault == "page":  # HTML is not as expected, so it is told, and asked for again the next time
+            assert len(done.failed) >= len(venues)
+            told.faults.clear()
+            clock.wait(3600)
+            done = _fill(archive, (told, clock), FIRST, "2026-02-01", *venues)
+    assert done.failed == []
+    first, end = (pd.Timestamp(at, tz="UTC") for at in (FIRST, "2026-02-01"))
+    hold_settlements(archive, told, venues, first, end)
