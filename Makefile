@@ -54,9 +54,11 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-# Some sixteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
+SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_venues.py deployment.py)
+
+# Some eighteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
 soak: $(VENV)/.dev
-	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability --durations=25
+	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) --durations=25
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
