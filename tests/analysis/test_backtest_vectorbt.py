@@ -1,6 +1,6 @@
 """Backtests against vectorbt on what it can express: prices and fees of positions; it knows no funding.
 
-``pip install .[bench]`` has vectorbt; the gate has not: it brings forty packages and compiles for seconds.
+Not part of the gate: vectorbt brings forty packages and compiles for a minute. Install it to run this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from derivdata.analysis import backtest
 from tests.analysis.test_backtest import SYMBOLS, VENUES, drawn, panel
 
-pytest.importorskip("vectorbt", reason="vectorbt is not installed: pip install .[bench]")
+pytest.importorskip("vectorbt", reason="vectorbt is not installed: pip install vectorbt")
 
 
 @pytest.mark.slow
