@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rows import (
+    answers,
     archive,
     backtests,
     black76,
@@ -34,6 +35,7 @@ ROWS = [
     *archive.ROWS,
     *imports.ROWS,
     *service.ROWS,
+    *answers.ROWS,
     *growing.ROWS,
     *venues.ROWS,
 ]

@@ -79,6 +79,11 @@ def _zscore(_: Path, times: int) -> _Run:
     return lambda: dd.analysis.funding.zscore(rates, 168, lag=0)
 
 
+def _robust(_: Path, times: int) -> _Run:
+    rates = panel(2 * times, 1_000, missing=0.0)
+    return lambda: dd.analysis.funding.zscore(rates, 168, robust=True)
+
+
 def _implied(_: Path, times: int) -> _Run:
     of = options(62_500 * times)
     return lambda: implied(of)
@@ -121,6 +126,9 @@ ROWS = [
     growth("best-pair", "best pair", "43 venues × 12 symbols × 10,000 hours and up", _pair, rounds=3),
     growth("shares", "OI share and HHI", "43 venues × 12 symbols × 10,000 hours and up", _shares, rounds=3),
     growth("zscore", "rolling z-score", "43 venues × 12 symbols × 10,000 hours and up", _zscore, rounds=3),
+    growth(
+        "robust-zscore", "robust z-score", "43 venues × 2 symbols × 1,000 hours and up", _robust, rounds=3
+    ),
     growth("implied-vol", "Black-76 implied volatility", "62,500 options and up", _implied, rounds=3),
     growth("svi", "SVI slices, 3 % noise", "2,500 slices of 40 strikes and up", _slices, rounds=3),
     growth("essvi", "eSSVI surfaces", "100 surfaces of 10 × 40 and up", _boards, rounds=3),

@@ -30,6 +30,7 @@ _MERGE_COUNT = 8
 _BATCH_ROWS = 1_000_000
 _WRITERS = 4
 _LONG_RUN = 64
+_SMALL_ROWS = 32_768
 
 Array = np.ndarray[Any, Any]
 
@@ -196,7 +197,7 @@ def merge_files(
 ) -> list[DataFile]:
     """Return old and new files, with those of the new files' partitions merged.
 
-    Files of a partition together small enough for one row group are merged at once, others when there are
+    Files of a partition that are small together are merged at once, others when there are
     eight of a level; the result is of the next level. So a row is rewritten about once per level: as often as
     the logarithm to base 8 of the number of appends.
 
@@ -216,7 +217,7 @@ def merge_files(
         level = 0
         while any(file.level >= level for file in here):
             group = [file for file in here if file.level == level]
-            small = sum(file.rows for file in group) <= parquet_writer.GROUP_ROWS
+            small = sum(file.rows for file in group) <= _SMALL_ROWS
             if len(group) >= (2 if small else _MERGE_COUNT):
                 rows = _sorted(storage, table, group)
                 whole = parquet_writer.write(storage, partition, table, rows, level=level + (not small))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -23,11 +23,26 @@ PRUNED = ("symbol", "exchange", "order_id")
 
 
 class Footer(NamedTuple):
-    """A file's metadata, its columns, and per row group the least and greatest value of some of them."""
+    """A file's metadata, its columns, and per row group the least and greatest value of some of them.
+
+    `words` are, per row group, the word that a text column has in every row; None where it has several.
+    """
 
     metadata: pq.FileMetaData
     names: frozenset[str]
     bounds: Mapping[str, list[tuple[Any, Any]]]
+    words: Mapping[str, list[str | None]]
+
+    def constants(self, groups: Sequence[int], names: Iterable[str]) -> dict[str, str]:
+        """Return those of some columns that have one and the same word in all rows of some row groups."""
+        found = {}
+        for name in names:
+            words = self.words.get(name)
+            if words is not None and groups:
+                first = words[groups[0]]
+                if first is not None and all(words[group] == first for group in groups):
+                    found[name] = first
+        return found
 
 
 @contextmanager
@@ -63,11 +78,15 @@ def _footer(storage: Storage, file: DataFile, _state: Hashable) -> Footer:
     metadata = pq.read_metadata(pa.BufferReader(end))
     names = metadata.schema.names
     bounds: dict[str, list[tuple[Any, Any]]] = {}
+    words: dict[str, list[str | None]] = {}
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    dictionaries = {f.name for f in metadata.schema.to_arrow_schema() if pa.types.is_dictionary(f.type)}
     for column, name in enumerate(names):
-        kinds = (metadata.row_group(g).column(column).statistics for g in range(metadata.num_row_groups))
         if name in (*PRUNED, "time"):
-            bounds[name] = [_bounds(s, raw=name == "time") for s in kinds]
-    return Footer(metadata, frozenset(names), bounds)
+            bounds[name] = [_bounds(g.column(column).statistics, raw=name == "time") for g in groups]
+        elif name in dictionaries:
+            words[name] = [_only_word(g.column(column).statistics) for g in groups]
+    return Footer(metadata, frozenset(names), bounds, words)
 
 
 def open_parquet(storage: Storage, file: DataFile, footer: Footer | None = None) -> pq.ParquetFile:
@@ -91,3 +110,10 @@ def _bounds(statistics: pq.Statistics | None, *, raw: bool) -> tuple[Any, Any]:
     if raw:
         return statistics.min_raw, statistics.max_raw
     return statistics.min, statistics.max
+
+
+def _only_word(statistics: pq.Statistics | None) -> str | None:
+    """Return the word that every row of a row group has; None where they differ, or the file does not say."""
+    if statistics is None or not statistics.has_min_max or statistics.null_count != 0:
+        return None
+    return str(statistics.min) if statistics.min == statistics.max else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import reduce
-from operator import and_
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.parquet_writer import GROUP_ROWS
-from derivdata.archive.schemas import INSTANT, LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
+from derivdata.archive.schemas import LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
@@ -36,6 +38,8 @@ __all__ = [
 
 _BATCH_ROWS = 1_000_000
 _BATCH_GROUPS = max(1, _BATCH_ROWS // GROUP_ROWS)
+_FEW_BATCHES = 8
+_READERS = min(4, os.cpu_count() or 1)
 
 
 class RowGroups(NamedTuple):
@@ -71,10 +75,12 @@ def load(
     window: TimeRange,
     where: Where,
     names: Collection[str] | None = None,
+    threads: bool = True,
 ) -> pa.Table:
     """Load rows of a batch within a window whose columns have one of the given values.
 
-    `names` are the columns to read besides those that choose rows; None reads all.
+    `names` are the columns to read besides those that choose rows; None reads all. `threads` is whether
+    columns are decoded in several.
 
     Raises
     ------
@@ -86,23 +92,37 @@ def load(
         footer = footers.footer(storage, batch.file)
         requested = table.columns if names is None else {*names, *where, "time"}
         columns = [name for name in table.columns if name in footer.names and name in requested]
+        constants = footer.constants(batch.groups, [name for name in columns if name not in where])
+        stored = [name for name in columns if name not in constants]
         with footers.open_parquet(storage, batch.file, footer) as parquet:
-            rows = parquet.read_row_groups(batch.groups, columns=columns)
+            rows = parquet.read_row_groups(batch.groups, columns=stored, use_threads=threads)
         rows.validate(full=True)
-    rows = as_now(rows, table, place)
     inside = batch.file.first >= window.start and batch.file.last < window.end
-    mask = _mask(None if inside else window, where)
-    return rows if mask is None else rows.filter(mask)
+    rows = _selected(rows, None if inside else window, where)
+    for name, word in constants.items():
+        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [word])
+        rows = rows.add_column(columns.index(name), name, column)
+    return as_now(rows, table, place)
 
 
 def scan(
-    storage: Storage, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
+    storage: Storage,
+    table: Table,
+    files: Iterable[DataFile],
+    window: TimeRange,
+    where: Where,
+    names: Collection[str] | None = None,
 ) -> list[pa.Table]:
-    """Load the rows of some files within a window whose columns have one of the given values."""
-    return [
-        load(storage, table, batch, window, where)
-        for batch in row_group_batches(storage, table, files, window, where)
-    ]
+    """Load the rows of some files within a window whose columns have one of the given values.
+
+    A series over many files is little of each, and opening them takes the time: several threads read them.
+    """
+    batches = list(row_group_batches(storage, table, files, window, where))
+    read = partial(load, storage, table, window=window, where=where, names=names)
+    if len(batches) < _FEW_BATCHES or sum(len(batch.groups) for batch in batches) > 4 * len(batches):
+        return [read(batch) for batch in batches]
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(partial(read, threads=False), batches))
 
 
 def scan_latest(
@@ -193,22 +213,49 @@ def _footer_of_table(storage: Storage, file: DataFile, table: Table) -> footers.
 
 def _candidates(footer: footers.Footer, window: TimeRange, where: Where) -> list[int]:
     """Return the row groups whose statistics do not rule out a match."""
-
-    def may_match(index: int, name: str, values: Collection[str]) -> bool:
-        low, high = footer.bounds[name][index]
-        return low is None or any(low <= value <= high for value in values)
-
-    return [
-        index
-        for index in range(footer.metadata.num_row_groups)
-        if window.touches(*footer.bounds["time"][index])
-        and all(may_match(index, name, values) for name, values in where.items())
-    ]
+    chosen = [g for g, bounds in enumerate(footer.bounds["time"]) if window.touches(*bounds)]
+    for name, values in where.items():
+        bounds = footer.bounds[name]
+        only = next(iter(values)) if len(values) == 1 else None
+        if only is None:
+            chosen = [g for g in chosen if _may_hold(bounds[g], values)]
+        else:
+            chosen = [g for g in chosen if bounds[g][0] is None or bounds[g][0] <= only <= bounds[g][1]]
+    return chosen
 
 
-def _mask(window: TimeRange | None, where: Where) -> pc.Expression | None:
-    tests = [pc.field(name).isin(pa.array(sorted(values), pa.string())) for name, values in where.items()]
+def _may_hold(bounds: tuple[Any, Any], values: Collection[str]) -> bool:
+    low, high = bounds
+    return low is None or any(low <= value <= high for value in values)
+
+
+def _selected(rows: pa.Table, window: TimeRange | None, where: Where) -> pa.Table:
+    """Return the rows within a window that have one of the given values in some columns.
+
+    Files are sorted by series, so that mostly these are neighbours: a slice, which copies nothing.
+    """
+    if window is None and not where:
+        return rows
+    chosen = np.ones(len(rows), dtype=bool)
+    for name, values in where.items():
+        chosen &= _has_value(rows[name], values)
     if window is not None:
-        tests.append(pc.field("time") >= pa.scalar(window.start, INSTANT))
-        tests.append(pc.field("time") < pa.scalar(window.end, INSTANT))
-    return reduce(and_, tests) if tests else None
+        stamps = np.asarray(rows["time"].cast(pa.int64()))
+        chosen &= (stamps >= window.start) & (stamps < window.end)
+    count = int(np.count_nonzero(chosen))
+    first = int(np.argmax(chosen)) if count else 0
+    if chosen[first : first + count].all():
+        return rows.slice(first, count)
+    return rows.filter(pa.array(chosen))
+
+
+def _has_value(column: pa.ChunkedArray, values: Collection[str]) -> np.ndarray[Any, Any]:
+    """Return for each row whether a text column has one of some values there."""
+    if not pa.types.is_dictionary(column.type):
+        return np.asarray(pc.is_in(column, pa.array(sorted(values), column.type)))
+    parts = [np.zeros(0, dtype=bool)]
+    for chunk in column.chunks:
+        wanted = [word in values for word in chunk.dictionary.to_pylist()]
+        codes = np.asarray(chunk.indices.fill_null(len(wanted)))
+        parts.append(np.array([*wanted, False])[codes])
+    return np.concatenate(parts)

@@ -22,9 +22,10 @@ from derivdata.schema import Table
 __all__ = ["GROUP_ROWS", "write"]
 
 
-GROUP_ROWS = 32_768
+GROUP_ROWS = 8_192
+"""Rows that are decoded together: for one series of a file of thousands, a whole row group is."""
 _NEWEST_FROM_ROWS = 100_000
-_CHUNK_GROUPS = 4
+_CHUNK_GROUPS = 16
 
 
 def write(
@@ -91,7 +92,9 @@ def _write_rows(
         compression_level=1,
         use_dictionary=text,
         column_encoding={"time": "DELTA_BINARY_PACKED"},
-        write_statistics=[name for name in (*footers.PRUNED, "time") if name in table.columns],
+        write_statistics=[
+            *dict.fromkeys([*(n for n in footers.PRUNED if n in table.columns), *text, "time"])
+        ],
         write_page_checksum=True,
         write_batch_size=GROUP_ROWS,
     ) as writer:

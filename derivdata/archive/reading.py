@@ -12,7 +12,7 @@ from derivdata.archive import parquet_reader
 from derivdata.archive.contents import ArchiveContents
 from derivdata.archive.correction_log import correction_notices
 from derivdata.archive.dask_reads import lazy_frame, lazy_panel
-from derivdata.archive.schemas import archive_table, frame_of
+from derivdata.archive.schemas import archive_table, columns_of, frame_of
 from derivdata.archive.selections import Selection, TimeRange, micros, read_filter, time_range
 from derivdata.schema import Table
 from derivdata.transport import SESSION
@@ -31,6 +31,7 @@ class ArchiveReader(ArchiveContents):
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the rows of a table with ``start <= time < end``; an empty table where there are none.
 
@@ -42,21 +43,26 @@ class ArchiveReader(ArchiveContents):
             Half-open window; an instant without a zone is UTC.
         symbols, exchanges
             Values to keep; None keeps all.
+        columns
+            Columns to return, with the rows in any order: several times faster for sums over many series.
+            None returns the whole table, sorted.
 
         Raises
         ------
         ValueError
-            There is no such table, or it has no such column to choose by.
+            There is no such table, or it has no such column.
         ArchiveError
             A file is damaged, missing, or that of another table.
         """
         keyed = archive_table(table)
         where = read_filter(keyed, symbols, exchanges)
+        if columns is not None and not set(columns) <= set(keyed.columns):
+            raise ValueError(f"columns={list(columns)}: table {table} has {', '.join(keyed.columns)}")
         window = TimeRange(micros(start), micros(end))
         parts = self._with_files(
-            keyed, lambda files: parquet_reader.scan(self._storage, keyed, files, window, where)
+            keyed, lambda files: parquet_reader.scan(self._storage, keyed, files, window, where, columns)
         )
-        frame = frame_of(keyed, parts)
+        frame = frame_of(keyed, parts) if columns is None else columns_of(keyed, parts, columns)
         frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
         return frame
 

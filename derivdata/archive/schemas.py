@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -16,6 +17,7 @@ __all__ = [
     "LABEL",
     "archive_table",
     "as_now",
+    "columns_of",
     "frame_of",
     "latest_by",
     "refuse_lacking",
@@ -116,6 +118,15 @@ def frame_of(table: Table, parts: list[pa.Table]) -> pd.DataFrame:
         return table.empty()
     rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
     return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def columns_of(table: Table, parts: list[pa.Table], names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of Arrow rows in their dtypes, rows as they come."""
+    if not any(part.num_rows for part in parts):
+        return table.empty()[list(names)]
+    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    chosen = rows.select([name for name in names if name in rows.column_names])
+    return table.some(names, chosen.to_pandas(types_mapper=_NULLABLE.get))
 
 
 def latest_by(table: Table) -> list[str]:

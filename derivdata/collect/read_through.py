@@ -184,6 +184,7 @@ class ReadThrough:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return rows of a window, after what the ledger lacks of it was asked.
 
@@ -195,10 +196,12 @@ class ReadThrough:
         named = exchanges is not None if table == LIQUIDATIONS else symbols is not None
         if table in _FILLED and named and not self._inherited:
             self._fill(table, start, end, symbols or (), exchanges)
-        rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges)
-        if table == "oi_history" and symbols is None:
+        polled = table == "oi_history" and symbols is None
+        some = None if columns is None else [*dict.fromkeys([*columns, *(["resolution"] if polled else [])])]
+        rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=some)
+        if polled:
             rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
-        return rows
+        return rows if columns is None else rows[list(columns)]
 
     def latest(
         self,

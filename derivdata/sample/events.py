@@ -17,23 +17,26 @@ __all__ = ["chains", "fills", "newest_chains"]
 Names = Sequence[str] | None
 
 
-def fills(first: int, last: int, names: Names, exchanges: Names) -> dict[str, Any]:
-    """Return the columns of the liquidation fills with ``first <= time < last`` [µs]."""
+def fills(first: int, last: int, names: Names, exchanges: Names, columns: Names = None) -> dict[str, Any]:
+    """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
     parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
-    columns = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    order = np.lexsort((columns["place"], columns["number"], columns["exchange"], columns["time"]))
-    columns = {name: values[order] for name, values in columns.items()}
-    number = [f"{n:016x}" for n in columns["number"].tolist()]
+    made = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    if columns is None:
+        order = np.lexsort((made["place"], made["number"], made["exchange"], made["time"]))
+        made = {name: values[order] for name, values in made.items()}
+    digits = made["number"].astype(">u8").tobytes().hex()
+    number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
+    places = made["place"].tolist() if columns is None or "fill_id" in columns else []
     return {
-        "exchange": text(columns["exchange"], exchange_names()),
+        "exchange": text(made["exchange"], exchange_names()),
         "order_id": number,
-        "fill_id": [f"{n}-{k}" for n, k in zip(number, columns["place"].tolist(), strict=True)],
-        "time": instants(columns["time"]),
-        "symbol": text(columns["symbol"], symbols().name),
-        "side": text(np.where(columns["long"], 0, 1), ("long", "short")),
+        "fill_id": [f"{n}-{k}" for n, k in zip(number, places, strict=False)],
+        "time": instants(made["time"]),
+        "symbol": text(made["symbol"], symbols().name),
+        "side": text(np.where(made["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
-        **{n: columns[n] for n in _FILL_NUMBERS},
+        **{n: made[n] for n in _FILL_NUMBERS},
     }
 
 
@@ -41,11 +44,16 @@ _FILL_NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quanti
 
 
 def chains(
-    surface: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+    surface: options.SurfaceModel,
+    first: int,
+    last: int,
+    names: Names,
+    exchanges: Names,
+    columns: Names = None,
 ) -> dict[str, Any]:
-    """Return the columns of the hourly chains with ``first <= time < last`` [µs]."""
+    """Return the columns of the hourly chains with ``first <= time < last`` [µs], or some of them."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    return _chains(surface, hours, names, exchanges)
+    return _chains(surface, hours, names, exchanges, columns)
 
 
 def newest_chains(
@@ -79,10 +87,12 @@ def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
     }
 
 
-def _chains(surface: options.SurfaceModel, hours: Ints, names: Names, exchanges: Names) -> dict[str, Any]:
+def _chains(
+    surface: options.SurfaceModel, hours: Ints, names: Names, exchanges: Names, columns: Names = None
+) -> dict[str, Any]:
     days = options.session(hours)
     by_day = [
-        options.chain(surface, symbol, exchange, day, hours[days == day])
+        options.chain(surface, symbol, exchange, day, hours[days == day], columns)
         for symbol, exchange in options.markets(names, exchanges)
         for day in np.unique(days).tolist()
     ]
@@ -90,14 +100,14 @@ def _chains(surface: options.SurfaceModel, hours: Ints, names: Names, exchanges:
         return {}
     # A venue that is paid in the coin has no column of prices in USD, and the other way round.
     names_of_columns = dict.fromkeys(name for part in by_day for name in part)
-    columns = {
+    made = {
         name: np.concatenate([part.get(name, np.full(len(part["time"]), np.nan)) for part in by_day])
         for name in names_of_columns
     }
-    return columns | {
-        "symbol": text(columns["symbol"], options.SYMBOLS),
-        "exchange": text(columns["exchange"], options.EXCHANGES),
-        "side": text(columns["side"], ("call", "put")),
-        "time": instants(columns["time"]),
-        "expiry": instants(columns["expiry"]),
+    return made | {
+        "symbol": text(made["symbol"], options.SYMBOLS),
+        "exchange": text(made["exchange"], options.EXCHANGES),
+        "side": text(made["side"], ("call", "put")),
+        "time": instants(made["time"]),
+        "expiry": instants(made["expiry"]),
     }

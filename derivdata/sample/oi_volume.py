@@ -7,7 +7,7 @@ import numpy as np
 from derivdata.sample import noise, paths, prices
 from derivdata.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints, years
 from derivdata.sample.noise import Floats
-from derivdata.sample.universe import Pairs, symbols, venue_values
+from derivdata.sample.universe import Pairs, pairs, symbols, venue_values
 
 __all__ = ["OI_DEVIATION", "OI_HALF_LIFE_HOURS", "VOLUME_DEVIATION", "hours", "oi", "volume"]
 
@@ -49,7 +49,11 @@ def _oi(chosen: Pairs, first: int, days: int) -> Floats:
     s = symbols()
     own, place = np.unique(chosen.symbol, return_inverse=True)
     price = prices.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
-    path = paths.ou(chosen.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24).reshape(len(chosen), -1)
+    # Most pairs: the midnights of all are the same in the next days, while the pairs that trade change.
+    ends = None
+    if 4 * len(chosen) > len(pairs()):
+        ends = paths.midnights(pairs().streams ^ _OI, OI_HALF_LIFE_HOURS, first, days + 1)[:, chosen.row]
+    path = paths.ou(chosen.streams ^ _OI, OI_HALF_LIFE_HOURS, first, days, 24, ends).reshape(len(chosen), -1)
     slope = s.trend[chosen.symbol] + venue_values("growth")[chosen.exchange]
     level = s.oi[chosen.symbol] * chosen.share
     path *= OI_DEVIATION

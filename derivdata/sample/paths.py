@@ -46,7 +46,9 @@ def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
     return draws
 
 
-def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -> Floats:
+def ou(
+    streams: Keys, half_life_hours: Any, first: int, days: int, steps: int, ends: Floats | None = None
+) -> Floats:
     """Return unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
 
     Parameters
@@ -59,8 +61,11 @@ def ou(streams: Keys, half_life_hours: Any, first: int, days: int, steps: int) -
         First day and number of days.
     steps
         Steps in a day; the first is midnight.
+    ends
+        What `midnights` returns for one day more, where it is known.
     """
-    ends = midnights(streams, half_life_hours, first, days + 1)
+    if ends is None:
+        ends = midnights(streams, half_life_hours, first, days + 1)
     kappa = _LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape)
     decay = np.exp(-kappa / steps)
     spread = np.sqrt(1.0 - decay * decay)

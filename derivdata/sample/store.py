@@ -29,7 +29,7 @@ _VERSIONS = {"sample": 4, "sample@1": 3}
 """Count every change of what a sample answers; 3 is that of version 0.1, whose caches stay valid."""
 
 _Names = Sequence[str] | None
-_EVENTS: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
+_EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "liquidations_fills": events.fills,
     "orderbook_depth_history": books.depths,
     "prices_history": quotes.quotes,
@@ -46,6 +46,8 @@ _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "prices_history": quotes.newest,
     "rwa_market_hours": trading_hours.newest,
 }
+_PROJECTED = ("liquidations_fills", "options_snapshot")
+"""Tables some of whose columns take long to make."""
 _OPTIONS = ("options_snapshot", "options_overview_history")
 _UNLISTED = frozenset(
     "hip3_traders hip3_hourly_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
@@ -124,15 +126,26 @@ class Sample:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none."""
+        """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none.
+
+        With `columns`, these alone, and not sorted.
+        """
         _check(table)
         first, last = max(micros(start), micros(START)), micros(end)
         if first >= last:
-            return TABLES[table].empty()
-        if table in self._events:
-            return _built(table, self._events[table](first, last, symbols, exchanges))
-        return _built(table, histories.read(table, first, last, select(symbols, exchanges)))
+            made = {}
+        elif table in _PROJECTED:
+            made = self._events[table](first, last, symbols, exchanges, columns)
+        elif table in self._events:
+            made = self._events[table](first, last, symbols, exchanges)
+        else:
+            made = histories.read(table, first, last, select(symbols, exchanges))
+        if columns is None or not made or not len(made["time"]):
+            frame = _built(table, made)
+            return frame if columns is None else frame[list(columns)]
+        return TABLES[table].some(columns, made)
 
     def latest(
         self,

@@ -83,6 +83,11 @@ class Table:
         """
         return cast_columns(self.name, self.columns, part, wire=self.wire, optional=self.optional)
 
+    def some(self, names: Sequence[str], given: Any) -> pd.DataFrame:
+        """Return some columns of a mapping or frame, each in its dtype, rows as they come and unchecked."""
+        chosen = {name: self.columns[name] for name in names}
+        return pd.DataFrame(cast_columns(self.name, chosen, given, optional=self.optional), copy=False)
+
     def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return typed columns of several parts as one, sorted and checked; no parts give no rows.
 

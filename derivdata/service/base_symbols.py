@@ -95,10 +95,15 @@ class BaseSymbols:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
-        return self._named(table, self._store.read(table, start, end, symbols=wanted, exchanges=exchanges))
+        # Which contract of a symbol is shown is decided by whole rows.
+        some = None if self._bases(table) else columns
+        frame = self._store.read(table, start, end, symbols=wanted, exchanges=exchanges, columns=some)
+        named = self._named(table, frame)
+        return named if columns is None else named[list(columns)]
 
     def latest(
         self,

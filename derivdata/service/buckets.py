@@ -26,6 +26,7 @@ __all__ = [
     "micros_of",
     "overall",
     "samples",
+    "steps",
     "sums",
 ]
 
@@ -50,6 +51,15 @@ def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
 
 
+def steps(frame: pd.DataFrame) -> list[str]:
+    """List the resolutions that rows state, each once; the empty one stands for rows that state none."""
+    named = pd.Categorical(frame["resolution"])
+    names = [*map(str, named.categories), ""]
+    if len(named) and len(names) == 2 and named.codes.min() == 0:
+        return names[:1]
+    return [names[code] for code in np.unique(named.codes).tolist()]
+
+
 def length(resolution: str) -> pd.Timedelta:
     """Return the length of a step; a raw row is an instant."""
     return times.resolution(resolution) or pd.Timedelta(0)
@@ -60,9 +70,7 @@ def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
     step = times.resolution(resolution)
     if step is None:
         return []
-    return sorted(
-        (name for name in map(str, frame["resolution"].unique()) if length(name) > step), key=length
-    )
+    return sorted((name for name in steps(frame) if length(name) > step), key=length)
 
 
 def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:

@@ -71,8 +71,12 @@ class Store(Protocol):
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
-        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none."""
+        """Rows of a base table with ``start <= time < end``, as its table; empty where it has none.
+
+        With `columns`, these alone and rows in any order: for sums, which need no more.
+        """
         ...
 
     def latest(

@@ -154,18 +154,22 @@ class View:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Read the rows of a table with ``start <= time < end`` that are known at the clock.
 
-        Volume is known when its step is over.
+        Volume is known when its step is over. With `columns`, these alone and rows in any order.
         """
         check()
         end = min(end, self.horizon)
         if start >= end or not self.has(table):
-            return tables.TABLES[table].empty()
-        frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges)
+            empty = tables.TABLES[table].empty()
+            return empty if columns is None else empty[list(columns)]
+        frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=columns)
         corrections.note_read(frame)
-        return frame[buckets.ends(frame) <= self.now] if table == "volume_history" else frame
+        if table != "volume_history" or end + _LONGEST <= self.now:
+            return frame
+        return frame[buckets.ends(frame) <= self.now]
 
     def current(
         self,
@@ -270,14 +274,15 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
         kind: str | None = None,
+        columns: Sequence[str] | None = None,
     ) -> tuple[pd.DataFrame, str]:
         """Read a window, the whole buckets that it touches, and what reaches into the first.
 
-        With them the resolution that is used; rows that state none are raw.
+        With them the resolution that is used; rows that state none are raw. `columns` are as for `read`.
         """
         used = resolution or adaptive(window.requested)
-        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges, kind)
-        stated = map(str, frame["resolution"].unique())
+        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges, kind, columns)
+        stated = buckets.steps(frame)
         return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
 
     def combined(
@@ -310,15 +315,20 @@ class View:
         symbols: Sequence[str] | None,
         exchanges: Sequence[str] | None,
         kind: str | None,
+        columns: Sequence[str] | None,
     ) -> pd.DataFrame:
         start, end, lead = window.start, window.end, pd.Timedelta(0)
         if step is not None:
             start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
         for back in (lead, _LONGEST):
-            frame = _stated(self.read(table, start - back, end, symbols=symbols, exchanges=exchanges))
+            frame = _stated(
+                self.read(table, start - back, end, symbols=symbols, exchanges=exchanges, columns=columns)
+            )
             frame = frame if kind is None else frame[frame["kind"] == kind]
-            lengths = buckets.holds(frame["resolution"])
-            if step is None or not lengths.size or pd.Timedelta(int(np.max(lengths)), "us") <= back:
+            longest = max(
+                (times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead
+            )
+            if step is None or longest <= back:
                 break
         return frame
 
@@ -348,7 +358,7 @@ def _reach(frame: pd.DataFrame) -> Any:
 
 def _stated(frame: pd.DataFrame) -> pd.DataFrame:
     """Mark the rows that state no step as raw."""
-    silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
-    if not silent.any():
+    if not {"unstated", ""} & set(buckets.steps(frame)):
         return frame
+    silent = frame["resolution"].isna() | (frame["resolution"] == "unstated")
     return frame.assign(resolution=frame["resolution"].astype(object).mask(silent, "raw"))

@@ -8,8 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import sliding_window_view
 
 from derivdata.analysis import funding
+from derivdata.analysis.funding import ranked_windows
 from tests.analysis.funding_made import market, series
 
 NAN = np.nan
@@ -126,6 +128,45 @@ def test_robust_scores_leave_missing_values_out():
             median = np.median(past)
             expected = (values[t] - median) / (1.482602218505602 * np.median(np.abs(past - median)))
         np.testing.assert_allclose(scores[t], expected, rtol=1e-12)
+
+
+def sorted_windows(values, window, least):
+    """Median and 1.4826 × MAD of every run, each of which is sorted."""
+
+    def median(runs):
+        runs.sort(axis=-1)
+        count = np.isfinite(runs).sum(axis=-1)
+        last = np.maximum(count - 1, 0)
+        middle = (last // 2, np.minimum(count // 2, last))
+        lower, upper = (np.take_along_axis(runs, i[..., None], axis=-1)[..., 0] for i in middle)
+        return 0.5 * (lower + upper), count
+
+    runs = sliding_window_view(values, window, axis=-1)
+    centre, count = median(np.array(runs))
+    spread, _ = median(np.abs(runs - centre[..., None]))
+    few = count < least
+    return np.where(few, NAN, centre), np.where(few, NAN, 1.482602218505602 * spread)
+
+
+@pytest.mark.parametrize(("rows", "count", "window"), [(1, 40, 2), (3, 300, 5), (7, 900, 24), (2, 3000, 61)])
+@pytest.mark.parametrize("missing", [0.0, 0.3, 1.0])
+def test_windows_that_stay_sorted_give_the_figures_of_windows_that_are_sorted(
+    rows, count, window, missing, monkeypatch
+):
+    """To the bit; with repeated values, both zeros, gaps longer than a window, and lanes of every length."""
+    rng = np.random.default_rng(window)
+    values = rng.normal(size=(rows, count + window - 1)).round(1)
+    values[rng.random(values.shape) < missing] = NAN
+    values[:, 10 : 12 + window] = NAN
+    values[values == 0.0] *= rng.choice([-1.0, 1.0], (values == 0.0).sum())
+    with np.errstate(invalid="ignore"):
+        expected = sorted_windows(values, window, 2)
+        for lanes in (1, 37, 1024):
+            monkeypatch.setattr(ranked_windows, "_LANES", lanes)
+            for one, other in zip(
+                ranked_windows.median_and_deviation(values, window, 2), expected, strict=True
+            ):
+                np.testing.assert_array_equal(one, other)
 
 
 def test_half_a_window_is_needed():

@@ -215,6 +215,7 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", 4)
+    monkeypatch.setattr(appending, "_SMALL_ROWS", 4)
     monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
     archive = open_archive(tmp_path)
     whole = rates(["A", "B", "C"], hours=20)

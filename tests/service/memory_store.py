@@ -48,6 +48,7 @@ class MemoryStore:
         *,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         frame = self.frames[table]
         keep = (frame["time"] >= start) & (frame["time"] < end)
@@ -55,7 +56,9 @@ class MemoryStore:
             keep &= frame["symbol"].isin(symbols)
         if exchanges is not None:
             keep &= frame["exchange"].isin(exchanges)
-        return tables.TABLES[table].conform(frame[keep])
+        rows = tables.TABLES[table].conform(frame[keep])
+        # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
+        return rows if columns is None else rows.iloc[::-1].reset_index(drop=True)[list(columns)]
 
     def latest(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from derivdata.service.buckets import length
-from derivdata.service.venue_totals import cut
+from derivdata.service.kept_days import cut
 from derivdata.service.view import Series, View
 from derivdata.service.window import Window, adaptive
 

@@ -1,4 +1,4 @@
-"""Sliding-window figures in plain numpy: sums by doubling, mean and deviation, median and MAD.
+"""Sliding-window figures in plain numpy: sums by doubling, mean and deviation.
 
 A sum over `w` rows is built from sums over 1, 2, 4, ... rows. Nothing is ever subtracted from a running
 total, so a window is not touched by what lies outside it, and the past does not feel the future.
@@ -13,13 +13,12 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats, Indices
+from derivdata._typing import Bools, Floats
 
-__all__ = ["Room", "mean_and_deviation", "median_and_deviation", "sliding"]
+__all__ = ["Room", "mean_and_deviation", "sliding"]
 
 _CANCELLED = 1e-5  # squares about the centre that leave less than this share: taken again exactly
 _RUNS = 4_096  # windows that are taken again at once
-_MAD_TO_STD = 1.482602218505602  # 1 / Φ⁻¹(3/4)
 
 
 class Room(NamedTuple):
@@ -105,18 +104,6 @@ def mean_and_deviation(values: Floats, window: int, least: int, room: Room) -> t
     return mean, deviation
 
 
-def median_and_deviation(values: Floats, window: int, least: int) -> tuple[Floats, Floats]:
-    """Return median and 1.4826 × median absolute deviation of every run of `window` values on the last axis.
-
-    NaN is left out; fewer than `least` values give NaN.
-    """
-    runs = sliding_window_view(values, window, axis=-1)
-    centre, count = _median(np.array(runs))
-    spread, _ = _median(np.abs(runs - centre[..., None]))
-    few = count < least
-    return np.where(few, np.nan, centre), np.where(few, np.nan, _MAD_TO_STD * spread)
-
-
 def _blank(values: Floats, finite: Bools, scratch: Floats) -> None:
     # 0 where not known, as one AND over the bits: several times faster than a masked copy. Known is 1, and −1
     # is all bits set: a float ANDed with it stays; unknown is 0, and a float ANDed with it, NaN included, is
@@ -150,12 +137,3 @@ def _retake(values: Floats, window: int, lost: Bools, mean: Floats, deviation: F
     for start in range(0, row.size, _RUNS):
         at = rows[row[start : start + _RUNS]], column[start : start + _RUNS]
         mean[at], deviation[at] = np.nanmean(runs[at], axis=-1), np.nanstd(runs[at], axis=-1, ddof=1)
-
-
-def _median(runs: Floats) -> tuple[Floats, Indices]:
-    runs.sort(axis=-1)
-    count = np.isfinite(runs).sum(axis=-1)
-    middle = [np.maximum(count - 1, 0) // 2, count // 2]
-    middle[1] = np.minimum(middle[1], np.maximum(count - 1, 0))
-    lower, upper = (np.take_along_axis(runs, i[..., None], axis=-1)[..., 0] for i in middle)
-    return 0.5 * (lower + upper), count

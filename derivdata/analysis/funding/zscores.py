@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 
 from derivdata._typing import Floats
-from derivdata.analysis.funding.rolling import Room, mean_and_deviation, median_and_deviation
+from derivdata.analysis.funding.ranked_windows import median_and_deviation
+from derivdata.analysis.funding.rolling import Room, mean_and_deviation
 from derivdata.analysis.panels import hours, like, require, whole
 from derivdata.arguments import typed
 
@@ -19,8 +20,8 @@ __all__ = ["zscore"]
 _MOST = 10_000_000  # rows of a window
 _LEVEL = 1e-9  # a deviation below this is a constant
 _BLOCK = 131_072  # elements worked on at once: all of its arrays stay in cache, and threads seldom meet
-_BLOCK_ROBUST = 1_048_576  # values of all windows that are sorted at once
-_WIDE, _WIDE_ROBUST = 10_240, 256
+_BLOCK_ROBUST = 262_144  # scores that are made at once, of windows that stay sorted
+_WIDE, _WIDE_ROBUST = 10_240, 4_096
 _WORKERS = min(4, os.cpu_count() or 1)  # threads: numpy lets others work while it adds
 _ALONE = 1_000_000  # elements for which workers do not pay
 
@@ -108,8 +109,8 @@ def _zscore(values: Floats, *, window: int, lag: int, least: int, robust: bool) 
 def _score(rows: Floats, windows: _Windows, score: Floats) -> None:
     """Write the scores of `rows` into `score`, block by block."""
     window, lag, least, robust = windows
-    wide = min(rows.shape[-1], _WIDE_ROBUST if robust else max(16 * window, _WIDE))
-    at_once = _BLOCK_ROBUST // (wide * window) if robust else _BLOCK // (wide + window)
+    wide = min(rows.shape[-1], max(4 * window, _WIDE_ROBUST) if robust else max(16 * window, _WIDE))
+    at_once = _BLOCK_ROBUST // wide if robust else _BLOCK // (wide + window)
     tall = max(1, min(len(rows), at_once))
     room = Room.of(tall, wide + window - 1)
     with np.errstate(invalid="ignore", divide="ignore"):

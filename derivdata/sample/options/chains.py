@@ -33,6 +33,7 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 }
 """Units of vega [per 1.00 of volatility] and theta [per year] on each venue; None gives no greeks."""
 
+_QUOTES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd".split()
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
 _SPREADS = noise.key("options spreads")
 
@@ -48,15 +49,27 @@ def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> lis
     ]
 
 
-def chain(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, time: Ints) -> dict[str, Any]:
+def chain(
+    surface: SurfaceModel,
+    symbol: str,
+    exchange: str,
+    trading_day: int,
+    time: Ints,
+    names: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
     ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
     a put.
 
     Every value is rounded once: volatility to 6 digits, or to 4 where the venue quotes prices, which have
-    its ticks; other prices and greeks to 6 digits but gamma to 10.
+    its ticks; other prices and greeks to 6 digits but gamma to 10. Where columns are named, others that take
+    long are left out.
     """
+
+    def wanted(*columns: str) -> bool:
+        return names is None or not set(columns).isdisjoint(names)
+
     listed = listing(symbol, exchange, trading_day)
     f = forwards(symbol, exchange, listed.expiry, time)
     forward = f.underlying_price[listed.place]
@@ -66,10 +79,14 @@ def chain(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, t
     columns: dict[str, Floats] = {
         "iv": np.asarray(np.round(iv, 4 if surface.quoted else 6)),
         "underlying_price": np.round(forward, 6),
-        "open_interest": open_interest(surface, symbol, exchange, trading_day, time),
-        **_greeks(exchange, listed, f, k, w),
-        **(_quotes(symbol, exchange, listed, f, time, k, w) if surface.quoted else {}),
     }
+    if wanted("open_interest"):
+        columns["open_interest"] = open_interest(surface, symbol, exchange, trading_day, time)
+    if wanted("delta", "gamma", "vega", "theta"):
+        columns |= _greeks(exchange, listed, f, k, w)
+    if surface.quoted and wanted(*_QUOTES):
+        columns |= _quotes(symbol, exchange, listed, f, time, k, w)
+    labels = instrument_names(symbol, exchange, listed) if wanted("instrument_name") else None
     count = len(time)
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
     return {
@@ -79,7 +96,7 @@ def chain(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, t
         "expiry": np.tile(listed.expiry[listed.place] * DAY_US + EXPIRY_US, count),
         "strike": np.tile(listed.strike, count),
         "side": np.tile((~listed.call).astype(np.int8), count),
-        "instrument_name": np.tile(instrument_names(symbol, exchange, listed), count),
+        **({} if labels is None else {"instrument_name": np.tile(labels, count)}),
         **rows,
     }
 

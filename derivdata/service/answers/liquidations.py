@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from derivdata import tables, times
-from derivdata.service import fills, json_rows
+from derivdata.service import buckets, fills, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
 from derivdata.service.asked import asked_spans, notices_of, on_wire
-from derivdata.service.venue_totals import cut
+from derivdata.service.kept_days import DAY, cut, kept_days
 from derivdata.service.view import View
 from derivdata.service.window import DEV_DAYS, INSTANT, Window
 
@@ -20,7 +22,6 @@ __all__ = ["ANSWERS", "DEFAULT_LIMIT"]
 
 DEFAULT_LIMIT = 1000
 _DAY = pd.Timedelta(1, "D")
-_WEEK = pd.Timedelta(7, "D")
 _FIRST_STEP = pd.Timedelta(6, "h")
 _FINEST = "1m"
 _SIDES = ("long_usd", "short_usd", "unknown_usd")
@@ -162,25 +163,46 @@ def _columns(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _history(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
-    """Value by bucket, venue and side, read a week at a time; buckets whose start lies in the window."""
-    parts = [
-        view.once(
-            f"liquidated {week.start} {week.end} {step} {symbols}", partial(_part, view, week, step, symbols)
-        )
-        for week in cut(window._replace(end=min(window.end, view.horizon)), _WEEK)
-    ]
+    """Value by bucket, venue and side; buckets whose start lies in the window."""
+    length = times.RESOLUTIONS[step]
+
+    def divide(orders: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        sums = _summed(orders, length)
+        starts = pd.DatetimeIndex([*(day.start for day in days), days[-1].end]).ceil(length)
+        edges = sums["time"].searchsorted(starts)
+        return (sums.iloc[first:last] for first, last in pairwise(edges.tolist()))
+
+    def read(span: Window) -> pd.DataFrame:
+        return fills.order_values(view, span.start.ceil(length), span.end.ceil(length), symbols=symbols)
+
+    known = window._replace(end=min(window.end, view.horizon))
+    name = ("liquidated", step, None if symbols is None else tuple(symbols))
+    size = partial(pd.DataFrame.memory_usage, index=False)
+    parts = kept_days(view, name, cut(known, DAY), read, divide, lambda part: int(size(part).sum()) + 1024)
     filled = [part for part in parts if len(part)]
     empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
     return pd.concat(filled, ignore_index=True) if filled else empty
 
 
-def _part(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
-    length = times.RESOLUTIONS[step]
-    start, end = (stamp.ceil(length) for stamp in (window.start, window.end))
-    orders = fills.events(view, start, end, symbols=symbols)
-    split = orders[["exchange"]].assign(time=orders["time"].dt.floor(length), **_by_side(orders))
-    sums = split.groupby(["time", "exchange"], observed=True)[[*_SIDES]].sum().round(2)
-    return sums.reset_index().astype({"exchange": object})
+def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
+    """Add up the value of orders by bucket, venue and side; unknown sides are those that are missing."""
+    width = buckets.micros_of(length)
+    side, venue = (pd.Categorical(orders[name]) for name in ("side", "exchange"))
+    bucket, starts = pd.factorize(orders["time"].array.asi8 // width, sort=True)
+    places = [_SIDES.index(f"{name}_usd") for name in side.categories]
+    cell = bucket * len(venue.categories) + venue.codes
+    shape = (len(starts) * len(venue.categories), len(_SIDES))
+    of_side = cell * len(_SIDES) + np.array([*places, _SIDES.index("unknown_usd")])[side.codes]
+    value = np.bincount(of_side, orders["value_usd"].fillna(0.0), minlength=shape[0] * shape[1])
+    value = value.reshape(shape).round(2)
+    found = np.flatnonzero(np.bincount(cell, minlength=shape[0]))
+    place, which = np.divmod(found, max(len(venue.categories), 1))
+    micros = np.asarray(starts)[place] * width
+    columns = {
+        "time": pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC"),
+        "exchange": np.asarray(venue.categories, dtype=object)[which],
+    }
+    return pd.DataFrame(columns | {name: value[found, n] for n, name in enumerate(_SIDES)}, copy=False)
 
 
 def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
 from derivdata import api, tables, times
-from derivdata.service import buckets, corrections, json_rows
+from derivdata.schema import Table
+from derivdata.service import buckets, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.at_the_money import COLUMNS, at_hours, at_the_money
+from derivdata.service.kept_days import DAY, cut, kept_days
 from derivdata.service.refusal import bad_request
-from derivdata.service.venue_totals import cut
 from derivdata.service.view import View
 from derivdata.service.window import Window
 
@@ -37,7 +40,6 @@ _MOMENT = pd.Timedelta(1, "us")
 _CAP_DAYS = 90
 _STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
 _LONGEST = "1d"
-_KEYS = ["time", "expiry"]
 
 
 def snapshot(context: RequestContext) -> dict[str, Any]:
@@ -65,7 +67,7 @@ def metrics(context: RequestContext) -> dict[str, Any]:
     """``GET /options/metrics``: at-the-money volatility of every expiry now and a day ago."""
     view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
     _require_pair(view, symbol, exchange)
-    now, before = (_atm(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
+    now, before = (at_the_money(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
     ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
     columns = {
         "expiry": now["expiry"],
@@ -87,7 +89,7 @@ def metrics(context: RequestContext) -> dict[str, Any]:
 def atm_history(context: RequestContext) -> dict[str, Any]:
     """``GET /options/atm-history``: a row per full hour and expiry."""
     window = _window(context)
-    frame = _joined(list(_atm_by_day(context, window)))
+    frame = _atm_by_hour(context, window)
     columns = {"hour": frame["time"], **frame[["expiry", "underlying_price", "strike", "iv"]]}
     return _envelope(context) | {
         "count": len(frame),
@@ -108,7 +110,9 @@ def surface_history(context: RequestContext) -> dict[str, Any]:
     length = times.RESOLUTIONS[step]
     hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
     chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
-    frame = _joined(list({chain["time"].iloc[0]: chain for chain in chains}.values()))
+    frame = _joined(
+        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.OPTIONS_SNAPSHOT
+    )
     names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
     stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
         "ascii"
@@ -127,8 +131,7 @@ def overview_history(context: RequestContext) -> dict[str, Any]:
     view = context.view
     view.need("options_overview_history")
     window = _window(context)
-    frame = view.read("options_overview_history", window.start, window.end)
-    frame = frame.sort_values(["time", "exchange", "symbol"])
+    frame = _overview(view, window)
     columns = {
         "timestamp": frame["time"],
         **frame[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
@@ -160,9 +163,9 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     return chain
 
 
-def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def _joined(parts: list[pd.DataFrame], table: Table) -> pd.DataFrame:
     filled = [part for part in parts if len(part)]
-    return pd.concat(filled, ignore_index=True) if filled else tables.OPTIONS_SNAPSHOT.empty()
+    return pd.concat(filled, ignore_index=True) if filled else table.empty()
 
 
 def _days(context: RequestContext) -> int:
@@ -223,54 +226,52 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
     return chain[chain["expiry"] > chain["time"]]
 
 
-def _atm_by_day(context: RequestContext, window: Window) -> Iterator[pd.DataFrame]:
-    """Yield the volatility at the money of the window's full hours, a day at a time; days are kept."""
-    view, params = context.view, context.params
-    _require_pair(view, params["symbol"], params["exchange"])
-    for day in cut(window, _DAY):
-        key = ("atm", params["symbol"], params["exchange"], day.start, day.end)
-        frame = view.recall(key)
-        if frame is None:
-            with corrections.noted() as noted:
-                frame = _atm(_hourly(context, day))
-            view.remember(key, frame, int(frame.memory_usage().sum()) + 1024, noted)
-        yield frame
+def _overview(view: View, window: Window) -> pd.DataFrame:
+    """Return the overview of a window, by time, venue and symbol."""
+
+    def read(span: Window) -> pd.DataFrame:
+        return view.read("options_overview_history", span.start, span.end)
+
+    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        by_time = frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
+        return _by_day(by_time, days)
+
+    parts = kept_days(view, "overview", cut(window, DAY), read, divide, _bytes)
+    return _joined(parts, tables.OPTIONS_OVERVIEW_HISTORY)
 
 
-def _hourly(context: RequestContext, day: Window) -> pd.DataFrame:
-    """Return the chains at the full hours of a day."""
-    view, params = context.view, context.params
-    frame = view.read(
-        "options_snapshot",
-        day.start - buckets.HOLD,
-        day.end,
-        symbols=[params["symbol"]],
-        exchanges=[params["exchange"]],
-    )
-    hours = pd.date_range(day.start.ceil("1h"), day.end, freq="1h", inclusive="left", unit="us")
-    return _at_hours(frame, pd.DatetimeIndex(hours))
+def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
+    """Return the volatility at the money of the window's full hours."""
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    _require_pair(view, symbol, exchange)
+
+    def read(span: Window) -> pd.DataFrame:
+        return view.read(
+            "options_snapshot",
+            span.start - buckets.HOLD,
+            span.end,
+            symbols=[symbol],
+            exchanges=[exchange],
+            columns=COLUMNS,
+        )
+
+    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        first, last = days[0].start.ceil("1h"), days[-1].end
+        hours = pd.date_range(first, last, freq="1h", inclusive="left", unit="us")
+        return _by_day(at_hours(frame, pd.DatetimeIndex(hours)), days)
+
+    parts = kept_days(view, ("atm", symbol, exchange), cut(window, DAY), read, divide, _bytes)
+    return _joined(parts, tables.OPTIONS_SNAPSHOT)
 
 
-def _at_hours(frame: pd.DataFrame, hours: pd.DatetimeIndex) -> pd.DataFrame:
-    """Each hour's newest chain that still holds, stamped with the hour."""
-    stamps = pd.DatetimeIndex(frame["time"].drop_duplicates().sort_values())
-    place = stamps.searchsorted(hours, side="right") - 1
-    hours, place = hours[place >= 0], place[place >= 0]
-    fresh = hours - stamps[place] <= buckets.HOLD
-    chosen = pd.DataFrame({"time": stamps[place[fresh]], "hour": hours[fresh]})
-    stamped = frame.merge(chosen, on="time").drop(columns="time").rename(columns={"hour": "time"})
-    return stamped[stamped["expiry"] > stamped["time"]]
+def _by_day(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+    """Yield the rows of each day of a frame that is sorted by time."""
+    edges = frame["time"].searchsorted(pd.DatetimeIndex([*(day.start for day in days), days[-1].end]))
+    return (frame.iloc[first:last] for first, last in pairwise(edges.tolist()))
 
 
-def _atm(chains: pd.DataFrame) -> pd.DataFrame:
-    """Strike nearest the underlying (the lower of two) and the mean volatility there, by time and expiry."""
-    quoted = chains[(chains["iv"] > 0) & (chains["underlying_price"] > 0)]
-    distance = (quoted["strike"] - quoted["underlying_price"]).abs()
-    nearest = quoted.assign(distance=distance).sort_values([*_KEYS, "distance", "strike"])
-    nearest = nearest.drop_duplicates(_KEYS)[[*_KEYS, "strike"]]
-    there = quoted.merge(nearest, on=[*_KEYS, "strike"])
-    means = there.groupby([*_KEYS, "strike"])[["iv", "underlying_price"]].mean().reset_index()
-    return means.round({"iv": 6})
+def _bytes(frame: pd.DataFrame) -> int:
+    return int(frame.memory_usage().sum()) + 1024
 
 
 ANSWERS: Answers = {

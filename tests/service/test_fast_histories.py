@@ -1,0 +1,123 @@
+"""Histories that are summed without sorting or whole rows: against the answers as they were first written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import open_archive, sample, tables, times
+from derivdata.service import fills
+from derivdata.service.answers.liquidations import _history
+from derivdata.service.at_the_money import at_hours, at_the_money
+from derivdata.service.base_symbols import BaseSymbols
+from derivdata.service.view import View
+from derivdata.service.window import Window
+from tests.service import slow_answers
+from tests.service.memory_store import MemoryStore
+
+SAMPLE = sample.open()
+DAYS = [pd.Timestamp(day, tz="UTC").as_unit("us") for day in ("2026-05-14", "2026-05-16")]
+
+
+def chains() -> pd.DataFrame:
+    """Two days of chains, some late, two missing, with rows that are not quoted and two equal distances."""
+    frame = SAMPLE.read("options_snapshot", *DAYS, symbols=["BTC"], exchanges=["deribit"])
+    late = frame["time"].dt.hour % 5 == 2
+    frame["time"] = frame["time"].mask(late, frame["time"] + pd.Timedelta(10, "min"))
+    gap = (frame["time"] - DAYS[0]) / pd.Timedelta(1, "h")
+    frame = frame[(gap < 5.5) | (gap > 7.5)]
+    rng = np.random.default_rng(3)
+    frame.loc[rng.random(len(frame)) < 0.02, "iv"] = np.nan
+    frame.loc[rng.random(len(frame)) < 0.01, "underlying_price"] = 0.0
+    first = frame["time"] == frame["time"].min()
+    strikes = np.sort(frame["strike"][first].unique())
+    middle = strikes.searchsorted(frame["underlying_price"].median())
+    frame.loc[first, "underlying_price"] = (strikes[middle] + strikes[middle - 1]) / 2
+    return frame.sample(frac=1.0, random_state=5)
+
+
+def test_volatility_at_the_money_is_that_of_the_slow_reference() -> None:
+    frame = chains()
+    hours = pd.date_range(DAYS[0], DAYS[1], freq="1h", inclusive="left", unit="us")
+    expected = slow_answers.at_the_money(slow_answers.at_hours(frame, hours))
+    found = at_hours(frame, hours)
+    assert len(found) > 400
+    assert found["time"].nunique() == 47  # at 7:00 the chain of 5:00 holds no longer
+    pd.testing.assert_frame_equal(found, expected[found.columns], check_dtype=False, rtol=1e-14)
+
+
+def test_no_chain_gives_no_volatility() -> None:
+    nothing = tables.OPTIONS_SNAPSHOT.empty()
+    assert at_the_money(nothing).empty
+    assert at_hours(nothing, pd.DatetimeIndex([DAYS[0]])).empty
+
+
+def orders(source: str) -> View:
+    """Fills alone, whole orders alone, or the first as fills and all as whole orders."""
+    parts = SAMPLE.read("liquidations_fills", *DAYS)
+    odd = np.random.default_rng(4).random(len(parts))
+    parts["side"] = parts["side"].where(odd > 0.1)
+    parts.loc[odd > 0.99, "value_usd"] = np.nan
+    whole = fills.consolidate(parts)
+    frames = {
+        "fills": {"liquidations_fills": parts},
+        "events": {"liquidations_events": whole},
+        "both": {"liquidations_fills": parts.iloc[:5000], "liquidations_events": whole},
+    }[source]
+    return View(BaseSymbols(MemoryStore(frames, now="2026-05-16")), DAYS[1])
+
+
+@pytest.mark.parametrize("source", ["fills", "events", "both"])
+@pytest.mark.parametrize("step", ["1h", "1d", "1m"])
+def test_liquidated_value_is_that_of_the_slow_reference(source: str, step: str) -> None:
+    view = orders(source)
+    window = Window(DAYS[0] + pd.Timedelta(95, "min"), DAYS[1], pd.Timedelta(2, "D"), [])
+    length = times.RESOLUTIONS[step]
+    span = window.start.ceil(length), window.end.ceil(length)
+    expected = slow_answers.liquidated(fills.events(view, *span), length)
+    found = _history(view, window, step, None)
+    assert len(found) > 8
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, atol=0.011, rtol=0)
+    again = _history(view, window._replace(start=DAYS[0]), step, None)
+    pd.testing.assert_frame_equal(again.tail(len(found)).reset_index(drop=True), found)
+
+
+READS = [
+    ("liquidations_fills", ["exchange", "order_id", "time", "side", "value_usd"]),
+    ("options_snapshot", ["time", "expiry", "strike", "iv", "underlying_price"]),
+    ("options_snapshot", ["instrument_name", "open_interest", "gamma", "mark_coin"]),
+    ("oi_history", ["symbol", "exchange", "time", "oi_usd", "resolution"]),
+    ("markets_symbol_exchanges", ["symbol", "price_usd"]),
+]
+
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.sort_values(list(frame.columns), ignore_index=True)
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["sample", "archive"])
+@pytest.mark.parametrize(("table", "columns"), READS, ids=[t for t, _ in READS])
+def test_some_columns_are_those_of_the_whole_table(
+    table: str, columns: list[str], stored: bool, tmp_path: Path
+) -> None:
+    """Dtypes too, and where there are no rows."""
+    few = {"symbols": ["BTC"], "exchanges": ["deribit", "okx"]}
+    last = DAYS[0] + pd.Timedelta(3, "h")
+    store = SAMPLE
+    if stored:
+        store = open_archive(tmp_path / "a")
+        store.merge(table, SAMPLE.read(table, DAYS[0], last + pd.Timedelta(1, "h")))
+    whole = store.read(table, DAYS[0], last, **few)
+    found = store.read(table, DAYS[0], last, **few, columns=columns)
+    assert len(found) >= 4
+    pd.testing.assert_frame_equal(in_order(found), in_order(whole[columns]))
+    empty = store.read(table, DAYS[0], DAYS[0], **few, columns=columns)
+    pd.testing.assert_frame_equal(empty, store.read(table, DAYS[0], DAYS[0], **few)[columns])
+
+
+def test_an_archive_refuses_columns_that_it_does_not_have(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="rate_bps"):
+        open_archive(tmp_path).read("oi_history", *DAYS, columns=["rate_bps_8h"])
