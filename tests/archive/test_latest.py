@@ -81,8 +81,8 @@ def test_what_is_read_grows_with_the_series_and_not_with_time(
     """Six series over one day, four and sixteen, in as many appends: six rows of each file are read."""
     archive, loaded, real = open_archive(tmp_path), [], parquet_reader.load
 
-    def counted(*arguments: Any) -> Any:
-        rows = real(*arguments)
+    def counted(*arguments: Any, **options: Any) -> Any:
+        rows = real(*arguments, **options)
         loaded.append(len(rows))
         return rows
 
