@@ -21,6 +21,7 @@ CHAIN = "options_snapshot"
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr("derivdata.archive.append._SMALL_ROWS", 8)
     monkeypatch.setattr(parquet_writer, "_NEWEST_FROM_ROWS", 10)
 
 
