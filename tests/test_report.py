@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from html import unescape
@@ -106,7 +107,7 @@ def test_the_page_is_whole_and_loads_nothing(written: str, page: Page) -> None:
 
 def test_figures_take_the_pages_ink_and_say_how_they_are_read(written: str) -> None:
     figures = re.findall(r"<figure>.*?</figure>", written, flags=re.S)
-    assert len(figures) == 13
+    assert len(figures) == 16
     for figure in figures:
         assert "How to read it." in figure
         assert 'role="img" aria-label="' in figure
@@ -459,19 +460,22 @@ def test_a_symbol_with_signs_of_mathematics_is_drawn_and_reported(tmp_path: Path
     dd.connect(rates_archive(tmp_path / "rates", "A$X_{$B"))
     out = dd.report("A$X_{$B", out=tmp_path / "r.html", window="1d", sections=["funding"])
     text = out.read_text(encoding="utf-8")
-    assert text.count("A$X_{$B: funding rate by venue") == 2, "in the titles of both figures"
+    assert text.count("A$X_{$B funding: long") == 2, "in the titles of both figures"
     rates = dd.funding.history("A$X_{$B", "1d")
     figure = dd.plot.funding_history(rates).get_figure(root=True)
     figure.savefig(tmp_path / "alone.png")
 
 
-def test_the_page_allows_no_script_and_holds_no_control_characters(
+def test_the_page_allows_its_own_script_and_holds_no_control_characters(
     written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = re.search('<meta http-equiv="Content-Security-Policy" content="([^"]*)">', written)
     assert policy is not None
     assert policy[1].startswith("default-src 'none';")
-    assert "script" not in policy[1]
+    [script] = re.findall("<script>(.*?)</script>", written, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert re.findall("script-src ([^;]*);", policy[1]) == [f"'sha256-{digest}'"]
+    assert "http" not in script
     assert written.index(policy[0]) < written.index("<style>")
     dd.connect(rates_archive(tmp_path / "rates", "BTC"))
     notice = "red \x1b[31mtext \x07 backwards \u202egnp.exe"

@@ -79,21 +79,22 @@ def test_every_table_is_compared_here(tables: list[list[list[str]]]) -> None:
 
 
 FUNDING = (
-    "venue", "kind", "mean [bps/8h]", "mean as APR [%]", "last 24 h", "lowest", "highest", "points",
+    "venue", "kind", "now [bps/8h]", "mean [bps/8h]", "mean as APR [%]", "last 24 h", "lowest", "highest",
+    "points",
 )  # fmt: skip
 
 
 def test_funding(tables: list[list[list[str]]]) -> None:
     """1 bps/8h is three times a day 0.01 %, 10.95 % a year. ETH: 336 hours at 1 and 24 at 4 have mean 1.2."""
     assert find(tables, *FUNDING) == [
-        ["zo", "dex", "8.000", "87.6", "8.000", "8.000", "8.000", "360"],
-        ["okx", "cex", "4.000", "43.8", "4.000", "4.000", "4.000", "360"],
-        ["bybit", "cex", "2.000", "21.9", "2.000", "2.000", "2.000", "360"],
-        ["binance", "cex", "1.000", "10.9", "1.000", "1.000", "1.000", "360"],
-        ["aster", "dex", "0.000", "0.0", "0.000", "0.000", "0.000", "360"],
+        ["zo", "dex", "8.000", "8.000", "87.6", "8.000", "8.000", "8.000", "360"],
+        ["okx", "cex", "4.000", "4.000", "43.8", "4.000", "4.000", "4.000", "360"],
+        ["bybit", "cex", "2.000", "2.000", "21.9", "2.000", "2.000", "2.000", "360"],
+        ["binance", "cex", "1.000", "1.000", "10.9", "1.000", "1.000", "1.000", "360"],
+        ["aster", "dex", "0.000", "0.000", "0.0", "0.000", "0.000", "0.000", "360"],
     ]
     assert find(tables, *FUNDING, place=1) == [
-        ["binance", "cex", "1.200", "13.1", "4.000", "1.000", "4.000", "360"]
+        ["binance", "cex", "4.000", "1.200", "13.1", "4.000", "1.000", "4.000", "360"]
     ]
 
 
@@ -266,6 +267,7 @@ def test_requests(tables: list[list[list[str]]]) -> None:
     assert [row[0] for row in rows] == [
         "funding rates",
         "funding rates",
+        "funding rates now",
         "open interest of BTC",
         "prices of BTC, deribit",
         "open interest by venue",

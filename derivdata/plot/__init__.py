@@ -22,9 +22,10 @@ from derivdata.plot.backtests import (
 from derivdata.plot.cards import Card, card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
+from derivdata.plot.levels_over_time import implied_and_realised, oi_level
 from derivdata.plot.liquidation_orders import liquidations
 from derivdata.plot.oi_shares import oi_share, share_trend
-from derivdata.plot.open_interest import open_interest_by_strike
+from derivdata.plot.open_interest import gamma_exposure, open_interest_by_strike
 from derivdata.plot.order_books import orderbook_depth
 from derivdata.plot.smiles import smile
 from derivdata.plot.surfaces import surface
@@ -46,8 +47,11 @@ __all__ = [
     "funding_heatmap",
     "funding_history",
     "funding_spreads",
+    "gamma_exposure",
+    "implied_and_realised",
     "liquidations",
     "net_carry",
+    "oi_level",
     "oi_share",
     "open_interest_by_strike",
     "orderbook_depth",

@@ -88,7 +88,8 @@ def funding_spreads(
     ax.set_ylim(len(rows) - 0.4, -0.6)
     horizons = rows["horizon_hours"].unique()
     subject = f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
-    dress(ax, title=f"Carry of {subject}, gross and net", grid="x")
+    clear = int((rows["low_apr"] > 0).sum())
+    dress(ax, title=f"{clear} of {len(rows)} {subject} clear their costs", grid="x")
     percent(ax, "x")
     ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the expectation")
     legend(ax, "top", ncols=2)

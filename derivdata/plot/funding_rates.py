@@ -92,7 +92,7 @@ def funding_history(
         for venue in means.index
     )
     cut = f" ({clipped:,} outside the axis: ▲▼)" if clipped else ""
-    dress(ax, title=f"{symbol}: funding rate by venue{cut}")
+    dress(ax, title=f"{symbol} funding: {_ends(means)}{cut}")
     ax.set_ylabel("funding rate [bps per 8 h]")
     legend(ax, "right", title="venue (mean)")
     utc_axis(ax)
@@ -151,7 +151,8 @@ def funding_heatmap(
         edges, np.arange(len(order) + 1), shown, cmap=DIVERGING, vmin=-limit, vmax=limit, rasterized=True
     )
     ax.set_yticks(np.arange(len(order)) + 0.5, list(order))
-    dress(ax, title=f"{symbol}: funding rate by venue and time", grid="")
+    positive = float(np.mean(shown[~np.isnan(shown)] > 0))
+    dress(ax, title=f"{symbol} funding: longs paid {positive:.0%} of the time".replace("%", " %"), grid="")
     ax.tick_params(axis="y", labelsize=7 if len(order) > 20 else 8.5, length=0)
     ax.set_ylabel("venue")
     lack = "\ngrey: no rate" if np.isnan(shown).any() else ""
@@ -159,6 +160,14 @@ def funding_heatmap(
     utc_axis(ax)
     footer(ax, data, source=source)
     return ax
+
+
+def _ends(means: pd.Series) -> str:
+    """Describe who pays most and least: ``alpha pays most (+2.00), gamma least (-1.00)``."""
+    top, bottom = (f"({means.iloc[place]:+.2f})" for place in (0, -1))
+    if len(means) == 1:
+        return f"{means.index[0]} pays {top}"
+    return f"longs on {means.index[0]} pay most {top}, on {means.index[-1]} least {bottom}"
 
 
 def _chosen(means: pd.Series, venues: list[str] | None, highlight: int) -> list[str]:

@@ -65,7 +65,10 @@ def liquidations(
     raster, sums, seen = strips(ax, 4.2, 1.8, 0.35, size=(8.0, 6.0))
     names = _raster(raster, events, venues)
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
-    dress(raster, title=f"Liquidations ({assets if len(assets) < 40 else 'many symbols'})")
+    value = float(events["value_usd"].sum())
+    longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
+    words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
+    dress(raster, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
     raster.set_yticks(range(len(names)), names)
     margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
     raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=(first - margin, last + margin))

@@ -73,7 +73,11 @@ def oi_share(
     colors = [*PALETTE[: min(venues, len(order))], GREY]
     labels = [f"{name} {bands[name].ffill().iloc[-1]:.0%}" for name in bands]
     upper.stackplot(bands.index, bands.to_numpy().T, labels=labels, colors=colors, lw=0)
-    dress(upper, title=f"{symbol}: open interest by venue", grid="")
+    lead = bands.columns[0]
+    title = f"{symbol}: {lead} holds {bands[lead].ffill().iloc[-1]:.0%} of the open interest".replace(
+        "%", " %"
+    )
+    dress(upper, title=title, grid="")
     upper.set(ylabel="share of open interest [%]", ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
     percent(upper)
     legend(upper, "right", reverse=True, title="latest share")
@@ -133,7 +137,11 @@ def share_trend(
     shown = (
         f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
     )
-    dress(ax, title=f"{symbol}: trend of the share of open interest, {shown}", grid="x")
+    moving = steepest.loc[sure, "slope"]
+    lead = (
+        f"{len(moving)} shares of open interest have a trend" if len(moving) else "no share has a clear trend"
+    )
+    dress(ax, title=f"{symbol}: {lead}; {shown}", grid="x")
     ax.set_xlabel(f"change of share [percentage points a day], with {level}")
     legend(ax, "top", ncols=2)
     footer(ax, data, source=source)

@@ -1,4 +1,4 @@
-"""Figure of open interest by strike."""
+"""Figures of open interest and gamma by strike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["open_interest_by_strike"]
+__all__ = ["gamma_exposure", "open_interest_by_strike"]
 
 Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
@@ -70,9 +70,76 @@ def open_interest_by_strike(
         which = f"{sums.sizes['expiry']} expiries"
     else:
         which = f"expiry {pd.Timestamp(sums['expiry'].values):%Y-%m-%d}"
-    dress(ax, title=f"{symbol}: open options by strike, {which}{lack}")
+    most = sums["open_interest"].sum([dim for dim in sums["open_interest"].dims if dim != "strike"]).idxmax()
+    dress(ax, title=f"{symbol}: most options are open at {number(float(most))} USD, {which}{lack}")
     ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
     legend(ax, "right")
+    footer(ax, chain, source=source)
+    return ax
+
+
+@figure_function
+def gamma_exposure(
+    chain: pd.DataFrame | xr.Dataset,
+    *,
+    dealer: dict[str, float] | None = None,
+    contract_size: float = 1.0,
+    source: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the underlying that hedgers trade per 1 % move, by strike, over all expiries.
+
+    Parameters
+    ----------
+    chain
+        The table ``options_snapshot`` or a surface, of one symbol on one venue.
+    dealer
+        Sign of the dealers' position by side, such as ``exposure.NAIVE_DEALER``; then the level at which
+        their gamma changes sign is marked. None counts every option with +1.
+    contract_size
+        Coins per contract.
+    source, ax
+        As in every figure: see `derivdata.plot`.
+
+    Returns
+    -------
+    Axes
+        Bars [million USD per 1 %], more than 60 strikes added up in bins.
+
+    Raises
+    ------
+    ValueError
+        Several chains, or no option with gamma and open interest.
+    """
+    found = exposure.gamma_exposure(chain, dealer=dealer, by=("strike",), contract_size=contract_size)
+    gamma = found["gamma_exposure_usd"]
+    crowd = [str(dim) for dim in gamma.dims if dim != "strike"]
+    if crowd:
+        raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
+    values = np.nan_to_num(np.asarray(gamma)) / 1e6
+    if not np.abs(values).sum() > 0:
+        raise ValueError("no option has gamma and open interest")
+    symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
+    up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
+    strike, up, down = _binned(np.asarray(gamma["strike"]), up, down)
+    ax = axes(ax)
+    width = 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
+    ax.bar(strike, up - down, width=width, color=np.where(up >= down, PALETTE[0], PALETTE[1]).tolist())
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.set_xlim(_range(strike, up + down))
+    first = chain["expiry"].min() if isinstance(chain, pd.DataFrame) else chain["expiry"].values[0]
+    price = _price(chain, first, xr.Dataset({"expiry": pd.Timestamp(first).to_datetime64()}))
+    if np.isfinite(price):
+        ax.axvline(price, color=GREY, lw=1.2, ls="--", label=f"underlying: {number(price)} USD")
+    if dealer is not None:
+        turn = float(exposure.zero_gamma(chain, dealer=dealer, contract_size=contract_size)["price_usd"])
+        if np.isfinite(turn):
+            ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=f"zero gamma: {number(turn)} USD")
+    whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
+    dress(ax, title=f"{symbol}: gamma {number(float(values.sum()))} M USD per 1 % move, {whose}")
+    ax.set(xlabel="strike [USD]", ylabel="gamma [million USD per 1 %]")
+    ax.xaxis.set_major_formatter(lambda value, _: number(value))
+    legend(ax)
     footer(ax, chain, source=source)
     return ax
 

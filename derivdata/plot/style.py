@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -52,6 +53,7 @@ SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
 NO_DATA = "#c3c7cd"
 
 _SIZE = (8.0, 4.5)
+_TITLE = 58
 
 
 def look(place: int) -> dict[str, Any]:
@@ -123,8 +125,8 @@ def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, 
 
 
 def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
-    """Style axes: title at the left, no frame, a faint grid behind the data."""
-    ax.set_title(title, loc="left", fontsize=11)
+    """Style axes: title at the left, in lines of at most 58 characters, no frame, a faint grid."""
+    ax.set_title(textwrap.fill(title, _TITLE), loc="left", fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
@@ -149,6 +151,8 @@ def legend(ax: Axes, where: Literal["inside", "right", "top"] = "inside", **opti
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
         "top": {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "frameon": False, "borderaxespad": 0.2},
     }
+    if where == "top":  # a line of its own: title and legend would run into one another
+        ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=11, pad=20)
     ax.legend(**{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
 
 

@@ -63,7 +63,9 @@ def term_structure(data: Any, *, source: Any = None, ax: Axes | None = None) -> 
     ax.set_ylim(low - margin, high + 1.5 * margin)
     upper = np.sqrt(np.asarray(free["upper"]) / np.asarray(free["year_fraction"]))
     mark_clipped(ax, tenors * 1.02, upper, color=PALETTE[1])
-    dress(ax, title=f"{name_of(fit)}: volatility by expiry")
+    known = np.flatnonzero(np.isfinite(middle))
+    ends = [f"{100 * middle[place]:.1f} % in {tenors[place]:.1f} days" for place in known[[0, -1]]]
+    dress(ax, title=f"{name_of(fit)}: ATM volatility {' and '.join(dict.fromkeys(ends))}")
     day_axis(ax, tenors)
     percent(ax)
     ax.set_ylabel("volatility [% per √year]")

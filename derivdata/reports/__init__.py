@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+
+import pandas as pd
 
 import derivdata
 from derivdata import times
 from derivdata.arguments import typed
+from derivdata.bundle.reading import Bundle
+from derivdata.bundle.replaying import Replay
+from derivdata.errors import NotRecorded
 from derivdata.files import replace_file
 from derivdata.reports.data import Data
 from derivdata.reports.html_page import render_page
 from derivdata.reports.report_options import Fees, ReportOptions, parse_options
-from derivdata.reports.sections import BY_NAME, provenance_section, summary_section
+from derivdata.reports.sections import (
+    BY_NAME,
+    Earlier,
+    changes_section,
+    clock_of,
+    provenance_section,
+    summary_section,
+)
+from derivdata.transport import SESSION
 
 __all__ = ["report"]
 
@@ -20,6 +35,9 @@ __all__ = ["report"]
 def __dir__() -> list[str]:
     return __all__
 
+
+_COMPARED = ("funding", "oi", "options", "liquidations")
+"""Sections whose numbers are compared with those of an earlier report."""
 
 _SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
@@ -35,6 +53,7 @@ def report(
     expiries: Sequence[times.Instant] | None = None,
     sections: Sequence[str] | None = None,
     bundle: str | Path | None = None,
+    since: str | Path | None = None,
 ) -> Path:
     """Write a report on the connected source.
 
@@ -58,6 +77,9 @@ def report(
         and provenance are always there.
     bundle
         Name of the bundle that the answers are recorded in or replayed from, for the last line.
+    since
+        Bundle of an earlier report (``derivdata report ... --bundle``) to compare with: a section states how
+        funding, open interest, prices, volatility and liquidations have changed since.
 
     Returns
     -------
@@ -83,11 +105,13 @@ def report(
     wanted = parse_options(
         symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
     )
+    earlier = None if since is None else _earlier(since, wanted)
     data = Data(wanted)
     chosen = [BY_NAME[name](data) for name in wanted.sections]
     data.require_symbols()
     parts = [
         summary_section(chosen, synthetic=data.synthetic),
+        *([] if earlier is None else [changes_section(chosen, earlier)]),
         *chosen,
         provenance_section(data.fetched, data.missing),
     ]
@@ -102,6 +126,30 @@ def report(
     )
     replace_file(path, text.encode(), mode=0o666)
     return path
+
+
+def _earlier(since: str | Path, wanted: ReportOptions) -> Earlier:
+    """Return the numbers of the report that a bundle recorded, of the symbols of this one."""
+    length = wanted.window.end - wanted.window.start
+    asof = clock_of(since)
+    unobserved = SESSION.install(observer=None)  # what is replayed here is no answer to this report
+    try:
+        with Replay(Bundle(since)) as replayed:
+            recorded = replayed.about.get("report", {})
+            then = dataclasses.replace(
+                wanted,
+                window=times.window(recorded.get("window", f"{round(length / pd.Timedelta(1, 'h'))}h"), asof),
+                venues=None if recorded.get("venues") is None else tuple(recorded["venues"]),
+            )
+            data = Data(then, draws=False)
+            metrics = []
+            for name in _COMPARED:
+                if name in wanted.sections:
+                    with suppress(NotRecorded):
+                        metrics += BY_NAME[name](data).metrics
+    finally:
+        unobserved()
+    return Earlier(metrics, asof)
 
 
 def _subtitle(wanted: ReportOptions, data: Data) -> str:

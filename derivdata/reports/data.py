@@ -13,7 +13,7 @@ import pandas as pd
 from derivdata import api, tables
 from derivdata.analysis import chain
 from derivdata.errors import BadRequest, NotFound, NotRecorded, TierError
-from derivdata.fetch import funding, liquidations, markets, oi, options
+from derivdata.fetch import funding, liquidations, markets, oi, options, prices
 from derivdata.reports.report_options import ReportOptions
 
 __all__ = ["EVENTS", "Data", "FetchedTable"]
@@ -26,6 +26,9 @@ _LACKS = (BadRequest, NotFound, TierError)
 
 _LIQUIDATION_DAYS = 7
 _PRICE_TOLERANCE = pd.Timedelta(2, "h")
+_BEFORE = pd.Timedelta(7, "D")
+_PRICED = 5
+"""Venues whose marks are requested; the price of the report is their median."""
 
 
 class FetchedTable(NamedTuple):
@@ -40,14 +43,17 @@ class Data:
 
     Attributes
     ----------
+    draws
+        Whether sections draw their figures.
     fetched
         Provenance of every table, in order.
     missing
         What the source does not have, and why.
     """
 
-    def __init__(self, report_options: ReportOptions) -> None:
+    def __init__(self, report_options: ReportOptions, *, draws: bool = True) -> None:
         self.report_options = report_options
+        self.draws = draws
         self.fetched: list[FetchedTable] = []
         self.missing: dict[str, str] = {}
         self._tables: dict[str, pd.DataFrame | None] = {}
@@ -114,15 +120,42 @@ class Data:
         volatility stands in for it: that of the nearest expiry, on the first venue that has any.
         """
         time = pd.Timestamp(at, tz="UTC")
+        frame = self.atm(symbol)
+        if frame is None:
+            return float("nan")
+        priced = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
+        apart = (priced["time"] - time).abs().reset_index(drop=True)
+        near = len(apart) and apart.min() <= _PRICE_TOLERANCE
+        return float(priced["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
+
+    def atm(self, symbol: str) -> pd.DataFrame | None:
+        """Return table ``options_atm_history`` of the first venue that has any."""
         for venue in self.option_venues(symbol):
             fetch = partial(options.atm_history, symbol, venue, *self.report_options.window)
             frame = self._fetch_once(f"prices of {symbol}, {venue}", fetch, optional=True)
             if frame is not None:
-                priced = frame.dropna(subset="underlying_price").sort_values(["time", "expiry"])
-                apart = (priced["time"] - time).abs().reset_index(drop=True)
-                near = len(apart) and apart.min() <= _PRICE_TOLERANCE
-                return float(priced["underlying_price"].iloc[apart.idxmin()]) if near else float("nan")
-        return float("nan")
+                return frame
+        return None
+
+    def prices(self, symbol: str) -> pd.DataFrame | None:
+        """Return table ``prices_history`` of marks of the largest venues, from a week before the window on.
+
+        Volatility over a week has values from the window's start on then.
+        """
+        wanted = self.report_options
+        venues, held = wanted.venues, self.oi(symbol)
+        if held is not None:
+            last = held.sort_values("time").groupby("exchange", observed=True)["oi_usd"].last()
+            venues = tuple(map(str, last.nlargest(_PRICED).index))
+        fetch = partial(
+            prices.history,
+            symbol,
+            wanted.window.start - _BEFORE,
+            wanted.window.end,
+            exchanges=venues,
+            resolution=wanted.resolution,
+        )
+        return self._fetch_once(f"prices of {symbol}", fetch, optional=True)
 
     def liquidations(self) -> pd.DataFrame | None:
         """Return table ``liquidations_events`` of the last week at most."""

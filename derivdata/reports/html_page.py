@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +13,22 @@ from html import escape
 from importlib import resources
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from derivdata.reports.svg import draw_svg
 from derivdata.text import escape_controls
 
-__all__ = ["Finding", "Number", "Section", "linked", "render_page"]
+__all__ = ["WIDE", "Finding", "Metric", "Number", "Section", "linked", "render_page"]
 
-_SIZE = (8.6, 4.4)
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+WIDE = 6.2
+"""Width of a figure [inches]: its words can be read when it is shrunk to the width of a phone."""
+
+_SIZE = (WIDE, 3.9)
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:; "
+    "base-uri 'none'; form-action 'none'"
+)
 
 
 class Finding(NamedTuple):
@@ -37,14 +46,33 @@ class Number(NamedTuple):
     window: str
 
 
+class Metric(NamedTuple):
+    """A number that two reports can be compared by: what it is, and its unit (``""``: a level in USD)."""
+
+    name: str
+    value: float
+    unit: str
+
+
 @dataclass
 class Section:
-    """A heading, the blocks of HTML below it, and what the summary takes from them."""
+    """A heading, the blocks of HTML below it, and what the summary takes from them.
+
+    Attributes
+    ----------
+    draws
+        Whether figures are drawn; a report that is only compared with draws none.
+    headlines
+        Parts of the sentence at the top about each symbol.
+    """
 
     title: str
+    draws: bool = True
     blocks: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     numbers: list[Number] = field(default_factory=list)
+    metrics: list[Metric] = field(default_factory=list)
+    headlines: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def anchor(self) -> str:
@@ -71,6 +99,15 @@ class Section:
         """Add a tile to the summary; `window` says which time it is of."""
         self.numbers.append(Number(value, label, window))
 
+    def metric(self, name: str, value: float, unit: str = "") -> None:
+        """Add a number that is compared with that of an earlier report; NaN is left out."""
+        if np.isfinite(value):
+            self.metrics.append(Metric(name, float(value), unit))
+
+    def headline(self, symbol: str, words: str) -> None:
+        """Add a part to the sentence about a symbol at the top."""
+        self.headlines.append((symbol, words))
+
     def points(self, items: Sequence[str]) -> None:
         """Add a list."""
         self.blocks.append("<ul>" + "".join(f"<li>{linked(item)}</li>" for item in items) + "</ul>")
@@ -88,9 +125,11 @@ class Section:
 
         `title` is the accessible label, read by screen readers.
         """
+        if not self.draws:
+            return
         image = draw_svg(partial(draw, *data, **options), title, name=_slug(title), size=size)
         caption = f"<figcaption><b>How to read it.</b> {escape(reading)}</figcaption>"
-        self.blocks.append(f'<figure><div class="scroll">{image}</div>{caption}</figure>')
+        self.blocks.append(f"<figure>{image}{caption}</figure>")
 
     def table(self, frame: pd.DataFrame, *, formats: dict[str, str] | None = None, fold: str = "") -> None:
         """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line."""
@@ -103,30 +142,34 @@ def render_page(
 ) -> str:
     """Return the whole HTML text; `made` is the one line that may differ between two equal reports.
 
-    Its policy allows the styles and pictures inside it, and no script; characters that control a
-    terminal or the direction of text are escaped.
+    Its policy allows the styles and pictures inside it, and by its hash the one script that sorts and copies
+    tables; characters that control a terminal or the direction of text are escaped.
     """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
     body = "\n".join(
         f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n{chr(10).join(s.blocks)}</section>'
         for s in sections
     )
+    script = _resource("tables.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = _POLICY.format(script=digest)
     warning = f'<p class="banner" role="note">{escape(banner)}</p>' if banner else ""
     return escape_controls(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_stylesheet()}</style></head>\n"
+        f"<title>{escape(title)}</title><style>{_resource('style.css')}</style></head>\n"
         f'<body>{warning}<header><h1>{escape(title)}</h1><p class="soft">{linked(subtitle)}</p>'
         f"<nav>{links}</nav></header>\n{body}\n"
-        f'<footer><p class="soft" id="made">{escape(made)}</p></footer></body></html>\n',
+        f'<footer><p class="soft" id="made">{escape(made)}</p></footer>'
+        f"<script>{script}</script></body></html>\n",
         keep="\n\t",
     )
 
 
 @functools.cache
-def _stylesheet() -> str:
-    return resources.files("derivdata.reports").joinpath("style.css").read_text(encoding="utf-8")
+def _resource(name: str) -> str:
+    return resources.files("derivdata.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def linked(words: str) -> str:

@@ -28,6 +28,7 @@ from derivdata.service.guard import Guard
 from derivdata.service.openapi import PLAIN, document, page
 from derivdata.service.refusal import DOCS, Refusal
 from derivdata.service.response_cache import EncodedBody, ResponseCache
+from derivdata.service.status_page import status_page
 from derivdata.service.store import LiveStore, Store
 from derivdata.service.streaming import StreamedResponse
 from derivdata.service.view import View
@@ -47,6 +48,7 @@ def app(
     keyless: bool = False,
     limits: bool = True,
     hosts: Collection[str] = (),
+    page: bool = False,
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the documented API over a store, as an ASGI application.
@@ -67,6 +69,8 @@ def app(
         Whether the documented request rates hold.
     hosts
         Names besides ``localhost`` under which it is reached; numeric IP addresses always are.
+    page
+        Whether ``/status`` shows the state of the service to everybody who can reach it, without a key.
     middleware
         Wrapped around the whole application, the first outermost.
 
@@ -77,13 +81,13 @@ def app(
     """
     moment = clock() if clock is not None else store.now if now is None else now
     view = View(BaseSymbols(store), moment)
-    live = store if isinstance(store, LiveStore) else None
-    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, live)
+    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, store)
     application = Starlette(
         routes=[
             Route("/", service.hello),
             Route("/openapi.json", service.openapi),
             Route("/docs", service.docs),
+            *([Route("/status", service.status)] if page else []),
             *(Route(e.path, service.endpoint(e)) for e in api.ENDPOINTS),
             *(Route(path, service.moved(path)) for path in legacy.PATHS),
         ],
@@ -109,9 +113,10 @@ class _Service:
         keys: Keys,
         limits: bool,
         clock: Callable[[], pd.Timestamp] | None = None,
-        live: LiveStore | None = None,
+        source: Store | None = None,
     ) -> None:
-        self._newest, self._clock, self._live = view, clock, live
+        self._newest, self._clock, self._source = view, clock, source
+        self._live = source if isinstance(source, LiveStore) else None
         self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
         rates = {e.path: e.per_second for e in api.ENDPOINTS if e.per_second and limits}
         self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
@@ -272,6 +277,27 @@ class _Service:
         """Answer the same as a page to read, without a key."""
         answer = EncodedBody(page(self._view.store.label).encode())
         return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
+    async def status(self, request: Request) -> Response:
+        """Answer the page on the state of the service, without a key, made anew for a new clock or data."""
+        caller = Caller(api.TIERS[-1], b"status page")
+        await self._refreshed(request, caller)
+        view = self._view
+        key = ("/status", view.store.identity, view.now)
+        answer = self._cache.get(key) or await self._made(
+            request, key, caller, lambda: EncodedBody(status_page(view, self._ledger()).encode())
+        )
+        if answer is None:
+            return Response(status_code=499)
+        self._cache.put(key, answer)
+        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
+    def _ledger(self) -> pd.DataFrame | None:
+        """Return what was collected of each venue, where the source is an archive."""
+        from derivdata.archive import Archive
+        from derivdata.collect.status import status
+
+        return status(self._source, self._view.now) if isinstance(self._source, Archive) else None
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """Answer a refusal of ours, or an unknown path or method."""

@@ -125,6 +125,7 @@ def start(
     port: int = 0,
     allow_hosts: Collection[str] = (),
     request_seconds: float = REQUEST_SECONDS,
+    page: bool = False,
     middleware: Sequence[Middleware] = (),
     archive: str | None = None,
     venues: Sequence[str] | None = None,
@@ -150,7 +151,7 @@ def start(
         Names under which it is reached besides ``localhost`` and `host`; numeric IP addresses always are.
     request_seconds
         How long a request may take to arrive.
-    middleware
+    page, middleware
         See `app`.
     archive, venues
         See `open_store`.
@@ -169,7 +170,14 @@ def start(
     keys = dict(keys) if keys else {secrets.token_hex(16): api.TIERS[-1]}
     hosts = [host, *allow_hosts]
     served = app(
-        store, clock=clock, keys=keys, keyless=keyless, limits=limits, hosts=hosts, middleware=middleware
+        store,
+        clock=clock,
+        keys=keys,
+        keyless=keyless,
+        limits=limits,
+        hosts=hosts,
+        page=page,
+        middleware=middleware,
     )
     listener = _listen(host, port)
     server = _Server(connections.config(served, request_seconds=request_seconds), listener)
@@ -202,6 +210,7 @@ def serve(
     keyless: bool = False,
     allow_hosts: Collection[str] = (),
     workers: int = 1,
+    page: bool = False,
 ) -> None:
     """Run the service in the foreground until it is interrupted.
 
@@ -219,6 +228,8 @@ def serve(
         As for `start`.
     workers
         How many processes answer; see `derivdata.service.workers`. For an archive or the sample.
+    page
+        Whether ``/status`` shows the state of the service, without a key.
 
     Raises
     ------
@@ -236,13 +247,14 @@ def serve(
     if len(by_key) < len(keys or made_up):
         raise ValueError("two tiers have the same key: give each its own")
     hosts = [host, *allow_hosts]
-    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts)
+    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
     listener = _listen(host, port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(listener)
         stack.enter_context(_terminable())
         shown = _shown_keys(made_up, stack)
-        _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless])
+        status = [f"  its state: {_url(listener)}/status"] if page else []
+        _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless, *status])
         stack.enter_context(contextlib.suppress(KeyboardInterrupt))
         if workers == 1:
             uvicorn.Server(connections.config(served)).run(sockets=[listener])

@@ -54,5 +54,10 @@ CASES: dict[str, Callable[..., Any]] = {
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
     "pnl_attribution": lambda **k: plot.pnl_attribution(made.attribution(), **k),
     "volatility_cone": lambda **k: plot.volatility_cone(made.cone(), implied={7.0: 0.52, 30.0: 0.48}, **k),
+    "oi_level": lambda **k: plot.oi_level(made.holdings(), made.price(), **k),
+    "implied_and_realised": lambda **k: plot.implied_and_realised(
+        made.volatility(0.5), made.volatility(0.4), symbol="BTC", source=made.holdings(), **k
+    ),
+    "gamma_exposure": lambda **k: plot.gamma_exposure(made.chain(), **k),
     "orderbook_depth": lambda **k: plot.orderbook_depth(made.book(), **k),
 }

@@ -124,6 +124,19 @@ def holdings() -> pd.DataFrame:
     )
 
 
+def price() -> xr.DataArray:
+    """Daily prices of BTC that double in 40 days: 1 M USD are 1 coin at the start and half at the end."""
+    days = np.arange(40)
+    times = pd.date_range(START.tz_localize(None), periods=40, freq="D").to_numpy()
+    return xr.DataArray(1e6 * (1 + days / 39), {"time": times}, "time", "price_usd", {"units": "USD"})
+
+
+def volatility(level: float) -> xr.DataArray:
+    """Daily volatility that never moves."""
+    times = pd.date_range(START.tz_localize(None), periods=10, freq="D").to_numpy()
+    return xr.DataArray(np.full(10, level), {"time": times}, "time", "volatility", {"units": "1/√year"})
+
+
 def liquidated() -> pd.DataFrame:
     """Twelve orders on two venues over half a day: 3 M USD of longs, 1.5 M USD of shorts."""
     rows = (

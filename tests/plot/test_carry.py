@@ -65,7 +65,7 @@ def test_net_carry_marks_where_costs_are_paid() -> None:
     assert net.get_ydata() == pytest.approx([float(c["net_bps"]) for c in curve])
     [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]
     assert even.get_xdata()[0] == pytest.approx(float(curve[0]["breakeven_hours"]) / 24)
-    assert "costs of 8 bps" in ax.get_title(loc="left")
+    assert "costs of 8 bps" in " ".join(ax.get_title(loc="left").split())
 
 
 def test_net_carry_wants_one_pair_at_several_horizons() -> None:

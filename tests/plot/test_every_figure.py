@@ -31,6 +31,8 @@ TIMED = {
     "funding_heatmap",
     "cumulative_funding",
     "oi_share",
+    "oi_level",
+    "implied_and_realised",
     "liquidations",
 }
 WORDS = {"venue", "venue and tenor", "watched", ""}

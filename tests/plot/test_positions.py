@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 from derivdata import plot
-from derivdata.analysis import oi
+from derivdata.analysis import exposure, oi
 from derivdata.plot.style import LONG, SHORT
 from tests.plot import made
 
@@ -109,7 +110,7 @@ def test_no_liquidations_need_a_span() -> None:
     with pytest.raises(ValueError, match="no events: give start and end"):
         plot.liquidations(none)
     ax = plot.liquidations(none, start=made.START, end=made.START + pd.Timedelta(1, "D"))
-    assert ax.get_title(loc="left") == "Liquidations (no order)"
+    assert ax.get_title(loc="left") == "no order: no liquidation"
 
 
 def test_depth_of_a_book_adds_up_from_the_middle() -> None:
@@ -145,3 +146,44 @@ def test_depth_over_time_has_bids_below_and_asks_above() -> None:
 def test_what_is_no_book(data: pd.DataFrame, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         plot.orderbook_depth(data)
+
+
+def test_open_interest_falls_in_coins_while_the_price_doubles() -> None:
+    """The three venues always hold 1 M USD; at twice the price that is half as many coins."""
+    ax = plot.oi_level(made.holdings(), made.price())
+    words = " ".join(ax.get_title(loc="left").split())
+    assert words == "BTC: open interest of 3 venues: in USD +0.0 %, in coins -50.0 %, price +100.0 %"
+    usd, coins, price = (one.lines[0].get_ydata() for one in strips_of(ax))
+    assert usd == pytest.approx(np.full(40, 0.001))
+    assert coins[[0, -1]] == pytest.approx([1.0, 0.5])
+    assert price[[0, -1]] == pytest.approx([1e6, 2e6])
+
+
+def strips_of(ax: Any) -> list[Any]:
+    """The strips of a figure, from the top."""
+    strips: list[Any] = ax.get_figure(root=True).axes[0].child_axes
+    return strips
+
+
+def test_gamma_by_strike_is_that_of_the_analysis() -> None:
+    """Bars add up to the analysis' sum; calls less puts are less."""
+    whole = exposure.gamma_exposure(made.chain(), by=())["gamma_exposure_usd"].item() / 1e6
+    ax = plot.gamma_exposure(made.chain())
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(whole)
+    signed = plot.gamma_exposure(made.chain(), dealer=exposure.NAIVE_DEALER)
+    below = [bar.get_height() for bar in signed.patches]
+    assert sum(below) < whole
+    with pytest.raises(ValueError, match="a dim 'exchange'"):
+        plot.gamma_exposure(made.chains())
+
+
+def test_implied_against_realised_says_how_far_apart() -> None:
+    ax = plot.implied_and_realised(made.volatility(0.5), made.volatility(0.4), symbol="BTC")
+    words = " ".join(ax.get_title(loc="left").split())
+    assert words == "BTC: implied 10.0 points above realised on average"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "implied: 50.0 %",
+        "realised: 40.0 %",
+    ]
+    with pytest.raises(ValueError, match="realised must have one dim, time"):
+        plot.implied_and_realised(made.volatility(0.5), made.volatility(np.nan))

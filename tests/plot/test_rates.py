@@ -38,7 +38,9 @@ def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
-    assert ax.get_title(loc="left") == "BTC: funding rate by venue (1 outside the axis: ▲▼)"
+    assert ax.get_title(loc="left") == (
+        "BTC funding: longs on alpha pay most (+2.20), on gamma\nleast (-1.00) (1 outside the axis: ▲▼)"
+    )
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[5]]
     assert ax.get_ylim()[1] < 50.0

@@ -15,7 +15,7 @@ from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import count, lasting, pct, rate
 from derivdata.reports.funding_rates import Rates, rates_of
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 from derivdata.reports.report_options import FEE_BPS, OTHERS, ReportOptions
 from derivdata.reports.sections.carry_forecast import add_forecast
 
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 def carry_section(data: Data) -> Section:
     """Build the section on the widest spreads, gross and net, and on carry by holding time."""
-    section = Section("Carry")
+    section = Section("Carry", draws=data.draws)
     section.text(_WARNING, "warn")
     section.text(_costs(data.report_options))
     rates = rates_of(data)
@@ -148,7 +148,7 @@ def _spreads(section: Section, rates: Rates, estimated: list[Pair]) -> None:
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
         "the 90 % interval of that expectation: a single outcome may lie far outside it. Lighter dots: the "
         "spread lasts longer; grey: no reversion was found.",
-        size=row_size(len(estimated), 0.3, wide=8.6),
+        size=row_size(len(estimated), 0.3, wide=WIDE),
     )
 
 

@@ -14,7 +14,7 @@ from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import pct, rate
 from derivdata.reports.funding_rates import rates_of
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 
 __all__ = ["funding_section"]
 
@@ -28,16 +28,20 @@ _SETTLED = (
     "The source has no sampled rates for this window. These are payments, added up over every 8 hours and "
     "stamped at their end, in basis points of notional; longs paid shorts where they are positive."
 )
+_SHOWN = 12
+_SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]", "mean as APR [%]"]
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
-    | dict.fromkeys(("mean [bps/8h]", "last 24 h", "lowest", "highest", "rate [bps/8h]"), ".3f")
+    | dict.fromkeys(
+        ("now [bps/8h]", "mean [bps/8h]", "last 24 h", "lowest", "highest", "rate [bps/8h]"), ".3f"
+    )
     | {"mean as APR [%]": ".1f", "as APR [%]": ".1f", "interval [h]": "g"}
 )
 
 
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
-    section = Section("Funding")
+    section = Section("Funding", draws=data.draws)
     history = rates_of(data)
     if history is None:
         section.add_missing_note(data.missing["funding rates"])
@@ -119,21 +123,33 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         title=f"{symbol} funding rate by venue and time",
         reading="Each row is a venue, the highest mean at the top. Orange: longs pay; purple: shorts pay; "
         "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
-        size=row_size(rates.sizes["exchange"], 0.15, wide=8.6),
+        size=row_size(rates.sizes["exchange"], 0.15, wide=WIDE),
     )
-    by_venue = _venues(rates, data.report_options.window.end)
-    section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: every venue")
+    by_venue = _venues(rates, data.report_options.window.end, data.funding_now(), symbol)
+    if len(by_venue) > _SHOWN:
+        ends = pd.concat([by_venue.head(_SHOWN // 2), by_venue.tail(_SHOWN // 2)])
+        section.text(f"The venues with the highest and the lowest mean rate, of {len(by_venue)}:")
+        section.table(ends[_SHORT], formats=_FORMATS)
+        section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: every venue")
+    else:
+        section.table(by_venue, formats=_FORMATS)
     _findings(section, data, rates, by_venue, symbol)
 
 
-def _venues(rates: xr.DataArray, end: pd.Timestamp) -> pd.DataFrame:
+def _venues(rates: xr.DataArray, end: pd.Timestamp, now: pd.DataFrame | None, symbol: str) -> pd.DataFrame:
+    """Return one row per venue: the rate now, means over the last day and the window, extremes."""
     late = rates.sel(time=slice((end - _DAY).tz_localize(None), None))
     venues = [str(v) for v in rates["exchange"].values]
     means = rates.mean("time").values
+    latest = pd.Series(dtype=np.float64)
+    if now is not None:
+        rows = now[now["symbol"] == symbol]
+        latest = pd.Series(rows["rate_bps_8h"].to_numpy(), index=rows["exchange"].astype(str))
     frame = pd.DataFrame(
         {
             "venue": venues,
             "kind": [_kind(venue) for venue in venues],
+            "now [bps/8h]": latest.reindex(venues).to_numpy(),
             "mean [bps/8h]": means,
             "mean as APR [%]": 100 * units.apr_from_bps_8h(means),
             "last 24 h": late.mean("time").values if late.sizes["time"] else np.nan,
@@ -164,6 +180,8 @@ def _findings(section: Section, data: Data, rates: xr.DataArray, by_venue: pd.Da
     if np.isfinite(late):
         apr = pct(units.apr_from_bps_8h(late), signed=True)
         section.number(rate(late), f"{symbol} funding, {what} ({apr} a year)", window="mean of the last 24 h")
+        section.metric(f"{symbol} funding, {what}, last 24 h", late, "bps/8h")
+        section.headline(symbol, f"funding {rate(late)} over the last day ({apr} a year, {what})")
         section.finding(
             "changed",
             f"{symbol} funding, {what}: {rate(late)} over the last 24 hours against {rate(whole)} over the "

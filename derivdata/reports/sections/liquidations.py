@@ -8,7 +8,7 @@ from derivdata import plot, tables
 from derivdata.analysis import liquidations as analysis
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import pct, usd
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 
 __all__ = ["is_full", "liquidations_section"]
 
@@ -29,7 +29,7 @@ _FORMATS = {
 
 def liquidations_section(data: Data) -> Section:
     """Build the section on the orders of the last week at most, by venue and by cascade."""
-    section = Section("Liquidations")
+    section = Section("Liquidations", draws=data.draws)
     events = data.liquidations()
     if events is None:
         section.add_missing_note(data.missing["liquidations"])
@@ -49,7 +49,7 @@ def liquidations_section(data: Data) -> Section:
         reading="Each dot is an order, larger for a larger value. A column of dots across venues is a "
         "cascade. The lines add them up: the steeper one is the side that is being squeezed. The bar at the "
         "bottom shows which time the source was asked for and answered in full.",
-        size=(8.6, 5.6),
+        size=(WIDE, 5.6),
     )
     section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
     _findings(section, events, _large(section, events), data)
@@ -122,6 +122,7 @@ def _findings(section: Section, events: pd.DataFrame, cascades: pd.DataFrame, da
     label = f"of {symbols} liquidated, {pct(longs, 0)} of it longs"
     section.number(usd(total), label, window=f"last {days:.3g} days")
     late = events.loc[events["time"] > data.report_options.window.end - _DAY, "value_usd"].sum()
+    section.metric(f"liquidations of {symbols}, last 24 h", late)
     if days > 1:
         section.finding(
             "changed",

@@ -12,7 +12,7 @@ from derivdata.plot.oi_shares import trend_of
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import count, listing, pct, usd
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 
 __all__ = ["oi_section"]
 
@@ -31,7 +31,7 @@ _FORMATS = {
 
 def oi_section(data: Data) -> Section:
     """Build the section on shares, concentration and trends per symbol, and on all symbols by venue."""
-    section = Section("Open interest")
+    section = Section("Open interest", draws=data.draws)
     for symbol in data.report_options.symbols:
         table = data.oi(symbol)
         if table is None:
@@ -77,10 +77,28 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> N
     gone = share.attrs.get("dropped")
     if gone:
         section.text(f"Left out, being absent over more than 5 % of the window: {', '.join(gone)}.", "soft")
+    _level(section, data, table, symbol)
     trend = trend_of(share)
     _figures(section, table, share, trend, symbol)
     section.table(_venues(data, oi, share, trend, symbol), formats=_FORMATS, fold=f"{symbol}: every venue")
     _findings(section, data, oi.sel(exchange=share["exchange"]), share, trend, symbol)
+
+
+def _level(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> None:
+    """Add the figure of price and open interest, in coins where the source has prices."""
+    prices = data.prices(symbol)
+    section.figure(
+        plot.oi_level,
+        table,
+        prices,
+        symbol=symbol,
+        title=f"{symbol} open interest and price",
+        reading="Open interest in dollars rises with the price though nobody opens a position; in coins it "
+        "does not. Falling coins with a falling price are positions that were closed or liquidated."
+        if prices is not None
+        else "The source has no prices over time: part of every move is that of the price.",
+        size=(WIDE, 5.6 if prices is not None else 3.0),
+    )
 
 
 def _figures(
@@ -98,7 +116,7 @@ def _figures(
         title=f"{symbol} shares of open interest",
         reading="The height of a band is the venue's part of the open interest. The line below is the "
         "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
-        size=(8.6, 5.0),
+        size=(WIDE, 5.0),
     )
     estimated = int(trend["slope"].notnull().sum())
     if estimated:
@@ -109,7 +127,7 @@ def _figures(
             title=f"{symbol} trend of shares",
             reading="Right of zero a venue gains share, left of it loses. Filled: significant at 95 %. "
             "Hollow: could be noise.",
-            size=row_size(min(_TRENDS, estimated), 0.24, wide=8.6),
+            size=row_size(min(_TRENDS, estimated), 0.24, wide=WIDE),
         )
 
 
@@ -142,16 +160,22 @@ def _findings(
     total = oi.sum("exchange", min_count=oi.sizes["exchange"]).dropna("time")
     if total.size:
         last = f"at {pd.Timestamp(total['time'].values[-1]):%Y-%m-%d %H:%M} UTC"
-        held, price = float(total.isel(time=-1)), data.price(symbol, total["time"].values[-1])
-        coins = f", {held / price:,.0f} {symbol}" if price > 0 else ""
-        section.number(usd(held), f"{symbol} open interest{coins}, {several}", window=last)
+        level, price = float(total.isel(time=-1)), data.price(symbol, total["time"].values[-1])
+        coins = f", {level / price:,.0f} {symbol}" if price > 0 else ""
+        section.number(usd(level), f"{symbol} open interest{coins}, {several}", window=last)
+        section.metric(f"{symbol} open interest", level)
+        section.metric(f"{symbol} price", price)
+        at = f"price {price:,.6g} USD, " if np.isfinite(price) else ""
+        section.headline(
+            symbol, f"{at}open interest {usd(level)}, {_change(data, total, symbol)} over the window"
+        )
     if share.sizes["exchange"] > 1:
         late = share.dropna("time", how="all").isel(time=-1).to_series().sort_values(ascending=False)
-        level = 1e4 * float((late**2).sum())
+        herfindahl = 1e4 * float((late**2).sum())
         section.finding(
             "wide",
             f"{symbol} open interest on {several}: {late.index[0]} holds {pct(late.iloc[0], 0)}, "
-            f"{late.index[1]} {pct(late.iloc[1], 0)}; HHI {level:,.0f}.",
+            f"{late.index[1]} {pct(late.iloc[1], 0)}; HHI {herfindahl:,.0f}.",
         )
     if total.size > 1:
         days = float((total["time"][-1] - total["time"][0]) / np.timedelta64(1, "D"))

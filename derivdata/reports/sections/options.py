@@ -13,12 +13,11 @@ from derivdata.analysis import surface
 from derivdata.plot.style import row_size
 from derivdata.reports.data import Data
 from derivdata.reports.formatting import listing, pct
-from derivdata.reports.html_page import Section
+from derivdata.reports.html_page import WIDE, Section
 from derivdata.reports.sections import option_tables as of
+from derivdata.reports.sections.realised_volatility import add_realised_volatility
 
 __all__ = ["options_section"]
-
-_WIDE = 8.6
 
 
 class Book(NamedTuple):
@@ -42,7 +41,7 @@ class Book(NamedTuple):
 
 def options_section(data: Data) -> Section:
     """Build the section on options: per symbol the first venue that has them, and the others against it."""
-    section = Section("Options")
+    section = Section("Options", draws=data.draws)
     section.text(
         "The source gives implied volatilities; prices are computed from them. SVI smiles are fitted to the "
         "options out of the money of each venue, without butterfly or calendar arbitrage; nothing is "
@@ -55,6 +54,7 @@ def options_section(data: Data) -> Section:
             _smiles(section, data, book)
             _surface(section, book)
             _term(section, book)
+            add_realised_volatility(section, data, symbol)
             _venues(section, data, book)
             _open(section, book)
     return section
@@ -103,7 +103,7 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
         reading="Dots are quotes, lines the fitted smiles; left of zero puts, right of it calls. Steeper on "
         "the left: protection against a fall costs more volatility. Below, g(k) must not fall under zero: "
         "there a butterfly could be bought for less than nothing.",
-        size=(_WIDE, 5.2),
+        size=(WIDE, 5.2),
     )
     section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
 
@@ -171,7 +171,7 @@ def _venues(section: Section, data: Data, book: Book) -> None:
         reading=f"Volatility points above (orange) or below (purple) {book.venue} at the same strike and "
         "time. A row of one sign is a level, a row that changes sign a difference in skew; neither is earned "
         "before spreads and fees.",
-        size=row_size(4 * (len(alive) - 1), 0.24, wide=_WIDE),
+        size=row_size(4 * (len(alive) - 1), 0.24, wide=WIDE),
     )
     gaps = of.gaps(by_venue, book.venue)
     if gaps:
@@ -188,6 +188,9 @@ def _level(section: Section, row: pd.Series, book: Book) -> None:
             f"{book.symbol} 30-day volatility index, {book.venue}",
             window=f"at {as_of:%Y-%m-%d %H:%M} UTC",
         )
+    section.metric(f"{book.symbol} 30-day volatility index, {book.venue}", index, "%")
+    section.metric(f"{book.symbol} 30-day ATM volatility, {book.venue}", middle, "%")
+    section.metric(f"{book.symbol} 25-delta risk reversal, {book.venue}", skew, "%")
     if np.isfinite(middle):
         section.finding(
             "wide",
@@ -207,4 +210,12 @@ def _open(section: Section, book: Book) -> None:
         reading="Calls upwards, puts downwards, over all expiries, in contracts of one coin each. Tall bars "
         "are strikes at which many positions end or begin to hurt; who holds which side is not known.",
     )
-    section.table(of.positions(book.chain), formats=of.FORMATS, fold=f"{book.symbol}: positions by expiry")
+    section.figure(
+        plot.gamma_exposure,
+        book.chain,
+        title=f"{book.symbol} gamma by strike on {book.venue}",
+        reading="What all who hedge these options trade per move of 1 %, whichever side they are on: near "
+        "the tall bars their trades matter most. Who is long and who is short is not known, so that no sign "
+        "is drawn.",
+    )
+    section.table(of.positions(book.chain), formats=of.FORMATS)

@@ -38,7 +38,7 @@ _NAMES = {
 
 def quality_section(data: Data) -> Section:
     """Build the section on points, gaps and duplicates of each table, and on options not used."""
-    section = Section("Data quality and coverage")
+    section = Section("Data quality and coverage", draws=data.draws)
     section.text(
         "Expected points are those between the first and the last of a series at its own step. A venue whose "
         "rate often equals its highest or lowest value has a cap or a floor. Outliers are more than twelve "

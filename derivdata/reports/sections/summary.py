@@ -20,6 +20,11 @@ _KINDS = (
 def summary_section(sections: Sequence[Section], *, synthetic: bool) -> Section:
     """Build the summary from the tiles and sentences of the sections, in their order."""
     summary = Section("Summary")
+    said: dict[str, list[str]] = {}
+    for symbol, words in (part for section in sections for part in section.headlines):
+        said.setdefault(symbol, []).append(words)
+    for symbol, parts in said.items():
+        summary.blocks.append(f'<p class="headline"><b>{escape(symbol)}</b>: {escape("; ".join(parts))}.</p>')
     tiles = [_tile(number, synthetic) for section in sections for number in section.numbers]
     if tiles:
         summary.blocks.append(f'<div class="tiles">{"".join(tiles)}</div>')

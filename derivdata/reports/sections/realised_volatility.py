@@ -1,0 +1,103 @@
+"""Realised against implied volatility over the window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from derivdata import plot
+from derivdata.analysis import volatility
+from derivdata.reports.data import Data
+from derivdata.reports.html_page import Section
+
+__all__ = ["add_realised_volatility", "implied_at", "median_price"]
+
+_TENOR_DAYS = 30.0
+_REALISED_DAYS = 7
+_LEAST_RETURNS = 24
+_DAYS_PER_YEAR = 365.0
+
+
+def add_realised_volatility(section: Section, data: Data, symbol: str) -> None:
+    """Add the figure and sentence on 30-day implied and 7-day realised volatility."""
+    frame = data.atm(symbol)
+    price = median_price(data.prices(symbol))
+    if frame is None or price is None:
+        section.add_missing_note(
+            f"Without {'prices' if frame is not None else 'a history of options'} of {symbol}, realised and "
+            "implied volatility are not compared."
+        )
+        return
+    step = pd.Timedelta(price["time"].diff("time").median().values)
+    returns = min(round(pd.Timedelta(_REALISED_DAYS, "D") / step), price.sizes["time"] - 1)
+    if returns < _LEAST_RETURNS:
+        section.add_missing_note(f"Under {_LEAST_RETURNS} returns of {symbol}: too few to be a volatility.")
+        return
+    days = returns * step / pd.Timedelta(1, "D")
+    regular = price.reindex(time=pd.date_range(price["time"].values[0], price["time"].values[-1], freq=step))
+    realised = volatility.bipower(regular, returns)["volatility"]
+    implied = implied_at(frame, _TENOR_DAYS)
+    realised = realised.sel(time=slice(data.report_options.window.start.tz_localize(None), None))
+    if not (implied.notnull().any() and realised.notnull().any()):
+        section.add_missing_note(
+            f"No expiries of {symbol} lie around {_TENOR_DAYS:.0f} days over the window."
+        )
+        return
+    section.figure(
+        plot.implied_and_realised,
+        implied,
+        realised,
+        symbol=symbol,
+        source=frame,
+        title=f"{symbol} implied and realised volatility",
+        reading=f"One line is what options of {_TENOR_DAYS:.0f} days cost, the other how much the price "
+        f"moved over the {days:.3g} days before. Where implied lies above, sellers were paid more than the "
+        "market moved; what it moves next is not known.",
+    )
+    now, before = (float(line.dropna("time")[-1]) for line in (implied, realised))
+    section.headline(
+        symbol,
+        f"30-day implied volatility {100 * now:.1f} % against {100 * before:.1f} % realised over "
+        f"{days:.3g} days",
+    )
+    section.metric(f"{symbol} realised volatility, {days:.3g} days", 100 * before, "%")
+
+
+def median_price(frame: pd.DataFrame | None) -> xr.DataArray | None:
+    """Return the median mark of the venues over time [USD]; None for fewer than two instants."""
+    if frame is None or frame["time"].nunique() < 2:
+        return None
+    series = frame.groupby(frame["time"].dt.tz_localize(None))["price_usd"].median()
+    return xr.DataArray(
+        series.to_numpy(),
+        coords={"time": series.index.to_numpy()},
+        dims="time",
+        name="price_usd",
+        attrs={"units": "USD"},
+    )
+
+
+def implied_at(frame: pd.DataFrame, days: float) -> xr.DataArray:
+    """Return at-the-money volatility at a fixed time to expiry [1/√year], NaN without expiries around it.
+
+    Total variance is linear between the two expiries, as in ``surface.constant_maturity``.
+    """
+    years = (frame["expiry"] - frame["time"]) / pd.Timedelta(_DAYS_PER_YEAR, "D")
+    rows = frame.assign(years=years, variance=frame["iv"] ** 2 * years)
+    rows = rows[(years > 0) & rows["variance"].notna()].sort_values(["time", "years"])
+    target = days / _DAYS_PER_YEAR
+    values = {
+        time: np.sqrt(
+            np.interp(target, group["years"], group["variance"], left=np.nan, right=np.nan) / target
+        )
+        for time, group in rows.groupby(rows["time"].dt.tz_localize(None))
+    }
+    series = pd.Series(values, dtype=np.float64)
+    return xr.DataArray(
+        series.to_numpy(),
+        coords={"time": pd.DatetimeIndex(series.index).to_numpy()},
+        dims="time",
+        name="implied",
+        attrs={"units": "1/√year"},
+    )

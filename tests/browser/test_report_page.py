@@ -1,0 +1,94 @@
+"""The report as a reader sees it: in a browser, on a screen and on a phone, in light and in dark."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import derivdata as dd
+from tests import known_archive
+from tests.browser import checks
+
+
+@pytest.fixture(scope="module")
+def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A small report: funding and positions of an archive whose numbers are known."""
+    folder: Path = tmp_path_factory.mktemp("page")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        dd.connect(known_archive.write(folder / "archive"))
+        out = dd.report(["BTC"], out=folder / "r.html", window="15d", sections=["funding", "oi", "quality"])
+        dd.disconnect()
+    return out.as_uri()
+
+
+def column(page: Any, place: int) -> list[str]:
+    """The cells of the n-th column of the first table."""
+    cells: list[str] = (
+        page.locator("table >> nth=0").locator(f"tbody td:nth-child({place})").all_text_contents()
+    )
+    return cells
+
+
+def test_tables_sort_by_number_and_by_name(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address)
+    rate, venue = (
+        page.get_by_role("button", name=name, exact=True).first for name in ("mean [bps/8h]", "venue")
+    )
+    rate.click()
+    assert column(page, 4) == ["8.000", "4.000", "2.000", "1.000", "0.000"]
+    rate.click()
+    assert column(page, 4) == ["0.000", "1.000", "2.000", "4.000", "8.000"]
+    assert page.locator("th[aria-sort]").all_text_contents() == ["mean [bps/8h]"]
+    venue.click()
+    assert column(page, 1) == ["zo", "okx", "bybit", "binance", "aster"]
+
+
+def test_a_table_is_copied_as_csv(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address)
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+    page.get_by_role("button", name="Copy as CSV").first.click()
+    page.get_by_role("button", name="Copied").wait_for()
+    rows = list(csv.reader(io.StringIO(page.evaluate("window.copied"))))
+    assert rows[0][:4] == ["venue", "kind", "now [bps/8h]", "mean [bps/8h]"]
+    assert rows[1][:4] == ["zo", "dex", "8.000", "8.000"]
+    assert len(rows) == 6
+
+
+def test_links_lead_to_sections_and_nothing_is_loaded(address: str, opened: Callable[..., Any]) -> None:
+    page = opened("about:blank")
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    for link in page.locator("nav a").all():
+        link.click()
+        target = link.get_attribute("href")
+        assert page.locator(f"section{target} h2").is_visible()
+    assert {url.partition("#")[0] for url in requests if not url.startswith("data:")} == {address}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_and_controls_have_names(
+    address: str, dark: bool, opened: Callable[..., Any]
+) -> None:
+    page = opened(address, dark=dark)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(18, 22, 28)") is dark
+    assert page.evaluate(checks.CONTRAST) == []
+    assert page.evaluate(checks.UNNAMED) == []
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert checks.overflow(page) == {}
+    assert checks.inner_overflow(page) == []
+    assert column(page, 1)[0] == "zo"
+    label = page.evaluate("getComputedStyle(document.querySelector('td'), '::before').content")
+    assert label == '"venue"', "on a phone each cell names its column"

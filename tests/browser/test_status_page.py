@@ -1,0 +1,91 @@
+"""The status page of the service, in a browser: what it shows of an archive that is collected into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import requests
+
+import derivdata as dd
+from derivdata import service
+from derivdata.archive.ledger import Request
+from tests import known_archive
+from tests.browser import checks
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page of the archive whose numbers are known, three hours after its last row of funding."""
+    folder: Path = tmp_path_factory.mktemp("status")
+    path = known_archive.write(folder / "archive")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        local = service.start(path, now=known_archive.hours()[-1] + pd.Timedelta(3, "h"), page=True)
+        yield f"{local.url}/status"
+        local.close()
+
+
+def cells(page: Any, heading: str) -> list[list[str]]:
+    """The rows of the table below a heading."""
+    table = page.locator(f"h2:has-text('{heading}') ~ div table").first
+    return [row.locator("td").all_text_contents() for row in table.locator("tbody tr").all()]
+
+
+def test_the_page_says_how_fresh_each_venue_is(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address)
+    names = page.locator("table").first.locator("th").all_text_contents()
+    rows = {row[0]: dict(zip(names, row, strict=True)) for row in cells(page, "Freshness")}
+    assert rows["okx"]["funding_history"] == "3.0 h"
+    assert rows["okx"]["oi_history"] == "3.0 h"
+    assert rows["zo"]["oi_history"] == "–"
+    assert page.locator("td.late").first.text_content() == "3.0 h"
+    assert "Data since 2026-01-01 00:00 UTC" in page.locator("body").text_content()
+    assert "keeps no ledger" in page.locator("body").text_content()
+
+
+def test_the_widest_spread_is_between_the_highest_and_the_lowest_rate(
+    tmp_path: Path, opened: Callable[..., Any]
+) -> None:
+    """BTC: 0 on aster, 8 on zo. ETH is on one venue only and has no spread."""
+    local = service.start(known_archive.write(tmp_path / "a"), page=True)
+    try:
+        page = opened(f"{local.url}/status")
+        assert cells(page, "Widest funding") == [["BTC", "8.00", "aster (+0.00)", "zo (+8.00)"]]
+        assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "30"
+    finally:
+        local.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_can_be_read_anywhere(address: str, dark: bool, opened: Callable[..., Any]) -> None:
+    page = opened(address, dark=dark)
+    assert checks.overflow(page) == {}
+    assert page.evaluate(checks.CONTRAST) == []
+    assert page.evaluate(checks.UNNAMED) == []
+    assert page.locator("script").count() == 0
+
+
+def test_gaps_and_failures_of_a_collector_are_listed(tmp_path: Path) -> None:
+    """An hour between two answered windows is a hole."""
+    archive = dd.open_archive(tmp_path / "a")
+    hours = pd.date_range("2026-01-01", periods=4, freq="h", tz="UTC")
+    asked = [
+        Request("okx", "BTC", hours[0], hours[1]),
+        Request("okx", "BTC", hours[2], hours[3]),
+    ]
+    archive.append("funding_history", known_archive.funding(), requests=asked)
+    local = service.start(str(tmp_path / "a"), page=True)
+    try:
+        text = requests.get(f"{local.url}/status", timeout=60).text
+        assert "<td>okx</td><td>funding_history</td>" in text
+    finally:
+        local.close()
+    plain = service.start(str(tmp_path / "a"))
+    try:
+        assert requests.get(f"{plain.url}/status", timeout=60).status_code == 404
+    finally:
+        plain.close()
