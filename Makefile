@@ -16,7 +16,7 @@ OUT ?= report.html
 NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test test-newest test-machines test-more coverage mutants soak bench docs lock audit sbom clean
+.PHONY: report test test-newest test-machines test-more coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
@@ -76,6 +76,11 @@ lock: $(VENV)/.tools
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
 	$(LOCK) requirements/pip.in --output-file requirements/pip.txt
 
+# The wheel, to install elsewhere: dist/derivdata-VERSION-py3-none-any.whl.
+dist: $(VENV)/.base
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/derivdata-*.whl
+
 # Needs a network: known weaknesses are looked up at the Python Package Index.
 audit: $(VENV)/.dev $(VENV)/.tools
 	$(BIN)/python -m pip check
@@ -89,7 +94,7 @@ sbom: $(VENV)/.tools
 		--output-file sbom.json
 
 clean:
-	rm -rf $(VENV) docs/_build docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
+	rm -rf $(VENV) dist docs/_build docs/outputs docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -148,7 +148,25 @@ def _rule(hint: Any) -> _Rule | None:
     if origin is Mapping:
         return _mapping(_rule(parts[0]), _rule(parts[1]))
     kind = origin or hint
+    if _name(kind) == "pandas.DataFrame":
+        return _Rule(
+            "a pandas.DataFrame", lambda value: isinstance(value, kind) or _is_arrow(value), _to_pandas
+        )
     return _Rule(f"a {_name(kind)}", lambda value: isinstance(value, kind))
+
+
+def _is_arrow(value: Any) -> bool:
+    """Return whether a value is a table of another library that gives its columns by Arrow's interface."""
+    return hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns")
+
+
+def _to_pandas(value: Any) -> Any:
+    """Convert a table of polars, pyarrow or another library; anything else passes unchanged."""
+    if not _is_arrow(value) or type(value).__module__.partition(".")[0] in ("pandas", "xarray"):
+        return value
+    import narwhals as nw
+
+    return nw.from_native(value, eager_only=True).to_pandas()
 
 
 def _literal(choices: tuple[Any, ...]) -> _Rule:

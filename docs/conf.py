@@ -13,6 +13,7 @@ sys.path.insert(0, str(HERE))
 import_module("generate").main()
 import_module("reference_pages").write(HERE / "reference")
 import_module("gallery_pages").write(HERE / "gallery")
+setup = import_module("outputs").setup  # Sphinx calls it
 
 project = "derivdata"
 author = "the derivdata developers"
@@ -20,10 +21,10 @@ version = release = derivdata.__version__
 html_title = f"derivdata {version}"
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "outputs"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # the notebooks were run when they were copied here
+nb_execution_mode = "off"  # notebooks are stored with their outputs
 nb_output_stderr = "remove"  # progress bars
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # nothing from elsewhere in a page
 

@@ -1,13 +1,14 @@
-"""The gallery: every notebook, run from its bundle, with its figure on the index."""
+"""The gallery: every notebook with its stored outputs, and figures of the cookbook, as a grid."""
 
 from __future__ import annotations
 
 import base64
+import re
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbclient import NotebookClient
 
 __all__ = ["write"]
 
@@ -22,40 +23,71 @@ ORDER = (
     "is_volatility_rich",
     "what_did_the_surface_move_cost_me",
     "anatomy_of_a_liquidation_cascade",
+    "longs_in_the_week_of_ftx",
+    "open_interest_on_october_10",
     "reproducible_report",
 )
-_SECONDS = 120
+FIGURES = (
+    ("cookbook.html#how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
+    (
+        "cookbook.html#what-is-a-pair-expected-to-earn-and-when-are-its-costs-paid",
+        "cookbook-2",
+        "When costs are paid",
+    ),
+    ("cookbook.html#who-holds-it-and-who-gains", "cookbook-3", "Shares of open interest"),
+    ("cookbook.html#which-part-of-a-rise-is-the-price", "cookbook-4", "Open interest in coins"),
+    ("cookbook.html#smiles-with-their-fit", "cookbook-5", "Smiles with their fit"),
+    ("cookbook.html#the-term-structure-and-the-30-day-index", "cookbook-6", "Term structure"),
+    ("cookbook.html#max-pain-and-gamma", "cookbook-7", "Gamma by strike"),
+    ("cookbook.html#where-is-open-interest-by-strike", "cookbook-8", "Open options by strike"),
+    ("cookbook.html#who-was-liquidated-where-and-when", "cookbook-9", "Liquidations"),
+    ("cookbook.html#what-does-a-market-order-cost", "cookbook-10", "Depth of a book"),
+)
+"""Figures of the cookbook: where they stand, the picture's name, and what they show."""
+
 _HEAD = """\
 # Gallery
 
-One question and one figure each. They run from a recording of the synthetic sample that lies beside them, so
-they give the same numbers without a network; `LIVE = True` in the first cell asks a live source instead. One
-on past picks shows figures made from recorded data of 2020 to mid-2024.
+One question and one figure each, then the figures of the [cookbook](../cookbook.md). The notebooks run from a
+recording that lies beside them, so they give the same numbers without a network; `LIVE = True` in the first
+cell asks a live source instead.
 """
 
 
 def write(folder: Path) -> None:
-    """Run every notebook and write it, its figure and the index into `folder`."""
+    """Write every notebook, its figure and the index into `folder`."""
     folder.mkdir(exist_ok=True)
-    parts = [_HEAD]
+    parts, images = [_HEAD, '\n<div class="gallery">'], []
     for name in ORDER:
-        notebook = _executed(NOTEBOOKS / f"{name}.ipynb")
+        notebook = _stored(NOTEBOOKS / f"{name}.ipynb")
         nbformat.write(notebook, folder / f"{name}.ipynb")
         (folder / f"{name}.png").write_bytes(_figure(notebook))
         title, question = _headline(notebook)
-        parts.append(f"## [{title}]({name}.ipynb)\n\n{question}\n\n[![{title}]({name}.png)]({name}.ipynb)\n")
+        parts.append(_card(f"{name}.html", f"../_images/{name}.png", title, question))
+        images.append(f"{name}.png")
+    parts += [_card(f"../{page}", f"../_images/{name}.svg", title, "") for page, name, title in FIGURES]
+    images += [f"../outputs/{name}.svg" for _, name, _ in FIGURES]
+    parts.append("</div>\n")
+    # Sphinx copies the pictures that a directive names; the cards show them.
+    parts += [f':::{{image}} {image}\n:class: hidden\n:alt: ""\n:::\n' for image in images]
     toc = "\n".join(ORDER)
     parts.append(f"```{{toctree}}\n:hidden:\n\n{toc}\n```\n")
     (folder / "index.md").write_text("\n".join(parts), encoding="utf-8")
 
 
-def _executed(path: Path) -> Any:
+def _card(link: str, image: str, title: str, words: str) -> str:
+    """A picture that leads to a page; a link in the words would end the card's own."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(words.split()))
+    picture = f'<img src="{image}" alt="" loading="lazy">'
+    words = f"<br><strong>{escape(title)}</strong><br><small>{escape(plain)}</small>"
+    return f'<a href="{link}">{picture}{words}</a>'
+
+
+def _stored(path: Path) -> Any:
+    """The notebook with its stored outputs, which a test holds to what it shows when it runs."""
     notebook = nbformat.read(path, as_version=4)
-    quiet = ["--log-level=ERROR"]
-    where = {"metadata": {"path": str(path.parent)}}
     for cell in notebook.cells:
         cell.source = cell.source.replace("](../docs/", "](../")
-    NotebookClient(notebook, extra_arguments=quiet, timeout=_SECONDS, resources=where).execute()
     return notebook
 
 

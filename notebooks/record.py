@@ -1,11 +1,16 @@
-"""Record what the notebooks ask for, from the sample: ``python notebooks/record.py [NAME ...]``.
+"""Record what the notebooks ask for, and store their outputs: ``python notebooks/record.py [NAME ...]``.
 
-Each notebook's cells run against the sample while a bundle of its name is recorded beside it.
+Each notebook's cells run against the sample, or against an archive of recorded data, while a bundle of its
+name is recorded beside it; then they run from the bundle, and what they show is written into the notebook.
+With ``--outputs`` only the second step is done.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
+import contextlib
+import io
 import json
 import os
 import re
@@ -15,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pandas as pd
 
 import derivdata as dd
 
-__all__ = ["NOTEBOOKS", "code_cells", "main", "record", "run"]
+__all__ = ["NOTEBOOKS", "code_cells", "main", "record", "run", "store"]
 
 FOLDER = Path(__file__).resolve().parent
-NOTEBOOKS = sorted(path for path in FOLDER.glob("*.ipynb") if not path.with_suffix(".csv").exists())
-"""Those that ask for something; the others read figures that are stored beside them."""
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 _CLOCKS = {"anatomy_of_a_liquidation_cascade": "2026-06-24T13:30"}
+RECORDED = ("longs_in_the_week_of_ftx", "open_interest_on_october_10")
+"""Notebooks on recorded data of a market; ``DERIVDATA_RECORDED`` names the archive that holds it."""
+
 _SWITCH = re.compile(r"^LIVE = False.*\n.*LIVE else.*$", flags=re.M)
 
 
@@ -33,24 +42,67 @@ def code_cells(notebook: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
-def run(cells: Sequence[str], label: str = "notebook") -> dict[str, Any]:
-    """Run cells in one namespace, as a kernel does: what a cell ends with is shown, here to nobody."""
+def run(cells: Sequence[str], label: str = "notebook") -> list[list[dict[str, Any]]]:
+    """Run cells in one namespace, as a kernel does, and return the outputs of each in the notebook's format.
+
+    A figure is the output of the cell that drew it; a last expression that ends with ``;`` is not shown.
+    """
     names: dict[str, Any] = {"__name__": "__main__"}
+    outputs = []
     for place, code in enumerate(cells):
         body = ast.parse(code).body
         last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
         where = f"{label}, code cell {place}"
-        exec(compile(ast.Module(body, []), where, "exec"), names)
-        if last is not None:
-            repr(eval(compile(ast.Expression(last.value), where, "eval"), names))
-    return names
+        printed = io.StringIO()
+        value = None
+        with contextlib.redirect_stdout(printed):
+            exec(compile(ast.Module(body, []), where, "exec"), names)
+            if last is not None:
+                value = eval(compile(ast.Expression(last.value), where, "eval"), names)
+        shown = [_stream(printed.getvalue())] if printed.getvalue() else []
+        shown += [_picture(plt.figure(number)) for number in plt.get_fignums()]
+        plt.close("all")
+        if value is not None and not code.rstrip().endswith(";"):
+            shown.append(_result(value, place + 1))
+        outputs.append(shown)
+    return outputs
+
+
+def _stream(text: str) -> dict[str, Any]:
+    return {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
+
+
+def _result(value: Any, count: int) -> dict[str, Any]:
+    with pd.option_context("display.width", 200, "display.max_columns", 30, "display.max_rows", 30):
+        data = {"text/plain": repr(value).splitlines(keepends=True)}
+    if isinstance(value, pd.DataFrame):
+        data["text/html"] = value.to_html(max_rows=20, border=0).splitlines(keepends=True)
+    return {"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data}
+
+
+def _picture(figure: Any) -> dict[str, Any]:
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=90, bbox_inches="tight", metadata={"Software": None})
+    data = {"image/png": base64.b64encode(image.getvalue()).decode()}
+    return {"output_type": "display_data", "metadata": {}, "data": data}
+
+
+def store(notebook: Path) -> None:
+    """Run a notebook from its bundle, and write its outputs into it."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    outputs = iter(run(code_cells(notebook), notebook.name))
+    dd.disconnect()
+    for count, cell in enumerate((c for c in content["cells"] if c["cell_type"] == "code"), 1):
+        cell["outputs"], cell["execution_count"] = next(outputs), count
+    notebook.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def record(notebook: Path) -> Path:
     """Record the bundle of one notebook and return its path."""
     bundle = notebook.with_suffix(".ddz")
     cells = [_SWITCH.sub("LIVE = True", code) for code in code_cells(notebook)]
-    dd.connect("sample", now=_CLOCKS.get(notebook.stem), cache="off")
+    source = os.environ["DERIVDATA_RECORDED"] if notebook.stem in RECORDED else "sample"
+    dd.connect(source, now=_CLOCKS.get(notebook.stem), cache="off")
     with dd.record(bundle):
         run(cells, notebook.name)
     dd.disconnect()
@@ -58,13 +110,18 @@ def record(notebook: Path) -> Path:
 
 
 def main(names: Sequence[str]) -> None:
-    """Record the notebooks named, or all."""
+    """Record the notebooks named, or all, and store their outputs."""
     mpl.use("Agg")
     os.chdir(FOLDER)
+    chosen = [name for name in names if name != "--outputs"]
     for notebook in NOTEBOOKS:
-        if not names or notebook.stem in names:
-            bundle = record(notebook)
-            print(f"{bundle.name}: {bundle.stat().st_size / 1000:.0f} kB")
+        if chosen and notebook.stem not in chosen:
+            continue
+        asks = not notebook.with_suffix(".csv").exists()  # the others read figures that lie beside them
+        if asks and "--outputs" not in names:
+            record(notebook)
+        store(notebook)
+        print(notebook.name)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def test_one_hash_of_all_answers(tmp_path: Path) -> None:
     out = dd.report("ETH", out=tmp_path / "r.html", window="2d", sections=["funding"])
     hashes = [
         request["sha256"]
-        for frame in (dd.funding.history("ETH", "2d"), dd.oi.history("ETH", "2d"))
+        for frame in (dd.funding.history("ETH", "2d"), dd.funding.snapshot(), dd.oi.history("ETH", "2d"))
         for request in dd.provenance(frame)["requests"]
     ]
     whole = hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()

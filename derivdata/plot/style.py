@@ -249,11 +249,11 @@ def panel_of(data: Any, column: str) -> Any:
     TypeError
         It is neither.
     """
-    if isinstance(data, pd.DataFrame):
+    if isinstance(data, xr.DataArray):
+        return data
+    if isinstance(data, pd.DataFrame) or hasattr(data, "columns"):  # of polars or pyarrow, too
         return tables.panel(data, column)
-    if not isinstance(data, xr.DataArray):
-        raise TypeError(f"data must be a table or a panel of {column}, not {type(data).__name__}")
-    return data
+    raise TypeError(f"data must be a table or a panel of {column}, not {type(data).__name__}")
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:
