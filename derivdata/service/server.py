@@ -240,6 +240,8 @@ def serve(
         raise ValueError(f"workers={workers}: at least one process must answer")
     if workers > 1 and source == VENUES:
         raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
+    if page and workers > 1:
+        raise ValueError("the status page needs one worker")
     store = open_store(source)
     clock = clock_of(store, now, live=live)
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from derivdata.service import fills
 from derivdata.service.market import funding_now
 from derivdata.text import escape_controls
 
@@ -85,8 +86,8 @@ def _freshness(view: View) -> str:
             if len(frame):
                 newest = frame.groupby(frame["exchange"].astype(str))["time"].max()
                 ages[name] = view.now - newest
-    if view.has(_EVENTS):
-        frame = view.read(_EVENTS, view.now - _DAY, view.now)
+    if view.has(*fills.TABLES):
+        frame = fills.events(view, view.now - _DAY, view.now)
         if len(frame):
             ages[_EVENTS] = view.now - frame.groupby(frame["exchange"].astype(str))["time"].max()
     if not ages:
@@ -142,9 +143,9 @@ def _spreads(view: View) -> str:
 
 
 def _liquidations(view: View) -> str:
-    if not view.has(_EVENTS):
+    if not view.has(*fills.TABLES):
         return "<p>The source has no liquidations.</p>"
-    frame = view.read(_EVENTS, view.now - _HOUR, view.now)
+    frame = fills.events(view, view.now - _HOUR, view.now)
     if frame.empty:
         return "<p>None in the last hour.</p>"
     newest = frame.sort_values("time", ascending=False).head(_SHOWN)
