@@ -145,7 +145,8 @@ def _level(price: Any, symbol: str) -> xr.DataArray:
     """Return one price over time: the median of the venues."""
     level, _ = one_symbol(panel_of(price, "price_usd"), symbol)
     others = [dim for dim in level.dims if dim != "time"]
-    return level.median(others) if others else level
+    middle: xr.DataArray = level.median(others) if others else level
+    return middle
 
 
 def _change(line: xr.DataArray) -> str:
