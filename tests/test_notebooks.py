@@ -93,7 +93,9 @@ def test_notebook_is_short_and_ends_in_a_verdict(notebook: Path) -> None:
     assert len(cells) < 15
     assert "".join(cells[0]["source"]).startswith("# ")
     assert cells[-1]["cell_type"] == "markdown"
-    assert re.match(r"(## Verdict\n\n|\*\*Verdict\.\*\* )\w.{80,}", "".join(cells[-1]["source"]), flags=re.DOTALL)
+    assert re.match(
+        r"(## Verdict\n\n|\*\*Verdict\.\*\* )\w.{80,}", "".join(cells[-1]["source"]), flags=re.DOTALL
+    )
 
 
 @each_bundled
