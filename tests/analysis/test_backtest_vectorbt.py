@@ -35,27 +35,29 @@ def test_vectorbt_gives_the_same_equity_without_funding(seed: int) -> None:
         capital=10e6,
     )
     times = list(pd.DatetimeIndex(result["time"].values, tz="UTC"))
-    size = np.zeros((len(times), 3, 4))
-    for trade in backtest.trades(result).itertuples():
+    table = backtest.trades(result)
+    # A column for each leg of each trade: vectorbt would net a venue's exit with its entry at the same row.
+    size = np.full((len(times), 2 * len(table)), np.nan)
+    close, charged = np.empty(size.shape), np.empty(size.shape)
+    for place, trade in enumerate(table.itertuples()):
         symbol, entry, exit_row = (
             SYMBOLS.index(trade.symbol),
             times.index(trade.entry),
             times.index(trade.exit),
         )
-        long, short = VENUES.index(trade.long), VENUES.index(trade.short)
-        coins = trade.entry_usd / (prices[symbol, long, entry] + prices[symbol, short, entry])
-        size[entry, symbol, [long, short]] += [coins, -coins]
-        size[exit_row, symbol, [long, short]] -= [coins, -coins]
-    columns = pd.MultiIndex.from_product([SYMBOLS, VENUES])
-    close = pd.DataFrame(prices.reshape(12, -1).T, index=times, columns=columns)
-    orders = pd.DataFrame(size.reshape(len(times), 12), index=times, columns=columns)
+        legs = [prices[symbol, VENUES.index(venue)] for venue in (trade.long, trade.short)]
+        coins = trade.entry_usd / (legs[0][entry] + legs[1][entry])
+        for leg, (sign, venue) in enumerate(((1.0, trade.long), (-1.0, trade.short))):
+            column = 2 * place + leg
+            close[:, column], charged[:, column] = legs[leg], fees[venue] / 1e4
+            size[entry, column], size[exit_row, column] = sign * coins, -sign * coins
     theirs = vectorbt.Portfolio.from_orders(
-        close,
-        orders.where(orders != 0.0),
-        fees=np.tile([fee / 1e4 for fee in fees.values()], (len(times), 3)),
+        pd.DataFrame(close, index=times),
+        pd.DataFrame(size, index=times),
+        fees=charged,
         init_cash=10e6,
         cash_sharing=True,
-        group_by=np.zeros(12, dtype=int),
+        group_by=np.zeros(size.shape[1], dtype=int),
         freq="8h",
     )
     ours = result["equity_usd"] - result["funding_usd"].sum("symbol").cumsum("time")
