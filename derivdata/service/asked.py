@@ -19,7 +19,7 @@ Spans = Mapping[str, list[times.Window]]
 """By venue, when it was asked or listened to; no window: never."""
 
 _TABLE = "liquidations_fills"
-_LATE = pd.Timedelta(3, "min")  # what was pushed in the last minutes is not entered yet
+_LATE = pd.Timedelta(8, "min")  # not entered yet: the last seven minutes of lists, three of streams
 _MOST_NAMES = 8
 
 
