@@ -248,7 +248,7 @@ def test_volatilities_and_forwards_are_those_of_the_truth(symbol, exchange):
     merged = frame.merge(known, on="expiry", suffixes=("", "_true"))
     k = np.log(merged["strike"] / merged["underlying_price_true"])
     years = (merged["expiry"] - at("2026-03-13 07:00")) / pd.Timedelta("365D")
-    iv = np.sqrt(total_variance(k, merged["theta_true"], merged["rho"], merged["psi"]) / years)
+    iv = np.sqrt(total_variance(k, merged["theta_true"], merged["rho_true"], merged["psi"]) / years)
     assert merged["iv"].to_numpy() == pytest.approx(iv.to_numpy(), abs=1e-6)
     assert merged["underlying_price"].to_numpy() == pytest.approx(
         merged["underlying_price_true"].to_numpy(), abs=1e-6
