@@ -143,7 +143,7 @@ def implied_and_realised(
 
 def _level(price: Any, symbol: str) -> xr.DataArray:
     """Return one price over time: the median of the venues."""
-    level, _ = one_symbol(panel_of(price, "price_usd"), symbol)
+    level, _ = one_symbol(panel_of(price, "price_usd", name="price"), symbol)
     others = [dim for dim in level.dims if dim != "time"]
     middle: xr.DataArray = level.median(others) if others else level
     return middle

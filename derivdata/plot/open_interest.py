@@ -118,7 +118,7 @@ def gamma_exposure(
         raise ValueError(f"the figure is of one chain; this has a dim {crowd[0]!r}: choose one")
     values = np.nan_to_num(np.asarray(gamma)) / 1e6
     if not np.abs(values).sum() > 0:
-        raise ValueError("no option has gamma and open interest")
+        raise ValueError("chain: no option has gamma and open interest, or they cancel out")
     symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
     up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
     strike, up, down = _binned(np.asarray(gamma["strike"]), up, down)

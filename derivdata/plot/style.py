@@ -241,7 +241,7 @@ def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:
     return "\n".join([" · ".join(words), *([credit] if credit else [])]), url
 
 
-def panel_of(data: Any, column: str) -> Any:
+def panel_of(data: Any, column: str, *, name: str = "data") -> Any:
     """Return a panel unchanged, or make one from a table.
 
     Raises
@@ -253,7 +253,7 @@ def panel_of(data: Any, column: str) -> Any:
         return data
     if isinstance(data, pd.DataFrame) or hasattr(data, "columns"):  # of polars or pyarrow, too
         return tables.panel(data, column)
-    raise TypeError(f"data must be a table or a panel of {column}, not {type(data).__name__}")
+    raise TypeError(f"{name} must be a table or a panel of {column}, not {type(data).__name__}")
 
 
 def one_symbol(panel: Any, symbol: str | None) -> tuple[Any, str]:

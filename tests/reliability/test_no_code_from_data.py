@@ -46,7 +46,10 @@ ALLOWED = {
     ("docs/outputs.py", "compile"): "runs the code of our own pages",
     ("docs/outputs.py", "eval"): "runs the code of our own pages",
     ("docs/outputs.py", "exec"): "runs the code of our own pages",
-    ("tests/archive/test_object_store.py", "pickle"): "asserts that archives on S3 travel without their secret",
+    (
+        "tests/archive/test_object_store.py",
+        "pickle",
+    ): "archives on S3 travel without their secret",
     ("tests/docs/test_pages.py", "compile"): "runs the code of our own pages",
     ("tests/docs/test_pages.py", "exec"): "runs the code of our own pages",
     ("tests/real_archive.py", "compile"): "runs the code of one of our own pages",

@@ -37,6 +37,13 @@ _BY_TRADE = {
 }
 
 
+_OF_TRADES = (
+    "symbol", "long", "short", "entry", "exit", "entry_usd", "exit_usd", "funding_usd", "price_usd",
+    "fees_usd", "slippage_usd", "net_usd", "missing_hours", "reason",
+)  # fmt: skip
+"""Columns of the table of trades, variables of a result after ``trade_``."""
+
+
 class Reason(IntEnum):
     """Why a position was closed."""
 
@@ -161,8 +168,9 @@ def trades(result: xr.Dataset) -> pd.DataFrame:
     ValueError
         `result` is not that of a backtest.
     """
-    if "trade_symbol" not in result:
-        raise ValueError("result has no trades: give what backtest.carry returned")
+    missing = [f"trade_{name}" for name in _OF_TRADES if f"trade_{name}" not in result]
+    if missing:
+        raise ValueError(f"result has no {missing[0]}: give what backtest.carry returned")
     names = [str(name) for name in result.data_vars if str(name).startswith("trade_")]
     frame = pd.DataFrame({name.removeprefix("trade_"): result[name].to_numpy() for name in names})
     for end in ("entry", "exit"):

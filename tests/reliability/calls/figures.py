@@ -6,15 +6,19 @@ from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
     attributed,
+    backtested,
     book,
     carry,
     cone,
     events,
     fitted,
     history,
+    one_volatility,
     options,
     quotes,
     rates,
+    sized,
+    swept,
     venues,
     whole,
 )
@@ -54,6 +58,24 @@ CALLS: Calls = {
     },
     "plot.volatility_cone": lambda: {
         "cone": cone(), "bar_days": 1.0, "implied": {7.0: 0.5}, "source": None, "ax": None,
+    },
+    "plot.backtest_attribution": lambda: {"result": backtested(), "source": None, "ax": None},
+    "plot.backtest_capacity": lambda: {"curve": sized(), "source": None, "ax": None},
+    "plot.backtest_equity": lambda: {"result": backtested(), "source": None, "ax": None},
+    "plot.backtest_positions": lambda: {"result": backtested(), "source": None, "ax": None},
+    "plot.backtest_sweep": lambda: {"table": swept(), "source": None, "ax": None},
+    "plot.backtest_trades": lambda: {"result": backtested(), "source": None, "ax": None},
+    "plot.backtest_turnover": lambda: {"result": backtested(), "source": None, "ax": None},
+    "plot.gamma_exposure": lambda: {
+        "chain": options(), "dealer": {"call": 1.0, "put": -0.5}, "contract_size": 1.0, "source": None,
+        "ax": None,
+    },
+    "plot.implied_and_realised": lambda: {
+        "implied": one_volatility(), "realised": one_volatility(), "symbol": "BTC", "source": None,
+        "ax": None,
+    },
+    "plot.oi_level": lambda: {
+        "data": amounts(), "price": amounts("price_usd"), "symbol": "BTC", "source": None, "ax": None,
     },
     "plot.orderbook_depth": lambda: {"data": book(), "source": None, "ax": None},
     "plot.venue_difference": lambda: {

@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 import derivdata as dd
-from derivdata.analysis import black76, chain, smile, surface, variance
+from derivdata.analysis import backtest, black76, chain, smile, surface, variance
 
 AS_OF = pd.Timestamp("2026-06-30 12:00", tz="UTC")
 HOURS = pd.date_range("2026-06-28", periods=48, freq="h", unit="us")
@@ -66,6 +66,27 @@ def volatilities() -> xr.DataArray:
 
 
 @functools.cache
+def one_volatility() -> xr.DataArray:
+    return volatilities().isel(symbol=0, exchange=0, drop=True)
+
+
+@functools.cache
+def backtested() -> xr.Dataset:
+    return backtest.carry(rates(), backtest.SpreadThreshold(0.5, 0.1), backtest.Costs(1.0), leg_usd=1e4)
+
+
+@functools.cache
+def sized() -> xr.Dataset:
+    return backtest.capacity(backtested(), depth())
+
+
+@functools.cache
+def swept() -> pd.DataFrame:
+    rules = {f"from {level}": backtest.SpreadThreshold(level, 0.1) for level in (0.3, 0.5)}
+    return backtest.sweep(rates(), rules, backtest.Costs(1.0))
+
+
+@functools.cache
 def share() -> xr.DataArray:
     return dd.analysis.oi.market_share(amounts())
 
@@ -76,6 +97,14 @@ def depth() -> xr.DataArray:
     return xr.DataArray(
         np.broadcast_to([1e4, 3e4, 2e5], (3, 2, 3)), coords, tuple(coords), attrs={"units": "USD"}
     )
+
+
+@functools.cache
+def settlements() -> pd.DataFrame:
+    times = pd.date_range("2026-06-28", periods=6, freq="8h", tz="UTC")
+    rows = {"symbol": "BTC", "exchange": "okx", "time": times, "interval_hours": 8.0, "kind": "settled"}
+    rates = {"rate_native": 1e-4, "rate_bps_8h": 1.0}
+    return dd.tables.FUNDING_SETTLEMENTS.conform(pd.DataFrame({**rows, **rates}))
 
 
 @functools.cache

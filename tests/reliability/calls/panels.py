@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from derivdata.analysis import liquidations
+from derivdata.analysis import backtest, liquidations
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     DAY,
@@ -10,6 +10,7 @@ from tests.reliability.calls.made import (
     HOURS,
     VENUES,
     amounts,
+    backtested,
     bars,
     counts,
     depth,
@@ -19,6 +20,7 @@ from tests.reliability.calls.made import (
     picks,
     rates,
     settled,
+    settlements,
     share,
     volatilities,
 )
@@ -99,6 +101,25 @@ CALLS: Calls = {
     "analysis.funding.zscore": lambda: {
         "panel": rates(), "window": 8, "lag": 1, "robust": False, "min_periods": 4,
     },
+    "analysis.backtest.carry": lambda: {
+        "panel": rates(), "rule": backtest.SpreadThreshold(0.5, 0.1), "costs": backtest.Costs(1.0),
+        "interval_hours": None, "prices": amounts("price_usd"), "depth": depth(), "capital": 1e6,
+        "leg_usd": 1e4, "leverage": 3.0, "maintenance": 0.01, "transfer_hours": 8.0, "latency_hours": 0.0,
+    },
+    "analysis.backtest.capacity": lambda: {
+        "result": backtested(), "depth": depth(), "sizes_usd": [1e4, 1e5],
+    },
+    "analysis.backtest.deflated_sharpe_ratio": lambda: {
+        "sharpe": 0.1, "trials": 10, "variance": 0.01, "observations": 250, "skewness": -0.5, "kurtosis": 4.0,
+    },
+    "analysis.backtest.sweep": lambda: {
+        "panel": rates(), "rules": {"wide": backtest.SpreadThreshold(0.5, 0.1)}, "costs": backtest.Costs(1.0),
+    },
+    "analysis.backtest.trades": lambda: {"result": backtested()},
+    "analysis.funding.next_settlements": lambda: {
+        "settlements": settlements(), "at": "2026-06-30 12:00", "symbols": ["BTC"], "exchanges": ["okx"],
+    },
+    "venues.facts": lambda: {"exchanges": ["okx"], "day": "2026-06-30"},
     "analysis.oi.by_kind": lambda: {"oi": amounts()},
     "analysis.oi.hhi": lambda: {"share": share(), "dim": "exchange"},
     "analysis.oi.market_share": lambda: {
