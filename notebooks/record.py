@@ -42,12 +42,16 @@ def code_cells(notebook: Path) -> list[str]:
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
-def run(cells: Sequence[str], label: str = "notebook") -> list[list[dict[str, Any]]]:
+def run(
+    cells: Sequence[str], label: str = "notebook", names: dict[str, Any] | None = None
+) -> list[list[dict[str, Any]]]:
     """Run cells in one namespace, as a kernel does, and return the outputs of each in the notebook's format.
 
     A figure is the output of the cell that drew it; a last expression that ends with ``;`` is not shown.
+    `names` is the namespace, for callers that want what the cells define.
     """
-    names: dict[str, Any] = {"__name__": "__main__"}
+    names = {} if names is None else names
+    names["__name__"] = "__main__"
     outputs = []
     for place, code in enumerate(cells):
         body = ast.parse(code).body

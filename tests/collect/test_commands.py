@@ -107,7 +107,7 @@ def test_check_tells_what_a_body_confirms_and_what_contradicts() -> None:
     assert verdicts["/info meta"] == verdicts["/info fundingHistory"] == "confirms"
     assert rows.loc["/info metaAndAssetCtxs", "rows"] == 2
     assert verdicts["/info allPerpMetas"] == "contradicts"
-    assert verdicts["/info l2Book"] == "contradicts"  # the fake knows no such request
+    assert verdicts["/info l2Book"] == "confirms"
     assert "Expected `array`, got `object`" in rows.loc["/info allPerpMetas", "error"]
 
 

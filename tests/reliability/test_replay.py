@@ -67,7 +67,8 @@ cells = record.code_cells(record.FOLDER / f"{sys.argv[2]}.ipynb")
 if sys.argv[1] == "live":
     dd.connect("sample", now=record._CLOCKS.get(sys.argv[2]), cache="off")
     cells = [record._SWITCH.sub("LIVE = False", code) for code in cells]
-names = record.run(cells)
+names = {}
+record.run(cells, names=names)
 dd.disconnect()
 found = {name: digest(value) for name, value in names.items() if not name.startswith("_") and name != "LIVE"}
 print(json.dumps([{name: value for name, value in found.items() if value}, touched]))
