@@ -2,8 +2,8 @@
 
 Others need more. The cascade needs liquidations that a collector has listened to; the one on three intervals
 needs sampled rates of the past, which no venue tells, and a venue that is none of the sixteen. Those on
-volatility and on the surface need chains of the past, those on FTX and on 10 October recordings of those days,
-and the one on past picks reads a file.
+volatility and on the surface need chains of the past, those on FTX and on 10 October recordings of their
+days, and the one on past picks reads a file.
 """
 
 from __future__ import annotations
