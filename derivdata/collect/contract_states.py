@@ -11,7 +11,7 @@ import pandas as pd
 from derivdata.archive import Request
 from derivdata.collect.contracts import Contracts, contract_name
 from derivdata.collect.session import Stopped, VenueSession
-from derivdata.errors import DerivdataError, VenueError
+from derivdata.errors import DerivdataError, NetworkError, VenueError
 from derivdata.venues.endpoint import Endpoint
 from derivdata.venues.record_types import Instrument, OiPoint, State
 from derivdata.venues.wire import us_of
@@ -19,7 +19,7 @@ from derivdata.venues.wire import us_of
 __all__ = ["ContractStates", "Share"]
 
 _MINUTE = pd.Timedelta(1, "min")
-_MOST_REFUSED = 5  # contracts of one poll: then it is not about the contract
+_MOST_BAD = 5  # answers in a row: then it is not about the contract
 
 
 class Share(NamedTuple):
@@ -84,7 +84,7 @@ class ContractStates:
             The venue refuses this address.
         """
         share = Share([], [], "")
-        refused, begun = 0, self._session.clock.utc()
+        bad, begun = 0, self._session.clock.utc()
         for endpoint, item in self._due(contracts, states, now):
             spent = (self._session.clock.utc() - begun).total_seconds()
             if self._seconds is not None and spent >= self._seconds:
@@ -94,20 +94,20 @@ class ContractStates:
             try:
                 point, error = self._ask(endpoint, item, None if state is None else state.mark), ""
                 share.points.append(point)
+                bad = 0
             except Stopped:
                 raise
             except DerivdataError as problem:
                 if isinstance(problem, VenueError) and problem.reason == "region":
                     raise
                 error, share = str(problem), share._replace(error=str(problem))
-                is_refusal = isinstance(problem, VenueError) and problem.reason == "refused"
                 if isinstance(problem, VenueError) and problem.status == 404:
                     self.endpoints.remove(endpoint)  # there is no such request: not again in this run
-                refused += 1 if is_refusal else _MOST_REFUSED
+                bad += _MOST_BAD if _is_about_venue(problem) else 1
             start = now.floor("min")
             window = start, start + pd.Timedelta(endpoint.every or 0, "s")
             share.requests.append(Request(self._session.venue.exchange, item.symbol, *window, error[:500]))
-            if refused >= _MOST_REFUSED or endpoint not in self.endpoints:
+            if bad >= _MOST_BAD or endpoint not in self.endpoints:
                 break
         return share
 
@@ -178,3 +178,10 @@ class ContractStates:
         self._held[item.name] = now, State(item, None, oi_coins=state.oi_coins, oi_usd=usd)
         time = us_of(now) if state.time is None else state.time
         return OiPoint(item, time, usd, "raw", state.oi_coins)
+
+
+def _is_about_venue(problem: DerivdataError) -> bool:
+    """Return whether the next contract would fare no better: the venue is out of reach, busy or limits."""
+    if isinstance(problem, VenueError):
+        return problem.reason != "refused"
+    return isinstance(problem, NetworkError)

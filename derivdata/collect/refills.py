@@ -127,13 +127,20 @@ class Refills:
     def _start(self, name: str) -> None:
         if not self._symbols:
             return
-        self._running.add(name)
         # Daemons, as are all threads that ask venues: a dead one must not hold up an exit.
         worker = threading.Thread(
             target=self._run, args=(name,), name=f"derivdata-refill-{name}", daemon=True
         )
         self.workers[name] = worker
-        worker.start()
+        self._running.add(name)  # before the start: the worker may be done when it returns
+        try:
+            worker.start()
+        except RuntimeError:  # no more threads: nobody else would take the name out
+            with self._ended:
+                self._running.discard(name)
+                self._ended.notify_all()
+            self._begun.pop(name, None)
+            raise
 
     def _run(self, name: str) -> None:
         try:

@@ -6,6 +6,7 @@ A store that was collected has a ledger of requests (`LedgerStore`); of others n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -13,10 +14,15 @@ from derivdata import times
 from derivdata.service.store import LedgerStore
 from derivdata.service.view import View
 
-__all__ = ["Spans", "asked_spans", "notices_of", "on_wire"]
+__all__ = ["Asked", "asked_spans", "notices_of", "on_wire"]
 
-Spans = Mapping[str, list[times.Window]]
-"""By venue, when it was asked or listened to; no window: never."""
+
+class Asked(NamedTuple):
+    """By venue, when it was asked for all that a question wants, and otherwise for which symbols."""
+
+    spans: Mapping[str, list[times.Window]]
+    some: Mapping[str, list[str]]  # of venues without a window, and asked for some of the symbols
+
 
 _TABLE = "liquidations_fills"
 _LATE = pd.Timedelta(8, "min")  # not entered yet: the last seven minutes of lists, three of streams
@@ -30,36 +36,51 @@ def asked_spans(
     *,
     symbols: Sequence[str] | None = None,
     exchanges: Sequence[str] | None = None,
-) -> Spans | None:
+) -> Asked | None:
     """Return the parts of a window for which each venue's liquidations were asked and answered.
 
-    Those of some symbols count where no symbols are named. The venues are those named, or all that were asked
-    for anything. None: the store has no ledger.
+    Of each symbol that is named; where none is, only what was answered about all symbols counts. The venues
+    are those named, or all that were asked for anything. None: the store has no ledger.
     """
     ledger = _ledger(view)
     if ledger.empty:
         return None
     answered = ledger[(ledger["table"] == _TABLE) & ledger["answered"]]
+    answered = answered[(answered["end"] > start) & (answered["start"] < end)]
     if symbols is not None:
         answered = answered[answered["symbol"].isna() | answered["symbol"].isin(symbols)]
-    answered = answered[(answered["end"] > start) & (answered["start"] < end)]
     names = sorted(set(ledger["exchange"])) if exchanges is None else sorted(exchanges)
-    return {name: _union(answered[answered["exchange"] == name], start, end) for name in names}
+    spans: dict[str, list[times.Window]] = {}
+    some: dict[str, list[str]] = {}
+    for name in names:
+        rows = answered[answered["exchange"] == name]
+        own = sorted(set(rows["symbol"].dropna()))
+        spans[name] = _of_each(rows, own, symbols, start, end)
+        if own and not spans[name]:
+            some[name] = own
+    return Asked(spans, some)
 
 
-def notices_of(spans: Spans | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
+def notices_of(asked: Asked | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
     """Return a notice where some venues were not asked for all of a window."""
-    if spans is None:
+    if asked is None:
         return []
     length = end - start
-    told = {name: sum((w.end - w.start for w in windows), pd.Timedelta(0)) for name, windows in spans.items()}
-    never = [name for name, time in told.items() if time == pd.Timedelta(0)]
-    partly = {
-        name: time / length for name, time in told.items() if name not in never and length - time > _LATE
+    told = {
+        name: sum((w.end - w.start for w in windows), pd.Timedelta(0))
+        for name, windows in asked.spans.items()
     }
+    nothing = [name for name, time in told.items() if time == pd.Timedelta(0)]
+    partly = {
+        name: time / length for name, time in told.items() if name not in nothing and length - time > _LATE
+    }
+    never = [name for name in nothing if name not in asked.some]
     parts = []
     if partly:
         parts.append("for a part only: " + _listed([f"{name} {part:.0%}" for name, part in partly.items()]))
+    if asked.some:
+        of = [f"{name} ({_listed(symbols)})" for name, symbols in asked.some.items()]
+        parts.append("for some symbols only: " + _listed(of))
     if never:
         parts.append("not at all: " + _listed(never))
     if not parts:
@@ -67,10 +88,11 @@ def notices_of(spans: Spans | None, start: pd.Timestamp, end: pd.Timestamp) -> l
     return [f"liquidations were asked or listened to {'; '.join(parts)} (no rows is then not none)"]
 
 
-def on_wire(spans: Spans) -> dict[str, list[list[str]]]:
+def on_wire(asked: Asked) -> dict[str, list[list[str]]]:
     """Return the spans as they stand in an answer."""
     return {
-        name: [[times.iso(w.start), times.iso(w.end)] for w in windows] for name, windows in spans.items()
+        name: [[times.iso(w.start), times.iso(w.end)] for w in windows]
+        for name, windows in asked.spans.items()
     }
 
 
@@ -83,12 +105,36 @@ def _ledger(view: View) -> pd.DataFrame:
     """Return the store's ledger, read again only when the store has changed; empty where it has none."""
     if not isinstance(view.store, LedgerStore):
         return pd.DataFrame()
-    key = ("ledger", view.store.version)
-    kept = view.recall(key)
+    key, identity = ("ledger", view.store.version), view.store.identity
+    kept = view.recall(key, identity=identity)
     if kept is None:
         kept = view.store.requests()
-        view.remember(key, kept, 100 * len(kept) + 1024)
+        view.remember(key, kept, 100 * len(kept) + 1024, identity=identity)
     return kept
+
+
+def _of_each(
+    rows: pd.DataFrame,
+    own: Sequence[str],
+    symbols: Sequence[str] | None,
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+) -> list[times.Window]:
+    """Return when a venue was asked for every symbol, of which `own` have entries beside those of all."""
+    # Symbols without entries of their own have the windows of all, which those of the others include.
+    if symbols is None or not set(symbols) <= set(own):
+        return _union(rows[rows["symbol"].isna()], start, end)
+    common: list[times.Window] | None = None
+    for symbol in own:
+        found = _union(rows[rows["symbol"].isna() | (rows["symbol"] == symbol)], start, end)
+        common = found if common is None else _common(common, found)
+    return common or []
+
+
+def _common(left: list[times.Window], right: list[times.Window]) -> list[times.Window]:
+    """Return the windows that are in both lists, in order."""
+    pairs = ((max(a.start, b.start), min(a.end, b.end)) for a in left for b in right)
+    return [times.Window(first, last) for first, last in pairs if first < last]
 
 
 def _union(rows: pd.DataFrame, start: pd.Timestamp, end: pd.Timestamp) -> list[times.Window]:

@@ -62,13 +62,15 @@ def kept_days(
         Whether the days of some rows have to be made one by one.
     """
     keys = [(name, day.start, day.end) for day in days]
-    results = {key: view.recall(key) for key in keys}
+    identity = view.store.identity  # before the reads: what comes in between must not pass for read
+    results = {key: view.recall(key, identity=identity) for key in keys}
     missing = [day for day, key in zip(days, keys, strict=True) if results[key] is None]
     for run in _runs(missing):
         for day, result, noted in _made(run, read, divide, apart):
             key = (name, day.start, day.end)
             results[key] = result
-            view.remember(key, result, size(result), noted)  # now: the next block may be cancelled
+            # Now, and not after the loop: the next block may be cancelled.
+            view.remember(key, result, size(result), noted, identity=identity)
     return [results[key] for key in keys]
 
 

@@ -110,9 +110,9 @@ class View:
                 corrections.note(shared.corrections)
             return shared.value  # type: ignore[no-any-return]
 
-    def recall(self, key: Hashable) -> Any:
-        """Return what was remembered under a key in this state of the store, or None."""
-        full = (key, self.store.identity)
+    def recall(self, key: Hashable, *, identity: str | None = None) -> Any:
+        """Return what was remembered under a key, or None; `identity` is the store's state, None is now."""
+        full = (key, self.store.identity if identity is None else identity)
         with self._lock:
             entry = self._cache.get(full)
             if entry is None:
@@ -121,12 +121,21 @@ class View:
         corrections.note(entry[2])
         return entry[0]
 
-    def remember(self, key: Hashable, value: Any, size: int, noted: Sequence[str] = ()) -> None:
+    def remember(
+        self,
+        key: Hashable,
+        value: Any,
+        size: int,
+        noted: Sequence[str] = (),
+        *,
+        identity: str | None = None,
+    ) -> None:
         """Keep a value of so many bytes, and forget those that were not recalled for longest.
 
         `noted` are the corrections of the rows that it was made of, for every answer that recalls it.
+        `identity` is the state of the store before they were read: another may have come since. None is now.
         """
-        full = (key, self.store.identity)
+        full = (key, self.store.identity if identity is None else identity)
         with self._lock:
             self._cached_bytes += size - self._cache.pop(full, (None, 0, []))[1]
             self._cache[full] = (value, size, list(noted))

@@ -177,6 +177,34 @@ def test_a_refused_contract_costs_its_row_and_a_busy_venue_the_rest_of_the_poll(
     assert {symbol for symbol, _ in fakes.asked()} >= {"S18", "S17", "S16"}, "the rest is asked next"
 
 
+@pytest.mark.parametrize(
+    ("bad", "asked"),
+    [
+        (("S22", "S20", "S18"), 5),  # the whole share of this poll
+        (("S22", "S21", "S20", "S19", "S17", "S16", "S15", "S14"), 23),  # S18 is between
+        (("S22", "S21", "S20", "S19", "S18"), 5),  # five in a row: it is the venue
+    ],
+)
+def test_an_unreadable_contract_costs_its_row_and_five_in_a_row_the_rest(
+    bad: tuple[str, ...],
+    asked: int,
+    fakes: Many,
+    clock: SimulatedClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    body = fakes._body
+
+    def unreadable(exchange: str, place: str, params: dict[str, Any]) -> tuple[int, Any]:
+        if place.endswith("/openInterest") and params["symbol"].removesuffix("USDT") in bad:
+            return 200, {"symbol": params["symbol"], "openInterest": [], "time": "soon"}
+        return body(exchange, place, params)
+
+    monkeypatch.setattr(fakes, "_body", unreadable)
+    session = VenueSession(VENUES["binance"], clock, address=fakes.addresses["binance"])
+    VenueState(session, seconds=25.0 if len(bad) == 3 else None).poll()
+    assert [symbol for symbol, _ in fakes.asked()] == [f"S{22 - n:02}" for n in range(asked)]
+
+
 def test_a_request_that_does_not_exist_is_not_made_again(
     collected: Callable[..., Collector], fakes: Many, clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

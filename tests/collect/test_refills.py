@@ -451,3 +451,28 @@ def test_a_poll_and_a_fill_at_the_same_time_keep_the_venue_s_budget(
     sent = [at for *_, at in fakes.log]
     least = min(e.weight for e in VENUES["bybit"].endpoints) / VENUES["bybit"].budget
     assert all(late - early >= pd.Timedelta(0.999 * least, "s") for early, late in pairwise(sent))
+
+
+def test_a_worker_that_cannot_start_is_not_taken_for_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock("2026-01-20T11:02:30")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    archive = open_archive(tmp_path / "market")
+    collector = Collector(
+        archive, venues=["bybit"], symbols=["BTC"], names=TABLES, clock=clock, addresses=fakes.addresses
+    )
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as none_left:
+        none_left.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            collector.refills.start_due(["bybit"])
+    assert not collector.refills._running
+    collector.refills.start_due(["bybit"])  # of the same hour
+    collector.refills.workers["bybit"].join(HANGS_SECONDS)
+    assert not collector.refills._running
+    assert not archive.read("funding_settlements", clock.utc() - pd.Timedelta(1, "D"), clock.utc()).empty

@@ -76,13 +76,13 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
     assert asked == {
         "binance": [],
         "bybit": [_span(24, 0)],
-        "gateio": [_span(24, 0)],
+        "gateio": [],
         "okx": [_span(6, 0)],
     }
     assert _plain(coverage["observed"]) == [_span(6, 0)], "when all of them were"
     assert coverage["missed"] == []
     (said,) = [text for text in notices if "were asked or listened to" in text]
-    assert "for a part only: okx 25%; not at all: binance" in said
+    assert "for a part only: okx 25%; for some symbols only: gateio (BTC); not at all: binance" in said
     assert said.endswith("(no rows is then not none)")
     assert any("were asked or listened to" in text for text in dd.provenance(orders)["notices"])
 
@@ -101,14 +101,38 @@ def test_only_the_venues_of_the_question_count(folder: Path) -> None:
     assert notices == [], "asked, and there were none"
 
 
+def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
+    archive = open_archive(folder)
+    more = [
+        Request("gateio", "ETH", NOW - 18 * HOUR, NOW - 12 * HOUR),
+        Request("gateio", None, NOW - HOUR, NOW),
+    ]
+    archive.merge("liquidations_fills", FILLS.empty(), requests=more)
+    dd.connect(str(folder), now=NOW)
+    given: dict[str, Any] = {"since": NOW - 24 * HOUR, "exchanges": "gateio"}
+    for symbols, spans, part in (
+        (["BTC"], [_span(24, 0)], None),
+        (["BTC", "ETH"], [_span(18, 12), _span(1, 0)], "29%"),
+        (["BTC", "SOL"], [_span(1, 0)], "4%"),
+        (None, [_span(1, 0)], "4%"),
+    ):
+        rows, notices = _noticed(dd.liquidations.events, symbols=symbols, **given)
+        assert _plain(dd.provenance(rows)["coverage"]["asked"]["gateio"]) == spans
+        said = [text for text in notices if "were asked or listened to" in text]
+        assert len(said) == (part is not None)
+        assert all(f"for a part only: gateio {part} (" in text for text in said)
+
+
 def test_sums_of_a_window_and_groups_say_it_too(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
     _, notices = _noticed(dd.liquidations.history, NOW - 48 * HOUR, NOW, resolution="1h")
-    assert any("bybit 62%" in text and "okx 12%" in text and "gateio 50%" in text for text in notices)
+    assert any("bybit 62%, okx 12%; for some symbols only: gateio (BTC); not" in text for text in notices), (
+        notices
+    )
     _, notices = _noticed(dd.liquidations.aggregates, "6h")
-    assert [text for text in notices if "listened" in text] == [
-        text for text in notices if "not at all: binance (" in text
-    ]
+    assert any(
+        "okx 50%; for some symbols only: gateio (BTC); not at all: binance (" in text for text in notices
+    )
 
 
 def test_an_archive_without_a_ledger_says_nothing(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def _cover(
     """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
     if start >= end:
         return []
-    spans = asked_spans(view, start, end, symbols=symbols, exchanges=exchanges)
-    if spans is not None:
-        body["coverage"] = on_wire(spans)
-    return notices_of(spans, start, end)
+    asked = asked_spans(view, start, end, symbols=symbols, exchanges=exchanges)
+    if asked is not None:
+        body["coverage"] = on_wire(asked)
+    return notices_of(asked, start, end)
 
 
 def _symbols(view: View, params: Any) -> Sequence[str] | None:
