@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy import stats
 
@@ -72,7 +74,7 @@ def deflated_sharpe_ratio(
         normal = stats.norm.ppf
         highest = np.sqrt(variance) * (
             (1.0 - np.euler_gamma) * normal(1.0 - 1.0 / trials)
-            + np.euler_gamma * normal(1.0 - 1.0 / (trials * np.e))
+            + np.euler_gamma * normal(1.0 - 1.0 / (trials * math.e))
         )
     spread = 1.0 - skewness * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
     return float(stats.norm.cdf((sharpe - highest) * np.sqrt(observations - 1.0) / np.sqrt(spread)))
