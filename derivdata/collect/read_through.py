@@ -253,8 +253,9 @@ class ReadThrough:
         if table not in HISTORIES or not venues or first >= last:
             return
         with ExitStack() as held:
-            # One history at a time of each venue, so that no window is asked twice; a slow venue holds up
-            # only reads that want it, too. All take the locks in one order.
+            # One history at a time of each venue, so that no window is asked twice. All take the locks in one
+            # order, and keep them until the last venue has answered: a slow one holds up reads of all that
+            # were asked with it, and of those that wait for one of these.
             for name in venues:
                 held.enter_context(self._fill_locks[name])
             done = backfill(
