@@ -93,16 +93,19 @@ def test_box_and_parity_lock_in_the_difference_of_forwards(unit):
     """The 110 call bid as if the forward were 104; its put is asked at the model's price."""
     usd = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call"))
     price = usd if unit == "usd" else usd / 104.0
-    table = put(market(unit, width=0.0), NEAR, 110.0, "call", **{f"bid_{unit}": price, f"ask_{unit}": price})
+    table = market(unit, width=0.0)
+    table = table[table["strike"].isin([80.0, 110.0])]
+    table = put(table, NEAR, 110.0, "call", **{f"bid_{unit}": price, f"ask_{unit}": price})
     futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
     found = chain.executable(table, futures=futures, **FREE).set_index("kind")
     b = price - quote(table, NEAR, 110.0, "put", f"ask_{unit}")
     sold = 110.0 + b if unit == "usd" else 110.0 / (1.0 - b)
-    usd_gain = sold - 100.0 if unit == "usd" else 100.0**2 * (1 / 100.0 - 1 / sold)
+    usd_gain = sold - 100.0 if unit == "usd" else 100.0 * 80.0 * (1 / 100.0 - 1 / sold)
     assert found.loc["box", "gross_usd"] == pytest.approx(usd_gain, rel=1e-9)
-    parity = sold - 100.1 if unit == "usd" else 100.0**2 * (1 / 100.1 - 1 / sold)
+    parity = sold - 100.1 if unit == "usd" else 100.0 * 110.0 * (1 / 100.1 - 1 / sold)
     assert found.loc["parity", "gross_usd"] == pytest.approx(parity, rel=1e-9)
-    assert "buy 1 future at 100.1" in found.loc["parity", "legs"]
+    size = "1 future" if unit == "usd" else "110 USD of the future"
+    assert found.loc["parity", "legs"].endswith(f"buy {size} at 100.1")
     # The payoff at any price: sell the synthetic at 110, buy the future, in the currency of the options.
     s = np.linspace(20, 400, 39)
     if unit == "usd":
@@ -111,7 +114,40 @@ def test_box_and_parity_lock_in_the_difference_of_forwards(unit):
     else:
         # A future of 110 USD, paid in coin: 110 (1/100.1 − 1/S).
         end = b - (1 - 110.0 / s) + 110.0 * (1 / 100.1 - 1 / s)
-        np.testing.assert_allclose(end, 110.0 * (1 / 100.1 - 1 / sold), rtol=1e-9)
+        np.testing.assert_allclose(end, parity / 100.0, rtol=1e-9)
+
+
+def _paid(legs: str, s: np.ndarray) -> np.ndarray:
+    """What the trades in words pay on the whole at the prices s of the coin [coins]."""
+    total = np.zeros(s.size)
+    for leg in legs.split("; "):
+        verb, size, *what, _, price = leg.split()
+        sign = 1.0 if verb == "buy" else -1.0
+        if "future" in what:
+            assert what == ["USD", "of", "the", "future"]
+            total += sign * float(size) * (1 / float(price) - 1 / s)
+        else:
+            side, strike = what
+            payoff = np.maximum(s - float(strike) if side == "call" else float(strike) - s, 0.0) / s
+            total += sign * float(size) * (payoff - float(price))
+    return total
+
+
+def test_legs_paid_in_coin_lock_in_the_profit_at_any_price_of_the_coin():
+    """Box 80/110 and parity at 110: the 110 call at 104's price, futures 99.9 to 100.1."""
+    price = float(black76.price(104.0, 110.0, 30 / 365, 0.5, "call")) / 104.0
+    table = market("coin", width=0.0)
+    table = table[table["strike"].isin([80.0, 110.0])]
+    table = put(table, NEAR, 110.0, "call", bid_coin=price, ask_coin=price)
+    futures = pd.DataFrame({"expiry": [NEAR, FAR], "bid_usd": [99.9, 101.9], "ask_usd": [100.1, 102.1]})
+    found = chain.executable(table, futures=futures, **FREE).set_index("kind")
+    s = np.array([20.0, 60.0, 80.0, 95.0, 110.0, 150.0, 1_000.0])
+    for kind, gross in (("box", 0.845), ("parity", 1.0521)):
+        assert found.loc[kind, "gross_usd"] == pytest.approx(gross, abs=5e-4), kind
+        # Legs are written with six digits of the price and eight of the quantity.
+        np.testing.assert_allclose(_paid(found.loc[kind, "legs"], s), gross / 100.0, atol=1e-5)
+    charged = chain.executable(table, futures=futures, fee_rate=0.0, future_fee_rate=0.001)
+    assert charged.set_index("kind").loc["parity", "fees_usd"] == pytest.approx(0.11, rel=1e-9)
 
 
 @pytest.mark.parametrize("unit", ["usd", "coin"])

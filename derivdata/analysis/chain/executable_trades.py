@@ -91,8 +91,9 @@ def executable(
 
         - ``"vertical"``: a call is bought below the bid of one of higher strike; puts the other way round.
         - ``"butterfly"``: a bid above the asks of a mix of a lower and a higher strike, which pays more.
-        - ``"box"``: call less put of two strikes lock in different forwards.
-        - ``"parity"``: call less put of one strike against the future.
+        - ``"box"``: call less put of two strikes lock in different forwards; in coin, quantities as 1/strike.
+        - ``"parity"``: call less put of one strike against the future; in coin, one of as many USD as the
+          strike.
         - ``"calendar"``: a bid above the ask of a later expiry at no worse moneyness. This one, and no other,
           needs the ratio of the two forwards to stay until the first expiry.
 
@@ -254,26 +255,28 @@ def _forwards(
     low = int(np.nanargmin(bought)) if there else 0
     high = int(np.nanargmax(sold)) if there else 0
 
-    def synthetic(sign: float, at: int) -> list[_Trade]:
-        return [_Trade(sign, each, "call", at), _Trade(-sign, each, "put", at)]
+    def synthetic(quantity: float, at: int) -> list[_Trade]:
+        return [_Trade(quantity, each, "call", at), _Trade(-quantity, each, "put", at)]
 
     if there and sold[high] > bought[low]:
-        trades = [*synthetic(1.0, low), *synthetic(-1.0, high)]
-        yield _row("box", trades, fees, gross=_locked(each, bought[low], sold[high]))
+        # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
+        other = strike[low] / strike[high] if each.inverse else 1.0
+        trades = [*synthetic(1.0, low), *synthetic(-other, high)]
+        yield _row("box", trades, fees, gross=_locked(each, strike[low], bought[low], sold[high]))
     if future is None or not there:
         return
     bid, ask = future
     if bid > bought[low]:
-        gross = _locked(each, bought[low], bid)
+        gross = _locked(each, strike[low], bought[low], bid)
         yield _row("parity", synthetic(1.0, low), fees, gross=gross, future=("sell", bid))
     if sold[high] > ask:
-        gross = _locked(each, ask, sold[high])
+        gross = _locked(each, strike[high], ask, sold[high])
         yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=("buy", ask))
 
 
-def _locked(each: _Expiry, bought: float, sold: float) -> float:
-    """Return the profit per coin of a forward bought and sold [USD]; in coin ``F (1/bought − 1/sold)``."""
-    return float(each.forward**2 * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
+def _locked(each: _Expiry, strike: float, bought: float, sold: float) -> float:
+    """Return the profit of a forward bought and sold [USD]: in coin of `strike` USD, else of one coin."""
+    return float(each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
 
 
 def _future_of(futures: pd.DataFrame | None, each: _Expiry) -> tuple[float, float] | None:
@@ -307,10 +310,13 @@ def _row(
         cost += abs(quantity) * min(fees[0] * of.forward, fees[1] * price * unit)
         sizes.append(of.size[trade.key][at] / abs(quantity))
         verb = "buy" if quantity > 0 else "sell"
-        texts.append(f"{verb} {abs(quantity):.4g} {side} {of.strike[at]:.15g} at {price:.6g}")
+        texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
     if future is not None:
-        cost += fees[2] * first.forward
-        texts.append(f"{future[0]} 1 future at {future[1]:.8g}")
+        verb, price = future
+        notional = float(first.strike[trades[0].at])  # what hedges 1 − K/S: a future of K USD, paid in coin
+        cost += fees[2] * (notional if first.inverse else first.forward)
+        size = f"{notional:.15g} USD of the future" if first.inverse else "1 future"
+        texts.append(f"{verb} {size} at {price:.8g}")
     total = paid if gross is None else gross
     sides = {trade.side for trade in trades}
     return first.labels | {
