@@ -15,6 +15,7 @@ import derivdata as dd
 from benchmarks import carry_forecast as measured
 from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
+from derivdata.reports.sections import carry_forecast
 from tests.analysis.funding_made import market, noisy
 from tests.recorded_funding import recorded_funding
 
@@ -220,6 +221,40 @@ def test_a_summary_by_hand() -> None:
     none = funding.pick_summary(record, least_predicted_bps=9.0)
     assert int(none["picks"]) == 0
     assert np.isnan(none["coverage"])
+    assert int(found["decisions"]) == 3
+
+
+@pytest.mark.parametrize(("decisions", "told"), [(9, False), (10, True)])
+def test_below_ten_decisions_there_is_no_interval(decisions: int, told: bool) -> None:
+    """Two symbols: eighteen picks at nine decisions are still nine decisions."""
+    earned = np.random.default_rng(1).standard_normal((2, decisions))
+    record = xr.Dataset(
+        {
+            "predicted_net_bps": (("symbol", "time"), np.ones((2, decisions))),
+            "predicted_low_bps": (("symbol", "time"), -np.ones((2, decisions))),
+            "predicted_high_bps": (("symbol", "time"), 3.0 * np.ones((2, decisions))),
+            "realised_net_bps": (("symbol", "time"), earned),
+        }
+    )
+    found = funding.pick_summary(record)
+    assert (int(found["picks"]), int(found["decisions"])) == (2 * decisions, decisions)
+    for name in ("difference", "realised", "coverage"):
+        unit = "" if name == "coverage" else "_bps"
+        assert np.isfinite(found[f"{name}_low{unit}"]) == told
+        assert np.isfinite(found[f"{name}_high{unit}"]) == told
+    assert np.isfinite(found["difference_bps"])
+
+
+@pytest.mark.parametrize(("decisions", "told"), [(9, False), (12, True)])
+def test_the_report_calls_no_few_picks_agreeing(decisions: int, told: bool) -> None:
+    rng = np.random.default_rng(1)
+    values = {"predicted_net": 1.0, "predicted_low": -1.0, "predicted_high": 3.0}
+    record = xr.Dataset({f"{name}_bps": ("time", np.full(decisions, at)) for name, at in values.items()})
+    record["realised_net_bps"] = ("time", 1.0 + rng.standard_normal(decisions))
+    words = carry_forecast._said(funding.pick_summary(record), 24.0)
+    assert ("agree" in words, "confidence" in words) == (told, told)
+    assert f"{decisions} picks" in words
+    assert "nan" not in words
 
 
 def test_units_kind_and_origin_are_there() -> None:

@@ -109,6 +109,7 @@ WHOLE: dict[str, tuple[xr.DataArray, Case]] = {
 CASES = OVER_TIME | WHOLE
 ELEMENTWISE = {"LEGS", "FundingStatus", "breakeven_hours", "deribit_rate", "hyperliquid_rate", "payment"}
 ELEMENTWISE |= {"pick_summary"}  # of a record, not of a panel
+ELEMENTWISE |= {"next_settlements"}  # of a table of payments, not of a panel
 
 
 def test_every_function_is_held_to_the_properties():

@@ -160,6 +160,16 @@ def test_expired_legs_are_their_payoff_and_impossible_volatility_is_nan():
     assert unmoved["pnl"].squeeze().to_numpy().tolist() == [0.0, 0.0]
 
 
+def test_a_leg_that_expired_before_the_surface_makes_no_profit_in_any_scenario():
+    gone = BOOK["expiry"].mask(BOOK.index == 0, pd.Timestamp("2025-12-31T08:00Z"))
+    found = position.scenarios(BOOK.assign(expiry=gone), made(), spot_change=[-0.1, 0.0, 0.1])
+    assert np.isnan(found["value_by_leg"].isel(leg=0)).all()
+    assert np.isnan(found["pnl_by_leg"].isel(leg=0)).all()
+    assert (found["status"].isel(leg=0) & Status.EXPIRED).astype(bool).all()
+    assert not np.isnan(found["pnl_by_leg"].isel(leg=[1, 2])).any()
+    assert np.isnan(found["pnl"]).all()
+
+
 def test_attribution_adds_up_and_the_residual_is_of_third_order():
     """Half of the moves leave an eighth of the residual; revaluation by the scenario function."""
     residual = []

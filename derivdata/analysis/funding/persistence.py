@@ -31,6 +31,7 @@ from derivdata.units import HOUR_UNIT, RATE_UNIT
 __all__ = ["half_life"]
 
 _LEAST = 30
+_USUAL_LEVEL = 0.9
 _TOLERANCE = 0.05  # of a step
 _MINUTE = 1 / 60
 _MOST = 10_000_000  # steps of one series
@@ -114,8 +115,9 @@ def half_life(
         of the variance that decays so; 1 but for components. ``phi`` per step, ``mean_bps_8h``,
         ``intercept_bps_8h``, ``noise_variance``, ``loglik`` (these two not of components), ``step_hours``,
         ``pairs``, ``off_grid`` (settlements left out because they lie between two steps), ``status``;
-        ``cannot_tell`` where an interval of components holds everything from a step to infinity. All figures
-        are NaN below 30 pairs of neighbours; a pair across a gap is not one.
+        ``cannot_tell`` where an interval of components (that of 0.9 where `level` is None) holds everything
+        from a step to infinity. All figures are NaN below 30 pairs of neighbours; a pair across a gap is not
+        one.
 
     Raises
     ------
@@ -209,8 +211,9 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
     """Return the figures of the persistent part; noise variance and likelihood are not of this model."""
     day = 24.0 / step
     slots = round(day) if abs(day - round(day)) < 1e-6 and regular.size >= 10 * day else 1
+    level = _USUAL_LEVEL if plan.level is None else plan.level
     part = persistent_part(
-        regular, slots=max(slots, 1), level=plan.level, resamples=plan.resamples, seed=plan.seed
+        regular, slots=max(slots, 1), level=level, resamples=plan.resamples, seed=plan.seed
     )
     phi = float(0.5 ** (1.0 / part.half_life)) if part.half_life > 0.0 else 0.0
     status = _status(phi, part.half_life, False)
@@ -218,7 +221,8 @@ def _of_components(regular: Floats, step: float, pairs: int, off_grid: int, plan
         status |= FundingStatus.CANNOT_TELL
     life = part.half_life * step if part.half_life > 0.0 else np.nan
     mean = float(np.nanmean(regular))
-    halves = [life, part.low * step, part.high * step, life]
+    low, high = (part.low * step, part.high * step) if plan.level is not None else (np.nan, np.nan)
+    halves = [life, low, high, life]
     return [
         *halves,
         phi,

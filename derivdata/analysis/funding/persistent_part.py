@@ -40,9 +40,7 @@ class PersistentPart(NamedTuple):
     """First autocorrelation over φ, from 0 to 1: the rest of the variance is gone after a step."""
 
 
-def persistent_part(
-    series: Floats, *, slots: int, level: float | None, resamples: int, seed: int
-) -> PersistentPart:
+def persistent_part(series: Floats, *, slots: int, level: float, resamples: int, seed: int) -> PersistentPart:
     """Estimate the half-life of the persistent part by test inversion.
 
     Parameters
@@ -52,7 +50,7 @@ def persistent_part(
     slots
         Steps of a day, whose means are taken out of data and simulations; 1 takes out the mean alone.
     level
-        Nominal coverage of the interval, 0.9; None gives NaN for its ends.
+        Nominal coverage of the interval, 0.9.
 
     Notes
     -----
@@ -67,7 +65,7 @@ def persistent_part(
     own = _autocovariances(np.where(known, series, 0.0)[:, None, None], known, slots)
     observed = _statistics(own, phis[:, None])[:, 0]
     first, atoms = float(own[1, 0, 0] / max(own[0, 0, 0], _TINY)), _atoms(series[known])
-    tail = 0.5 * _WIDER * (1.0 - (0.9 if level is None else level))
+    tail = 0.5 * _WIDER * (1.0 - level)
     ends = np.empty((3, _POINTS))
     chunk = max(1, _BLOCK // (series.size * resamples))
     for begin in range(0, _POINTS, chunk):
@@ -78,7 +76,7 @@ def persistent_part(
         ends[:, part] = np.quantile(statistics, [tail, 0.5, 1.0 - tail], axis=1)
     high, half_life, low = (_crossing(lives, observed - end) for end in ends)
     share = float(np.clip(first * 2.0 ** (1.0 / half_life), 0.0, 1.0)) if half_life > 0.0 else 0.0
-    return PersistentPart(half_life, *((low, high) if level is not None else (np.nan, np.nan)), share)
+    return PersistentPart(half_life, low, high, share)
 
 
 def _autocovariances(values: Floats, known: Bools, slots: int) -> Floats:

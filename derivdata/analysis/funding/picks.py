@@ -28,6 +28,7 @@ from derivdata.units import BPS_UNIT
 
 __all__ = ["pick_record", "pick_summary"]
 
+_LEAST_DECISIONS = 10  # below, so few blocks are drawn that the interval is far too narrow
 _FIGURES = {
     "predicted_net_bps": "mean outcome after cost, as forecast at the decision",
     "predicted_low_bps": "low end of the outcome after cost, as forecast",
@@ -137,11 +138,13 @@ def pick_summary(
     Returns
     -------
     Dataset of single figures
-        ``picks`` (with a known outcome), ``predicted_net_bps`` and ``realised_net_bps`` (means),
-        ``difference_bps`` (predicted less realised) with ``difference_low_bps`` and ``difference_high_bps``,
+        ``picks`` (with a known outcome) and the ``decisions`` at which they were made,
+        ``predicted_net_bps`` and ``realised_net_bps`` (means), ``difference_bps`` (predicted less realised)
+        with ``difference_low_bps`` and ``difference_high_bps``,
         ``realised_low_bps`` and ``realised_high_bps``; ``coverage``, the share of outcomes within their
         forecast interval, with ``coverage_low`` and ``coverage_high``; ``share_positive``, the share that
-        earned more than it cost. NaN where there is no pick, or no interval.
+        earned more than it cost. NaN where there is no pick, or no interval; ends are NaN below ten
+        decisions, of which a bootstrap tells nothing.
 
     Raises
     ------
@@ -162,7 +165,7 @@ def pick_summary(
     parts = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     sums = np.where(counted, parts, 0.0).sum(axis=-1)[:, counted.any(axis=-1)]
     number = counted.sum(axis=-1)[counted.any(axis=-1)]
-    found = xr.Dataset({"picks": int(number.sum())})
+    found = xr.Dataset({"picks": int(number.sum()), "decisions": int(number.size)})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum()
     ends = _bootstrap(sums, number, confidence, resamples, seed)
@@ -179,9 +182,9 @@ def pick_summary(
 
 
 def _bootstrap(sums: Floats, number: Any, confidence: float, resamples: int, seed: int) -> Floats:
-    """Return the ends (2, figure) of the means' intervals; NaN without a decision."""
+    """Return the ends (2, figure) of the means' intervals; NaN of too few decisions."""
     size = number.size
-    if not size:
+    if size < _LEAST_DECISIONS:
         return np.full((2, len(sums)), np.nan)
     block = int(np.ceil(size ** (1.0 / 3.0)))
     begins = np.random.default_rng(seed).integers(0, size, (resamples, -(-size // block), 1))

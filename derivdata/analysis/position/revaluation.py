@@ -60,8 +60,9 @@ def scenarios(
         ``value`` and ``pnl``, its change, over ``currency``, the surface's leading dims, ``spot_change``,
         ``vol_change`` and ``days``; ``value_by_leg`` and ``pnl_by_leg`` also over ``leg`` [currency]. A leg
         that expires by then is worth its payoff at the moved forward, with ``EXPIRED`` in ``status`` (over
-        ``leg``, ``spot_change`` and ``days``). NaN with ``BAD_INPUT`` where a volatility would not be above
-        0; a sum with a NaN is NaN. ``EXTRAPOLATED``: the volatility lies outside the quotes.
+        ``leg``, ``spot_change`` and ``days``); NaN for a leg that had expired before the surface. NaN with
+        ``BAD_INPUT`` where a volatility would not be above 0; a sum with a NaN is NaN. ``EXTRAPOLATED``: the
+        volatility lies outside the quotes.
 
     Raises
     ------
@@ -87,12 +88,13 @@ def scenarios(
         at, iv = _at_delta(placed, np.log(ratio), years)
     moved = iv + shift
     good = (moved > 0.0) | (years <= 0.0)
+    alive = placed.year_fraction > 0.0
     now = in_both_currencies(
         lambda premium: value_of(placed, placed.forward, placed.year_fraction, placed.iv(k), rate, premium)
-    )
+    ).where(alive)
     then = in_both_currencies(
         lambda premium: value_of(placed, forward, years, moved.where(good), rate, premium)
-    )
+    ).where(alive)
     pnl = then - now
     result = xr.Dataset(
         {

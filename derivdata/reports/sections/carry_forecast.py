@@ -108,12 +108,16 @@ def _said(summary: xr.Dataset, hold: float) -> str:
     time = "day" if hold == 24.0 else f"{hold / 24:g} days"
     low, high = (figures[f"difference_{end}_bps"] for end in ("low", "high"))
     agree = "which agrees" if low <= 0.0 <= high else "which does not agree"
+    compared = (
+        ""
+        if np.isnan(low)
+        else f" ({agree}: forecast less earned lies between {low:+.1f} and {high:+.1f} with 95 % confidence)"
+    )
     inside = np.rint(figures["coverage"] * figures["picks"])
     return (
         f"Past picks: the position with the largest forecast after costs, decided every {time} of the window "
         f"on what was known then and held as long. {count(int(figures['picks']), 'pick')}: forecast "
         f"{figures['predicted_net_bps']:+.1f} bps each after costs, earned "
-        f"{figures['realised_net_bps']:+.1f} ({agree}: forecast less earned lies between {low:+.1f} and "
-        f"{high:+.1f} with 95 % confidence); "
+        f"{figures['realised_net_bps']:+.1f}{compared}; "
         f"{inside:.0f} of the outcomes lay within the forecast's 90 % interval."
     )
