@@ -28,7 +28,7 @@ from derivdata import times
 from derivdata._typing import Floats
 from derivdata.analysis import smile, variance
 from derivdata.analysis.status import Status, flag_attrs
-from derivdata.analysis.surface.labelling import require_surface
+from derivdata.analysis.surface.labelling import origin_attrs, require_surface
 from derivdata.arguments import typed
 from derivdata.units import HOURS_PER_YEAR
 
@@ -118,9 +118,9 @@ def fit(
         total variance, and ``event_move``, its root, the move of one deviation [1]; ``start_variance`` and
         ``long_variance`` [1/year] and ``reversion`` [1/year] of the curve beneath. Over ``expiry``:
         ``business_years`` [years] and ``error_vol`` [1/√year], the surface's less fitted. ``rmse_vol``, ``n``
-        (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters (NaN),
-        or where any weight from 0 to 2 would do; ``CALENDAR`` where an event's variance is negative, whose
-        `event_move` is NaN.
+        (expiries), and ``status``: ``UNDETERMINED`` where there are no more expiries than parameters, or no
+        expiry between two events (NaN), or where any weight from 0 to 2 would do; ``CALENDAR`` where an
+        event's variance is negative, whose `event_move` is NaN.
 
     Raises
     ------
@@ -180,7 +180,8 @@ def _labelled(outputs: tuple[xr.DataArray, ...], surface: xr.Dataset, when: xr.D
         result["event_variance"].where(result["event_variance"] >= 0.0) ** 0.5
     ).assign_attrs(units="1")
     labels = {dim: surface[dim] for dim in surface.dims if dim in surface.coords and dim in result.dims}
-    return result.assign_coords(labels | {"event": when.to_numpy().astype("datetime64[us]")})
+    result = result.assign_coords(labels | {"event": when.to_numpy().astype("datetime64[us]")})
+    return result.assign_attrs(origin_attrs(surface))
 
 
 def _require_events(when: xr.DataArray, origin: xr.DataArray, expiry: xr.DataArray) -> None:
@@ -198,7 +199,9 @@ def _fitted(
     jumps = (expiry[:, None] >= events).astype(np.float64)
     count, free = int(used.sum()), 3 + len(events) + (weight is None)
     empty = np.full(t.shape, np.nan)
-    if count <= free:
+    # An event after the last expiry used, or one between the same two expiries as another, shows nowhere.
+    distinct = np.unique(np.column_stack([np.zeros(count), jumps[used]]), axis=1).shape[1] - 1
+    if count <= free or distinct < len(events):
         none = (np.nan,) * 7
         status = float(Status.UNDETERMINED)
         return (*none, float(count), status, np.full(max(len(events), 1), np.nan), empty, empty.copy())

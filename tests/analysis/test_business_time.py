@@ -124,6 +124,13 @@ def test_what_cannot_be_told_is_said():
     few = business_time.fit(term_structure(days=DAYS[:4]))
     assert int(few["status"]) == Status.UNDETERMINED
     assert np.isnan(few["weekend_weight"])
+    # 17:00 lies between the same two expiries as 19:00: only the sum of the two could be told.
+    both = business_time.fit(term_structure(event=0.003), events=["2026-01-14T17:00Z", EVENT])
+    assert int(both["status"]) == Status.UNDETERMINED
+    assert np.isnan(both["event_variance"]).all()
+    apart = business_time.fit(term_structure(event=0.003), events=["2026-01-20T17:00Z", EVENT])
+    assert int(apart["status"]) & Status.UNDETERMINED == 0
+    np.testing.assert_allclose(apart["event_variance"], [0.0, 0.003], atol=2e-5)
     quiet = business_time.fit(term_structure(event=-0.002), events=[EVENT])
     assert int(quiet["status"]) & Status.CALENDAR
     assert np.isnan(quiet["event_move"][0])

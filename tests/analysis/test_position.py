@@ -8,7 +8,8 @@ import pytest
 import QuantLib as ql
 import xarray as xr
 
-from derivdata.analysis import black76, position, smile, surface
+import derivdata as dd
+from derivdata.analysis import black76, business_time, position, risk_neutral, smile, surface
 from derivdata.analysis.status import Status
 from tests.analysis.deribit import chain_2026
 
@@ -275,6 +276,30 @@ def test_surfaces_without_forwards_or_dates_are_refused():
         position.vega_buckets(BOOK, made(), deltas=[0.5, 0.2])
     with pytest.raises(ValueError, match="spot_change must be above -1"):
         position.scenarios(BOOK, made(), spot_change=-10)
+
+
+def test_results_say_where_their_surfaces_come_from():
+    one = made().assign_attrs(provenance='{"source": "one", "synthetic": false}')
+    two = made(passed=1.0).assign_attrs(provenance='{"source": "two", "synthetic": true}')
+    k = [-0.1, 0.0, 0.1]
+    for found in (
+        position.greeks(BOOK, one),
+        position.vega_buckets(BOOK, one),
+        position.scenarios(BOOK, one),
+        risk_neutral.density(one, k),
+        risk_neutral.quantile(one, 0.5),
+        risk_neutral.moments(one),
+        risk_neutral.density(one, k, 0.1),
+        surface.local_volatility(one, k, 0.1),
+        business_time.fit(one, weekend_weight=1.0),
+    ):
+        assert dd.provenance(found)["source"] == "one"
+    both = dd.provenance(position.attribution(BOOK, one, two))
+    assert (both["source"], both["synthetic"]) == ("one, two", True)
+    alone = dd.provenance(position.attribution(BOOK, one, made(passed=1.0)))
+    assert alone["source"] == "one, not stated"
+    assert "provenance" not in position.attribution(BOOK, made(), made(passed=1.0)).attrs
+    assert "provenance" not in position.greeks(BOOK, made()).attrs
 
 
 def test_histories_and_lazy_surfaces_give_the_same():

@@ -53,6 +53,25 @@ def test_payments_that_are_due_and_absent_are_counted() -> None:
     assert (late["basis"], late["missed"]) == ("overdue", 5)
 
 
+@pytest.mark.parametrize(
+    ("at", "basis", "missed"),
+    [
+        ("2026-10-31 00:00:00", "payments", 0),
+        ("2026-10-31 00:00:30", "payments", 0),
+        ("2026-10-31 00:02", "overdue", 1),
+        ("2026-10-31 03:00", "overdue", 1),
+        ("2026-10-31 05:00", "overdue", 1),
+        ("2026-10-31 09:00", "overdue", 2),
+    ],
+)
+def test_a_payment_is_missed_a_minute_after_it_was_due(at: str, basis: str, missed: int) -> None:
+    """okx last paid on 30 October at 16:00, of eight hours: the next is due at midnight."""
+    row = next_settlements(TABLE, at).set_index(["symbol", "exchange"]).loc[("ETH", "okx")]
+    assert (row["basis"], row["missed"]) == (basis, missed)
+    due = "2026-10-31 16:00" if missed == 2 else "2026-10-31 08:00"
+    assert row["time"] == pd.Timestamp(due, tz="UTC")
+
+
 def test_a_payment_at_the_instant_itself_has_been_made() -> None:
     due = next_settlements(TABLE, "2026-11-01 09:00").set_index(["symbol", "exchange"])
     assert due.loc[("BTC", "hyperliquid"), "time"] == pd.Timestamp("2026-11-01 10:00", tz="UTC")

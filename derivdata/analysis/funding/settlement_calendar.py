@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.settlements import scheduled
 from derivdata.arguments import typed
 from derivdata.tables.required import require_columns
@@ -17,7 +16,8 @@ from derivdata.times import Instant, instant
 
 __all__ = ["next_settlements"]
 
-_ROUNDING = 1e-6  # hours
+_ROUNDING = 1e-6  # of an interval
+_GRACE = 1 / 60  # hours after the due instant until which a payment may not be in the table yet
 
 
 @typed
@@ -46,8 +46,9 @@ def next_settlements(
         ``hours_until``, ``interval_hours``, ``last_time``, ``missed`` and ``basis``:
 
         - ``payments``: counted on from the last payment by its interval;
-        - ``overdue``: so too, but ``missed`` payments that were due by `at` are not in the table: it may be
-          incomplete, the interval another one or the contract delisted;
+        - ``overdue``: so too, but ``missed`` payments that were due by `at`, the first of them more than a
+          minute before, are not in the table: it may be incomplete, the interval another one or the contract
+          delisted;
         - ``facts``: no payment is in the table; the interval is that of ``dd.venues.facts()``, counted from
           00:00 UTC, which is assumed;
         - ``unknown``: neither; ``time`` is missing.
@@ -104,7 +105,7 @@ def _after(last: Any, interval: float, now: Any) -> dict[str, Any]:
         return _row(None, np.nan, last, None, "unknown", now)
     passed = (now - last) / pd.Timedelta(1, "h")
     steps = np.floor(passed / interval + _ROUNDING)
-    basis = "overdue" if passed > LATE * interval else "payments"
+    basis = "overdue" if passed > interval + _GRACE else "payments"
     missed = int(steps) if basis == "overdue" else 0
     return _row(last + pd.Timedelta((steps + 1) * interval, "h"), interval, last, missed, basis, now)
 

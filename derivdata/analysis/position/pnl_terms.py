@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from derivdata.analysis.position.sensitivities import scaled_greeks
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.arguments import typed
+from derivdata.tables import provenance
+from derivdata.tables.joining import joined_provenance
 
 __all__ = ["attribution"]
 
@@ -104,7 +107,12 @@ def attribution(
     )
     status = (one.status(k) | two.status(k_after)).astype(np.int32)
     labelled: xr.Dataset = result.assign(status=status.drop_attrs().assign_attrs(flag_attrs()))
-    return labelled
+    return labelled.assign_attrs(_joined_origin(before, after))
+
+
+def _joined_origin(before: xr.Dataset, after: xr.Dataset) -> dict[str, str]:
+    origins = [provenance(part) if "provenance" in part.attrs else None for part in (before, after)]
+    return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
 def _terms(

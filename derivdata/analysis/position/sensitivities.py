@@ -14,7 +14,7 @@ from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.sensitivities import Greek
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
-from derivdata.analysis.surface.labelling import where
+from derivdata.analysis.surface.labelling import origin_attrs, where
 from derivdata.analysis.surface.maturity import Interpolation
 from derivdata.arguments import typed
 
@@ -190,6 +190,6 @@ def _hats(delta: Floats, *, nodes: Floats) -> Floats:
 
 
 def with_labels(result: xr.Dataset, surface: xr.Dataset) -> xr.Dataset:
-    """Return the result with the surface's labels along the dims that it kept."""
+    """Return the result with the surface's labels along the dims that it kept, and its provenance."""
     dims = [dim for dim in surface.dims if dim in result.dims and dim in surface.coords]
-    return result.assign_coords({dim: surface[dim] for dim in dims})
+    return result.assign_coords({dim: surface[dim] for dim in dims}).assign_attrs(origin_attrs(surface))

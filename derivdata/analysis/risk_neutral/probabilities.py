@@ -9,7 +9,7 @@ import xarray as xr
 
 from derivdata.analysis.risk_neutral.quadrature import summary
 from derivdata.analysis.surface.chunks import in_chunks
-from derivdata.analysis.surface.labelling import bare, where, with_units
+from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
 from derivdata.arguments import Numbers, typed
@@ -212,7 +212,9 @@ def _inverse(mixture: Mixture, wanted: xr.DataArray) -> xr.DataArray:
 def _labelled(result: xr.Dataset, surface: xr.Dataset, t: Any) -> xr.Dataset:
     names = ("density", "distribution", "mass", "martingale", "log_moneyness")
     units = dict.fromkeys((*names, "mean", "standard_deviation", "skewness", "excess_kurtosis"), "1")
-    result = with_units(result, units | {"density": "1/log-moneyness", "price_usd": "USD"})
+    result = with_units(
+        result.assign_attrs(origin_attrs(surface)), units | {"density": "1/log-moneyness", "price_usd": "USD"}
+    )
     if "log_moneyness" in result.data_vars:
         result["log_moneyness"].attrs["units"] = "log-moneyness"
     if t is not None:

@@ -9,7 +9,7 @@ from derivdata._typing import Floats
 from derivdata.analysis import smile
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
-from derivdata.analysis.surface.labelling import bare, where, with_units
+from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
 from derivdata.analysis.surface.mixture import mixture_of
 from derivdata.arguments import Numbers, typed
@@ -88,6 +88,7 @@ def local_volatility(
     if "maturity" in t.coords:
         result = result.assign_coords(maturity=t["maturity"])
     result = result.transpose(*weighted.dims)
+    result = result.assign_attrs(origin_attrs(surface))
     return with_units(result, {"local_variance": "1/year", "local_vol": "1/sqrt(year)"})
 
 

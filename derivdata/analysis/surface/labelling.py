@@ -13,7 +13,16 @@ from derivdata.analysis.inputs import require_same, require_variables
 from derivdata.analysis.smile.weighting import quote_weights
 from derivdata.analysis.status import flag_attrs
 
-__all__ = ["bare", "labelled", "labelled_expiry", "require_lengths", "require_surface", "where", "with_units"]
+__all__ = [
+    "bare",
+    "labelled",
+    "labelled_expiry",
+    "origin_attrs",
+    "require_lengths",
+    "require_surface",
+    "where",
+    "with_units",
+]
 
 where: Any = xr.where
 """`xarray.where`, which has no annotations."""
@@ -129,6 +138,11 @@ def with_units(result: xr.Dataset, units: Mapping[str, str]) -> xr.Dataset:
     if "status" in out:
         out["status"].attrs = flag_attrs()
     return out
+
+
+def origin_attrs(surface: xr.Dataset) -> dict[str, Any]:
+    """Return where a surface comes from, if it says so, as attributes of what is made from it."""
+    return {name: surface.attrs[name] for name in ("provenance",) if name in surface.attrs}
 
 
 def require_surface(surface: xr.Dataset) -> None:
