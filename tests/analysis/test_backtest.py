@@ -274,6 +274,34 @@ def test_a_rule_of_ones_own_sees_the_past_only_and_cannot_change_it() -> None:
     assert trade["exit"] == pd.Timestamp("2026-01-05", tz="UTC")
 
 
+@pytest.mark.parametrize(
+    "rule", [backtest.SpreadThreshold(1.0), backtest.SpreadThreshold(0.3, mean_hours=6.0)]
+)
+def test_prices_between_hourly_samples_do_not_end_their_buckets(rule: Any) -> None:
+    """Flat marks every 10 minutes, from before the first rate to after the last, change nothing at all."""
+    rates = panel(np.random.default_rng(7).normal(0.0, 2.0, (1, 2, 96)), kind="sampled", hours=1.0)
+    marks = panel(np.full((1, 2, 98 * 6), 100.0), hours=1 / 6, unit="USD")
+    marks = marks.assign_coords(time=marks["time"].values - np.timedelta64(1, "h"))
+    ages, means = [], []
+
+    def watched(past: backtest.Past) -> Any:
+        known = past.panel().dropna("time", how="all")["time"].values
+        ages.extend((past.now - known[-1:]) / np.timedelta64(1, "h"))
+        means.append(np.isfinite(past.mean(6.0)).all())
+        return rule(past)
+
+    costs = backtest.Costs(fees_bps=0.1)
+    priced = backtest.carry(rates, watched, costs, prices=marks)
+    assert priced.sizes["time"] == 95 * 6 + 1
+    assert min(ages) == pytest.approx(1.0), "the newest sample that is known began an hour ago"
+    assert max(ages) == pytest.approx(1 + 5 / 6)
+    assert means == [row >= 5 * 6 for row in range(95 * 6)]  # 4.5 of 6 hours are enough: at 05:00
+    alone = backtest.carry(rates, rule, costs)
+    assert alone.sizes["trade"] > 3
+    assert priced["net_usd"].item() == pytest.approx(alone["net_usd"].item(), rel=1e-12)
+    np.testing.assert_array_equal(priced["trade_entry"], alone["trade_entry"])
+
+
 def test_latency_hides_the_newest_rates() -> None:
     rates = panel([[[0.0] * 6, [0.0, 0.0, 9.0, 9.0, 9.0, 9.0]]])
     options: dict[str, Any] = {"interval_hours": 8.0}

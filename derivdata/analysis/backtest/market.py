@@ -100,9 +100,12 @@ def market_of(panel: xr.DataArray, interval_hours: Any, prices: xr.DataArray | N
         interval = beside(panel, interval_hours, units=HOUR_UNIT, name="interval_hours")
         panel, interval = merge_late_stamps(panel, interval)
     limit = np.inf if settled else 2.0 * usual_step_of(since)
+    own, ends = panel["time"].to_numpy(), np.append(since[1:], np.inf)
     panel, interval, marks = _on_one_grid(panel, interval, prices)
     since = hours(panel)
-    known_at = since if settled else np.append(since[1:], np.inf)
+    # A bucket ends at the next stamp of a rate: the rows of prices between do not end it.
+    bucket = np.searchsorted(own, panel["time"].to_numpy(), side="right") - 1
+    known_at = since if settled else ends[bucket]
     return Market(
         tuple(labels_of(panel, "symbol")),
         tuple(labels_of(panel, "exchange")),

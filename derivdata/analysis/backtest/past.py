@@ -109,7 +109,7 @@ class Knowledge:
         if market.interval is not None:
             hours = market.interval.rows(begin, stop)
         else:
-            gap = np.minimum(np.diff(market.since, append=ends[-1])[begin:stop], market.limit)
+            gap = np.minimum((ends - market.since)[begin:stop], market.limit)
             hours = np.broadcast_to(gap[:, None, None], rates.shape)
         hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
         paid = np.where(hours > 0.0, rates * hours, 0.0)
