@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import derivdata as dd
+from benchmarks import carry_backtest
 from derivdata.analysis import backtest
 from tests.analysis import backtest_oracle as oracle
 
+SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 VENUES = ["alpha", "beta", "gamma", "omega"]
 SYMBOLS = ["BTC", "ETH", "SOL"]
 
@@ -468,6 +472,26 @@ def test_fees_by_venue_and_side_and_those_that_are_missing() -> None:
         backtest.Costs().by_side(["BTC"], ["gateio", "mexc"])
 
 
+def test_the_sharpe_ratio_is_that_of_whole_days() -> None:
+    """From 12:00 to 12:00 four days later, three days are whole; the second has no row and adds nothing."""
+    stamps = ["01T12", "01T18", "02T00", "02T06", "02T12", "02T18"]
+    stamps += ["04T00", "04T06", "04T12", "04T18", "05T00", "05T06", "05T12"]
+    rates = panel([[[0.0] * 13, [4.0] * 6 + [8.0] * 7]], kind="sampled", hours=6.0)
+    rates = rates.assign_coords(time=np.array([f"2026-01-{stamp}" for stamp in stamps], "datetime64[us]"))
+    rule, costs = backtest.HoldPair("BTC", "alpha", "beta"), backtest.Costs(fees_bps=7.0)
+    result = backtest.carry(rates, rule, costs, capital=100_000.0)
+    # 30 USD by 6 hours at 4 bps/8h, 60 at 8, 60 over the hole (a sample holds for 12 hours at most): rows of
+    # the 2nd earn 4 × 30; of the 3rd, nothing; of the 4th, 60 + 3 × 60. Neither fee is paid on a whole day.
+    days = np.array([120.0, 0.0, 240.0]) / 100_000.0
+    expected = days.mean() / days.std(ddof=1) * math.sqrt(365)
+    assert result["sharpe"].item() == pytest.approx(expected)
+    table = backtest.sweep(rates, {"one": rule}, costs, capital=100_000.0)
+    assert table["days"].tolist() == [3]
+    whole = backtest.carry(rates.isel(time=slice(2, 10)), rule, costs, capital=100_000.0)
+    days = np.array([90.0 - 140.0, 0.0, 240.0 - 140.0]) / 100_000.0  # from 00:00 to 18:00: the fees are in
+    assert whole["sharpe"].item() == pytest.approx(days.mean() / days.std(ddof=1) * math.sqrt(365))
+
+
 # -- many trials -----------------------------------------------------------------------------------
 
 
@@ -505,6 +529,22 @@ def test_a_sweep_reports_each_rule_and_deflates_the_best() -> None:
     assert best["sharpe"] == table["sharpe"].max()
     single = backtest.sweep(panel(rates), {"best": rules[table.attrs["best"]]}, costs, **options)
     assert single["deflated_sharpe"][0] > best["deflated_sharpe"], "three trials are worth less than one"
+
+
+@pytest.mark.skipif(not SOAK, reason="36 backtests of one to two years: with DERIVDATA_SOAK=1")
+def test_the_documented_years_out_of_sample() -> None:
+    """The three rows of docs/backtest.md, from the recorded settlements."""
+    tables = carry_backtest.sweeps()
+    chosen = next(iter(tables.values())).attrs["best"]
+    assert chosen == "from 2 bps on the mean of 3 days, hold 3 days"
+    rows = [table.set_index("rule").loc[chosen] for table in tables.values()]
+    found = [
+        [round(100 * row["apr"], 1), round(row["sharpe"], 1), round(100 * row["max_drawdown"], 1)]
+        for row in rows
+    ]
+    assert found == [[29.8, 8.1, 1.6], [0.9, 1.5, 0.6], [6.3, 7.9, 0.3]]
+    assert [row["trades"] for row in rows] == [67, 13, 13]
+    assert all(table.attrs["best"] != chosen for table in list(tables.values())[1:])
 
 
 # -- misuse ----------------------------------------------------------------------------------------
@@ -547,3 +587,32 @@ def test_provenance_stays_with_the_result() -> None:
     result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fees_bps=1.0))
     assert dd.provenance(result)["synthetic"] is True
     assert result.attrs["kind"] == "sampled"
+
+
+def test_synthetic_prices_and_depth_are_told_beside_recorded_rates() -> None:
+    def said(data: xr.DataArray, source: str) -> xr.DataArray:
+        about = {"source": source, "synthetic": source == "sample", "as_of": None, "requests": []}
+        return data.assign_attrs(provenance=json.dumps(about))
+
+    rates = panel([[[0.0] * 6, [4.0] * 6]])
+    marks = said(panel(np.full((1, 2, 6), 100.0), unit="USD"), "sample")
+    depth = said(books(1e6, 1e6), "sample")
+    rule, costs = backtest.SpreadThreshold(1.0), backtest.Costs(fees_bps=1.0)
+
+    def told(result: Any) -> tuple[str, bool]:
+        about = dd.provenance(result)
+        return about["source"], about["synthetic"]
+
+    def carried(panel: xr.DataArray, **options: Any) -> xr.Dataset:
+        return backtest.carry(panel, rule, costs, interval_hours=8.0, **options)
+
+    own = said(rates, "archive")
+    assert told(carried(own)) == ("archive", False)
+    assert told(carried(own, prices=marks)) == ("archive, sample", True)
+    assert told(carried(own, depth=depth)) == ("archive, sample", True)
+    assert told(carried(rates, prices=marks)) == ("not stated, sample", True)
+    assert told(backtest.trades(carried(own, prices=marks))) == ("archive, sample", True)
+    assert told(backtest.capacity(carried(own), depth)) == ("archive, sample", True)
+    table = backtest.sweep(own, {"one": rule}, costs, interval_hours=8.0, prices=marks)
+    assert told(table) == ("archive, sample", True)
+    assert "provenance" not in carried(rates, prices=panel(np.full((1, 2, 6), 100.0), unit="USD")).attrs

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from derivdata._typing import Floats
-from derivdata.analysis.backtest.results import trades
+from derivdata.analysis.backtest.results import provenance_of, trades
 from derivdata.analysis.funding.costs import slippage_bps
 from derivdata.analysis.inputs import require_labels, require_times
 from derivdata.arguments import Numbers, typed
@@ -82,7 +82,8 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
             "capacity_usd": ((), sizes[most] if net.size and net[most] > 0.0 else np.nan, size),
         },
         {"size_usd": ("size_usd", sizes, size)},
-        {key: result.attrs[key] for key in ("provenance", "leg_usd", "capital_usd") if key in result.attrs},
+        {key: result.attrs[key] for key in ("leg_usd", "capital_usd") if key in result.attrs}
+        | provenance_of(result, depth),
     )
 
 

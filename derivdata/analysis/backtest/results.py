@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import Any
 
@@ -13,9 +14,11 @@ from derivdata._typing import Floats
 from derivdata.analysis.backtest.book import Account
 from derivdata.analysis.backtest.market import Market
 from derivdata.arguments import typed
+from derivdata.tables import provenance
+from derivdata.tables.joining import joined_provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT
 
-__all__ = ["DAYS_PER_YEAR", "Reason", "daily_returns", "dataset", "trades"]
+__all__ = ["DAYS_PER_YEAR", "Reason", "daily_returns", "dataset", "provenance_of", "trades"]
 
 DAYS_PER_YEAR = 365.0
 _COMPONENTS = {
@@ -53,6 +56,13 @@ class Reason(IntEnum):
     """A leg fell below its maintenance margin; both were closed."""
     END = 2
     """The data ended."""
+
+
+def provenance_of(*data: xr.DataArray | xr.Dataset | None) -> dict[str, str]:
+    """Return the attrs that name where all of the data came from; none where none of it says."""
+    given = [part for part in data if part is not None]
+    origins = [provenance(part) if "provenance" in part.attrs else None for part in given]
+    return {"provenance": json.dumps(joined_provenance(origins), sort_keys=True)} if any(origins) else {}
 
 
 def dataset(market: Market, journal: Any, account: Account, rule: Any, attrs: dict[str, Any]) -> xr.Dataset:
@@ -138,12 +148,18 @@ def _totals(result: xr.Dataset, market: Market) -> dict[str, Any]:
 
 
 def daily_returns(result: xr.Dataset) -> Floats:
-    """Return what each whole UTC day added to the equity, as a fraction of the capital."""
-    equity = result["equity_usd"].to_numpy()
-    days = result["time"].to_numpy().astype("datetime64[D]")
-    last = np.flatnonzero(np.append(days[1:] != days[:-1], True))
-    levels = np.concatenate([[float(result.attrs["capital_usd"])], equity[last]])
-    return np.asarray(np.diff(levels) / float(result.attrs["capital_usd"]))
+    """Return what the rows of each whole UTC day added to the equity, as a fraction of the capital.
+
+    A day is whole unless its rows begin or end more than the usual step within it.
+    """
+    times, capital = result["time"].to_numpy(), float(result.attrs["capital_usd"])
+    if times.size < 2:
+        return np.empty(0)
+    step = np.median(np.diff(times))
+    first, stop = ((times[0] - step).astype("datetime64[D]") + 1, (times[-1] + step).astype("datetime64[D]"))
+    before = np.searchsorted(times, np.arange(first, stop + 1), side="left")  # rows before each midnight
+    levels = np.append(capital, result["equity_usd"].to_numpy())[before]
+    return np.asarray(np.diff(levels) / capital)
 
 
 @typed

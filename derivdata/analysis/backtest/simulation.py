@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,7 +11,7 @@ from derivdata.analysis.backtest.book import Account
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.engine import simulate
 from derivdata.analysis.backtest.market import market_of
-from derivdata.analysis.backtest.results import dataset
+from derivdata.analysis.backtest.results import dataset, provenance_of
 from derivdata.analysis.backtest.slippages import Slippage
 from derivdata.analysis.panels import positive
 from derivdata.arguments import Numbers, typed
@@ -81,9 +80,10 @@ def carry(
         ``symbol`` and ``time``, of each row: ``funding_usd``, ``price_usd``, ``fees_usd``,
         ``slippage_usd``, ``traded_usd``, and the venues held after it, ``long_venue`` and ``short_venue``
         (places in ``exchange``, −1 for none). Over ``trade``: see `trades`. Single figures: ``net_usd``,
-        ``apr`` (simple), ``sharpe`` (annualised, of daily returns), ``max_drawdown``, ``turnover``
-        (notional a year over capital), ``liquidations``, ``missing_hours``. Equity is `capital` plus all
-        funding and price less all fees and slippage. The positions of the last row are closed there.
+        ``apr`` (simple), ``sharpe`` (annualised, of the returns of whole UTC days), ``max_drawdown``,
+        ``turnover`` (notional a year over capital), ``liquidations``, ``missing_hours``. Equity is `capital`
+        plus all funding and price less all fees and slippage. The positions of the last row are closed there.
+        The provenance is that of `panel`, `prices` and `depth`.
 
     Raises
     ------
@@ -131,5 +131,4 @@ def carry(
     )
     slippage = Slippage(market, depth, leg_usd, costs.slippage_bps)
     journal = simulate(market, rule, account, slippage, latency_hours)
-    attrs: dict[str, Any] = {key: panel.attrs[key] for key in ("provenance",) if key in panel.attrs}
-    return dataset(market, journal, account, rule, attrs)
+    return dataset(market, journal, account, rule, provenance_of(panel, prices, depth))

@@ -38,7 +38,7 @@ def sweep(panel: xr.DataArray, rules: Mapping[str, Any], costs: Costs, **options
     -------
     DataFrame
         One row per rule, in the order given: ``rule``, ``net_usd``, ``apr``, ``sharpe`` (annualised, of daily
-        returns), ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days``, and
+        returns), ``max_drawdown``, ``turnover``, ``liquidations``, ``trades``, ``days`` (whole UTC ones), and
         ``deflated_sharpe``: the probability that the rule has any skill, given that it may be the best of
         all these, see `deflated_sharpe_ratio`. It is meant for the line with the highest Sharpe ratio, and is
         a lower bound for the others' chance of having been found by luck alone. ``attrs["best"]`` names that
@@ -61,7 +61,6 @@ def sweep(panel: xr.DataArray, rules: Mapping[str, Any], costs: Costs, **options
     if not rules:
         raise ValueError("rules has none to compare")
     rows, returns = [], []
-    provenance = panel.attrs.get("provenance")
     for name, rule in rules.items():
         result = carry(panel, rule, costs, **options)
         returns.append(daily_returns(result))
@@ -77,8 +76,8 @@ def sweep(panel: xr.DataArray, rules: Mapping[str, Any], costs: Costs, **options
     ]
     best = str(table.loc[table["sharpe"].idxmax(), "rule"]) if tried.any() else ""
     table.attrs = {"best": best, "trials": int(tried.sum())}
-    if provenance is not None:
-        table.attrs["provenance"] = provenance
+    if "provenance" in result.attrs:
+        table.attrs["provenance"] = result.attrs["provenance"]
     return table
 
 
