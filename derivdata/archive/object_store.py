@@ -22,6 +22,7 @@ from typing import Any
 
 from derivdata.archive.storage import MANIFEST, ManifestChanged
 from derivdata.errors import ArchiveError
+from derivdata.forking import renew_in_child
 
 __all__ = ["ObjectStore"]
 
@@ -48,9 +49,21 @@ class ObjectStore:
         self._root = f"{self._bucket}/{key}".rstrip("/")
         self._prefix = f"{key}/" if key else ""
         self._look: tuple[float, Hashable] | None = None
+        self._puts = 0  # of manifests: a look that one of them may have overtaken is not kept
+        self.after_fork()
+        _ = self._files  # names the extra at once where it is missing
+        renew_in_child(self)
+
+    @property
+    def fork_lock(self) -> threading.Lock:
+        """Held for moments only, while a look at the manifest is kept: a fork does not wait for uploads."""
+        return self._look_lock
+
+    def after_fork(self) -> None:
+        """Make the locks, and forget uploads: in a child they are those of a writer in the parent."""
+        self._look_lock = threading.Lock()
         self._lock = threading.Lock()
         self._published: list[str] = []  # by the attempt under way, which holds the lock
-        _ = self._files  # names the extra at once where it is missing
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectStore, (str(self),)
@@ -95,14 +108,18 @@ class ObjectStore:
 
     def manifest_mark(self, *, fresh: bool = False) -> Hashable:
         """Return the ETag of the manifest."""
-        if fresh or self._look is None or time.monotonic() - self._look[0] > _LOOK_SECONDS:
-            began = time.monotonic()
+        look = self._look  # once: another thread may replace it at any time
+        if fresh or look is None or time.monotonic() - look[0] > _LOOK_SECONDS:
+            began, puts = time.monotonic(), self._puts
             try:
                 mark = self._head(MANIFEST)["ETag"]
             except OSError:
                 mark = None
-            self._look = began, mark
-        return self._look[1]
+            look = began, mark
+            with self._look_lock:
+                if puts == self._puts:
+                    self._look = look
+        return look[1]
 
     def read_manifest(self) -> tuple[bytes, Any]:
         """Return the manifest and its ETag.
@@ -116,6 +133,8 @@ class ObjectStore:
     def replace_manifest(self, data: bytes, version: Any) -> None:
         """Put the manifest, on condition that the stored one has this version, or that there is none."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        if version is None:
+            self._check_conditions()
         try:
             self._put(MANIFEST, data, **condition)
         except BaseException as problem:
@@ -125,9 +144,10 @@ class ObjectStore:
                 raise
             if self.read(MANIFEST) != data:
                 raise ManifestChanged from None
-        self._look = None
-        if version is None:
-            self._check_conditions(data)
+        finally:
+            with self._look_lock:
+                self._puts += 1
+                self._look = None
 
     def read(self, path: str) -> bytes:
         """Return an object."""
@@ -174,9 +194,11 @@ class ObjectStore:
     def publish(self, draft: Path, path: str) -> None:
         """Upload a draft, and remove it here."""
         self._published.append(path)
-        with _as_os_errors():
-            self._files.put_file(str(draft), f"{self._root}/{path}")
-        draft.unlink()
+        try:
+            with _as_os_errors():
+                self._files.put_file(str(draft), f"{self._root}/{path}")
+        finally:
+            draft.unlink(missing_ok=True)
 
     def settle(self, paths: Collection[str]) -> None:
         """Return at once: an object is stored for good when its upload was answered."""
@@ -189,7 +211,8 @@ class ObjectStore:
     @contextmanager
     def writing(self, timeout: float) -> Iterator[bool]:
         """Let the threads that share this object write in turn; other processes are found out at the put."""
-        if not self._lock.acquire(timeout=timeout):
+        lock = self._lock  # the one to release: a child that is forked in between has another
+        if not lock.acquire(timeout=timeout):
             raise ArchiveError(
                 f"{self}: another thread has been writing for over {timeout:g} s: append again"
             )
@@ -197,7 +220,7 @@ class ObjectStore:
             self._published.clear()
             yield False
         finally:
-            self._lock.release()
+            lock.release()
 
     def sweep(self, named: Collection[str]) -> None:
         """Remove what this attempt uploaded and the manifest does not name.
@@ -218,18 +241,34 @@ class ObjectStore:
             key = self._prefix + path
             self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
 
-    def _check_conditions(self, data: bytes) -> None:
-        """Put a new manifest once more, on condition that there is none: a store must refuse that."""
+    def _check_conditions(self) -> None:
+        """Check that the store refuses puts whose condition does not hold, before there is a manifest.
+
+        The key is one that nobody else uses, of a name that does not make the place that of other things.
+        """
+        probe = f".{uuid.uuid4().hex}.probe"
         try:
-            self._put(MANIFEST, data, IfNoneMatch="*")
+            self._put(probe, b"")
+            for header, condition in (
+                ("If-None-Match", {"IfNoneMatch": "*"}),
+                ("If-Match", {"IfMatch": '"0"'}),
+            ):
+                if not self._refuses(probe, condition):
+                    raise ArchiveError(
+                        f"{self}: this store ignores conditions of a put ({header}), so that writers could "
+                        "overwrite each other: use a store that has conditional writes"
+                    )
+        finally:
+            self.remove(probe)
+
+    def _refuses(self, path: str, condition: dict[str, str]) -> bool:
+        try:
+            self._put(path, b"", **condition)
         except OSError as problem:
-            if _is_conflict(problem):
-                return
-            raise
-        raise ArchiveError(
-            f"{self}: this store ignores conditions of a put (If-None-Match), so that writers could "
-            "overwrite each other: use a store that has conditional writes"
-        )
+            if not _is_conflict(problem):
+                raise
+            return True
+        return False
 
 
 class _ObjectFile(io.RawIOBase):

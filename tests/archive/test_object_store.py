@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -242,11 +243,25 @@ def test_a_put_of_unknown_outcome_keeps_its_files(bucket: str, monkeypatch: pyte
     assert len(open_archive(archive.location).read(FUNDING, *EVER)) == 384
 
 
-def test_a_store_without_conditional_writes_is_refused(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("ignored", "header"), [({"IfNoneMatch", "IfMatch"}, "If-None-Match"), ({"IfMatch"}, "If-Match")]
+)
+def test_a_store_without_conditional_writes_is_refused(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, ignored: set[str], header: str
+) -> None:
+    """Every time: the check leaves no manifest that would let the next append pass, nor anything else."""
     real = ObjectStore._put
-    monkeypatch.setattr(ObjectStore, "_put", lambda self, path, data, **_: real(self, path, data))
-    with pytest.raises(ArchiveError, match="this store ignores conditions of a put"):
-        open_archive(f"s3://{bucket}/derivs").append(FUNDING, rates())
+
+    def put(self: ObjectStore, path: str, data: bytes, **conditions: str) -> None:
+        real(self, path, data, **{name: conditions[name] for name in conditions.keys() - ignored})
+
+    monkeypatch.setattr(ObjectStore, "_put", put)
+    archive = open_archive(f"s3://{bucket}/derivs")
+    for _ in range(2):
+        with pytest.raises(ArchiveError, match=rf"this store ignores conditions of a put \({header}\)"):
+            archive.append(FUNDING, rates())
+        assert files().find(bucket) == []
+    monkeypatch.undo()
 
 
 def test_it_is_served_like_a_folder(bucket: str) -> None:
@@ -320,3 +335,88 @@ def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
         one.join(HANGS_SECONDS)
     assert archive.symbols(FUNDING) == tuple(names)
     assert objects_of(archive) == named(archive)
+
+
+def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The put ends between the answer to the look and its keeping: the next look must ask again."""
+    store = ObjectStore("s3://bucket/derivs")
+    stored = ["old"]
+    monkeypatch.setattr(ObjectStore, "_put", lambda *_, **__: stored.append("new"))
+
+    def head(self: ObjectStore, path: str) -> dict[str, str]:
+        answer = {"ETag": stored[-1]}
+        if len(stored) == 1:
+            store.replace_manifest(b"{}", "old")
+        return answer
+
+    monkeypatch.setattr(ObjectStore, "_head", head)
+    assert store.manifest_mark() == "old"
+    assert store.manifest_mark() == "new"
+
+
+def test_a_look_that_another_thread_forgets_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A put by another thread, right after the age of the look was found small, makes no difference."""
+    store = ObjectStore("s3://bucket/derivs")
+    monkeypatch.setattr(ObjectStore, "_head", lambda *_: {"ETag": "old"})
+    monkeypatch.setattr(ObjectStore, "_put", lambda *_, **__: None)
+    assert store.manifest_mark() == "old"
+    real = time.monotonic
+
+    def clock() -> float:
+        monkeypatch.setattr(object_store.time, "monotonic", real)
+        store.replace_manifest(b"{}", "old")
+        return store_began
+
+    assert store._look is not None
+    store_began = store._look[0]
+    monkeypatch.setattr(object_store.time, "monotonic", clock)
+    assert store.manifest_mark() == "old"
+
+
+def test_an_upload_that_fails_leaves_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_store.tempfile, "tempdir", str(tmp_path))
+    store = ObjectStore("s3://bucket/derivs")
+    draft = store.draft("funding_history/2024-01")
+    draft.write_bytes(b"rows")
+    assert list(tmp_path.iterdir()) == [draft]
+
+    class Unreachable:
+        def put_file(self, *_: str) -> None:
+            raise ConnectionError("no route")
+
+    monkeypatch.setattr(ObjectStore, "_files", Unreachable())
+    with pytest.raises(ConnectionError, match="no route"):
+        store.publish(draft, "funding_history/2024-01/rows.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_while_a_thread_writes_can_write() -> None:
+    """The thread that holds the lock is not in the child; nor are its uploads the child's to remove."""
+    store = ObjectStore("s3://bucket/derivs")
+    holds, ends = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with store.writing(0.0):
+            store._published.append("funding_history/rows.parquet")
+            holds.set()
+            ends.wait(HANGS_SECONDS)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert holds.wait(HANGS_SECONDS)
+    child = os.fork()
+    if child == 0:  # no exception may reach pytest's copy
+        code = 1
+        try:
+            if not store._published:
+                with store.writing(0.0):
+                    code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert store._published == ["funding_history/rows.parquet"]
+    ends.set()
+    thread.join(HANGS_SECONDS)
+    assert os.waitstatus_to_exitcode(status) == 0
