@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -66,6 +67,7 @@ def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change
 def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off: bool) -> T:
     """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
     before, version = manifests.load_with_version(storage)
+    tried: Manifest | None = None
     try:
         if before is None:
             manifests.save(storage, manifests.new(), version)
@@ -77,15 +79,16 @@ def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off:
         if after is not manifest:
             old, new = _paths(manifest), _paths(after)
             storage.settle(new - old)
-            after = msgspec.structs.replace(after, commits=manifest.commits + 1)
+            tried = after = msgspec.structs.replace(after, commits=manifest.commits + 1)
             manifests.save(storage, after, version)
             for path in ((old | written) - new) | ({manifest.ledger} - {"", after.ledger}):
                 storage.remove(path)
         return result
     except BaseException as problem:
-        _sweep(storage)
+        with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
+            _sweep(storage)
         if isinstance(problem, OSError):
-            raise _refused(storage, before or Manifest(), problem) from None
+            raise _refused(storage, before or Manifest(), tried, problem) from None
         raise
 
 
@@ -121,10 +124,24 @@ def _sweep(storage: Storage) -> None:
     storage.sweep({*_paths(manifest), manifest.ledger})
 
 
-def _refused(storage: Storage, before: Manifest, problem: OSError) -> ArchiveError:
+def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
+    """Return an error that says whether the rows are there, by the manifest that is stored now."""
     why = problem.strerror or problem
-    if (manifests.load(storage) or Manifest()).commits == before.commits:
-        return ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
+    nothing = ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
+    if tried is None:  # it failed before the manifest was to be replaced
+        return nothing
+    again = f"append again, rows that are stored are skipped: {why}"
+    try:
+        now = manifests.load(storage) or Manifest()
+    except ArchiveError:
+        return ArchiveError(f"{storage}: whether these rows were appended is not known: {again}")
+    if now.commits == before.commits:
+        return nothing
+    if msgspec.json.encode(now) != msgspec.json.encode(tried):
+        return ArchiveError(
+            f"{storage}: another writer has committed, and whether these rows were appended is not known: "
+            f"{again}"
+        )
     return ArchiveError(
         f"{storage}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
     )

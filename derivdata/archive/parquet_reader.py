@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
-from derivdata.archive.parquet_writer import GROUP_ROWS
 from derivdata.archive.schemas import LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
 from derivdata.archive.storage import Storage
@@ -37,7 +36,6 @@ __all__ = [
 
 
 _BATCH_ROWS = 1_000_000
-_BATCH_GROUPS = max(1, _BATCH_ROWS // GROUP_ROWS)
 _FEW_BATCHES = 8
 _READERS = min(4, os.cpu_count() or 1)
 
@@ -52,7 +50,7 @@ class RowGroups(NamedTuple):
 def row_group_batches(
     storage: Storage, table: Table, files: Iterable[DataFile], window: TimeRange, where: Where
 ) -> Iterator[RowGroups]:
-    """Iterate over the row groups of some files that can contain a match, about a million rows at a time.
+    """Iterate over the row groups of some files that can contain a match, up to a million rows at a time.
 
     Raises
     ------
@@ -64,8 +62,17 @@ def row_group_batches(
             continue
         footer = _footer_of_table(storage, file, table)
         chosen = _candidates(footer, window, where)
-        for first in range(0, len(chosen), _BATCH_GROUPS):
-            yield RowGroups(file, chosen[first : first + _BATCH_GROUPS])
+        batch: list[int] = []
+        rows = 0
+        for group in chosen:
+            size = footer.metadata.row_group(group).num_rows  # older versions wrote larger row groups
+            if batch and rows + size > _BATCH_ROWS:
+                yield RowGroups(file, batch)
+                batch, rows = [], 0
+            batch.append(group)
+            rows += size
+        if batch:
+            yield RowGroups(file, batch)
 
 
 def load(

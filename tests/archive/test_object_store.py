@@ -337,6 +337,73 @@ def test_threads_that_share_an_archive_write_in_turn(bucket: str) -> None:
     assert objects_of(archive) == named(archive)
 
 
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_put_of_unknown_outcome_beside_another_writer_s_is_told_as_that(
+    bucket: str, monkeypatch: pytest.MonkeyPatch, landed: bool
+) -> None:
+    """The other's commit is not taken for ours, whether ours was lost or is below it."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates(["BTC"]))
+    real = ObjectStore._put
+
+    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        if not condition:
+            return real(self, path, data)
+        monkeypatch.setattr(ObjectStore, "_put", real)
+        if landed:
+            real(self, path, data, **condition)
+        assert open_archive(archive.location).append(FUNDING, rates(["SOL"])) == 192
+        raise ConnectionError("reset")
+
+    monkeypatch.setattr(ObjectStore, "_put", broken)
+    with pytest.raises(
+        ArchiveError,
+        match="another writer has committed, and whether these rows were appended is not known: "
+        "append again, rows that are stored are skipped: reset",
+    ):
+        archive.append(FUNDING, rates(["ETH"]))
+    assert archive.append(FUNDING, rates(["ETH"])) == (0 if landed else 192)
+    assert archive.symbols(FUNDING) == ("BTC", "ETH", "SOL")
+    assert len(archive.read(FUNDING, *EVER)) == 576
+
+
+def test_a_store_that_is_lost_during_the_put_leaves_the_outcome_open(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor can the manifest be read then: neither "nothing was appended" nor "the rows are there" is known."""
+    archive = open_archive(f"s3://{bucket}/derivs")
+    archive.append(FUNDING, rates(["BTC"]))
+    real = ObjectStore._put
+
+    def unreachable(*_: Any) -> Any:
+        raise ConnectionError("no route")
+
+    def broken(self: ObjectStore, path: str, data: bytes, **condition: str) -> None:
+        if condition:
+            monkeypatch.setattr(ObjectStore, "_head", unreachable)
+            raise ConnectionError("reset")
+        real(self, path, data)
+
+    monkeypatch.setattr(ObjectStore, "_put", broken)
+    with pytest.raises(ArchiveError, match=r"whether these rows were appended is not known: .*: reset"):
+        archive.append(FUNDING, rates(["ETH"]))
+
+
+def test_a_manifest_that_cannot_be_read_does_not_hide_the_first_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = open_archive(tmp_path)
+    archive.append(FUNDING, rates(["BTC"]))
+
+    def interrupted(*_: Any) -> None:
+        (tmp_path / "archive.json").write_bytes(b"{")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commits.manifests, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        archive.append(FUNDING, rates(["ETH"]))
+
+
 def test_a_look_at_the_manifest_that_a_put_overtakes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The put ends between the answer to the look and its keeping: the next look must ask again."""
     store = ObjectStore("s3://bucket/derivs")
