@@ -298,7 +298,7 @@ def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
     labels = {"symbol": ["BTC", "ETH"], "exchange": ["alpha", "beta", "gamma"], "time": times}
     told = {"provenance": json.dumps(SAID)}
     rates = xr.DataArray(steps, labels, tuple(labels), "rate_bps_8h")
-    prices = xr.DataArray(marks, labels, tuple(labels), "price_usd", {"units": "USD"})
+    prices = xr.DataArray(marks, labels, tuple(labels), "price_usd", {"units": "USD"} | told)
     return rates.assign_attrs(units="bps/8h", kind="settled", **told), prices
 
 
@@ -316,7 +316,7 @@ def capacity_curve() -> xr.Dataset:
     depth = xr.DataArray(
         [3e5, 3e6],
         {"depth_bps": [1.0, 10.0]},
-        attrs={"units": "USD"},
+        attrs={"units": "USD", "provenance": json.dumps(SAID)},
     ).expand_dims(symbol=["BTC", "ETH"], exchange=["alpha", "beta", "gamma"], side=["bid", "ask"])
     rates, prices = _wandering()
     result = backtest.carry(
