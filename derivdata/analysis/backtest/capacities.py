@@ -9,6 +9,7 @@ from derivdata._typing import Floats
 from derivdata.analysis.backtest.results import provenance_of, trades
 from derivdata.analysis.funding.costs import slippage_bps
 from derivdata.analysis.inputs import require_labels, require_times
+from derivdata.analysis.panels import require
 from derivdata.arguments import Numbers, typed
 from derivdata.units import BPS, USD_UNIT
 
@@ -60,6 +61,7 @@ def capacity(result: xr.Dataset, depth: xr.DataArray, sizes_usd: Numbers | None 
     )
     if not (sizes > 0.0).all() or sizes.ndim != 1:
         raise ValueError("sizes_usd must be positive numbers")
+    require(depth, "exchange", "side", "depth_bps", units=USD_UNIT, name="depth")
     require_labels(depth, "depth", "side", ["ask", "bid"])
     grid = xr.DataArray(sizes, dims="size_usd", coords={"size_usd": sizes})
     slippage = np.zeros((len(table), sizes.size))
