@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.promises import SOAK
 from tests.transport.conftest import HANGS_SECONDS
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.skipif(not SOAK, reason="two processes of dask: with DERIVDATA_SOAK=1")
 def test_a_worker_is_killed_and_the_result_is_right(tmp_path: Path) -> None:
     """The workload of the benchmark on two processes, compared with one process to 1e-12."""
     pytest.importorskip("distributed")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -47,8 +47,11 @@ def until(true: Callable[[], object]) -> None:
 
 def workers(process: subprocess.Popen[str]) -> list[int]:
     """Return the workers' process ids; multiprocessing also has a process that tracks its resources."""
-    children = psutil.Process(process.pid).children()
-    return sorted(child.pid for child in children if "spawn_main" in " ".join(child.cmdline()))
+    found = []
+    for child in psutil.Process(process.pid).children():
+        with suppress(psutil.NoSuchProcess):  # it has just ended, or ended and waits for its parent
+            found += [child.pid] if "spawn_main" in " ".join(child.cmdline()) else []
+    return sorted(found)
 
 
 def answer(url: str) -> int:
