@@ -134,7 +134,7 @@ def _simulated(phi: Floats, first: float, size: int, samples: int, seed: int) ->
 def _atoms(values: Floats) -> tuple[float, float]:
     """Return the shares of values at the lowest and the highest, 0 where that is no floor or cap."""
     near = 1e-9 * max(float(np.abs(values).max()), _TINY)
-    shares = float((values <= values.min() + near).mean()), float((values >= values.max() - near).mean())
+    shares = float((values <= np.min(values) + near).mean()), float((values >= np.max(values) - near).mean())
     return shares[0] if shares[0] > _ATOM else 0.0, shares[1] if shares[1] > _ATOM else 0.0
 
 

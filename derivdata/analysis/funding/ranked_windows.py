@@ -103,7 +103,7 @@ def _figures(ranked: _Ranks, ordered: Floats, count: Indices) -> tuple[Floats, F
     # further up while the first of them is farther away than the one behind the last.
     half = (count + 1) // 2
     low, high = np.zeros_like(count), count - half
-    for _ in range(int(high.max()).bit_length()):
+    for _ in range(int(np.max(high)).bit_length()):
         middle = (low + high) >> 1
         farther = median - at(middle) > at(middle + half) - median
         low = np.where(farther, middle + 1, low)
