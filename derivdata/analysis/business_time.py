@@ -212,7 +212,7 @@ def _fitted(
     best = _refined(curve, weights, at, fixed=weight is not None)
     least, parameters = curve.solved(*best)
     bound = least * (1.0 + float(fdtri(1, count - free, _COVERAGE)) / (count - free))
-    inside = weights[squares.min(axis=1) <= max(bound, squares.min())]
+    inside = weights[squares.min(axis=1) <= max(bound, np.min(squares))]
     ends = (min(inside[0], best[0]), max(inside[-1], best[0]))
     loose = weight is None and ends[0] <= 0.0 and ends[1] >= _MOST_WEIGHT
     theta, start, jump = parameters[0], parameters[0] + parameters[1], parameters[2:]
