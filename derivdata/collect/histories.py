@@ -211,7 +211,8 @@ class _Job:
     def run(self) -> None:
         session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
         try:
-            self._venue(session)
+            with session.shared.history_lock:
+                self._venue(session)
         except ArchiveError as problem:
             self.fatal = problem
         except DerivdataError as problem:

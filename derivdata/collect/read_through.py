@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from itertools import product
 
 import pandas as pd
@@ -86,7 +85,6 @@ class ReadThrough:
         self._partial: set[str] = set()
         self._notices: list[str] = []
         self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
-        self._fill_locks = {name: threading.Lock() for name in self._collector.venues}
         self._inherited = False
         renew_in_child(self)
 
@@ -150,7 +148,6 @@ class ReadThrough:
     def after_fork(self) -> None:
         """Stop asking in a forked child: its parent continues with the same sockets and archive."""
         self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
-        self._fill_locks = {name: threading.Lock() for name in self._collector.venues}
         self._notices = []  # the parent reports them
         self._inherited = True
 
@@ -252,26 +249,20 @@ class ReadThrough:
         first = max(start, _FIRST)
         if table not in HISTORIES or not venues or first >= last:
             return
-        with ExitStack() as held:
-            # One history at a time of each venue, so that no window is asked twice. All take the locks in one
-            # order, and keep them until the last venue has answered: a slow one holds up reads of all that
-            # were asked with it, and of those that wait for one of these.
-            for name in venues:
-                held.enter_context(self._fill_locks[name])
-            done = backfill(
-                self.archive,
-                symbols,
-                first,
-                last,
-                venues=venues,
-                names=[table],
-                clock=self.clock,
-                addresses=self._addresses,
-                shared=self._collector.shared,
-                progress=self._status.show,
-            )
-            self._status.end()
-            self._tell([f"{text}: left out" for text in done.failed] + done.notices)
+        done = backfill(
+            self.archive,
+            symbols,
+            first,
+            last,
+            venues=venues,
+            names=[table],
+            clock=self.clock,
+            addresses=self._addresses,
+            shared=self._collector.shared,
+            progress=self._status.show,
+        )
+        self._status.end()
+        self._tell([f"{text}: left out" for text in done.failed] + done.notices)
 
     def _tell_failures(self) -> None:
         """Add a notice, once, for each table that a venue does not give, and why."""

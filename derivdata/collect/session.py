@@ -56,9 +56,12 @@ class Shared:
         Why they could not be listed again; "" where they were.
     quarantine
         Where bodies go that are not as expected; None keeps none.
+    history_lock
+        Locked by the thread that asks for a history: one at a time, so that no window is asked twice.
     """
 
     def __init__(self, quarantine: Quarantine | None = None) -> None:
+        self.history_lock = threading.Lock()
         self.listing: Listing | None = None
         self.listing_error = ""
         self.quarantine = quarantine

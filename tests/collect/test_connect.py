@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -21,6 +22,7 @@ from derivdata.collect.collector import Collector
 from derivdata.errors import ArchiveError, DataNotice
 from derivdata.service import server
 from derivdata.venues.registry import VENUES
+from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
 
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -67,6 +69,31 @@ def test_settlements_are_fetched_kept_and_requested_once(fakes: Fakes, clock: Si
     again = dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
     pd.testing.assert_frame_equal(again, rows)
     assert _asked(fakes, "fundingRate") == before
+
+
+def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
+    """Okx answers nobody; a read of both waits for it, and what it asked of bybit is there already."""
+    store = read_through.open_venues(None, ["bybit", "okx"])
+    window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
+
+    def read(*venues: str) -> None:
+        store.read("funding_settlements", *window, symbols=["BTC"], exchanges=venues)
+
+    both = threading.Thread(target=read, args=("bybit", "okx"), daemon=True)
+    alone = threading.Thread(target=read, args=("bybit",), daemon=True)
+    with store._collector.shared["okx"].history_lock:
+        both.start()
+        deadline = time.monotonic() + HANGS_SECONDS
+        while store.requests().empty:
+            assert time.monotonic() < deadline, "bybit was not asked"
+            time.sleep(0.01)
+        alone.start()
+        alone.join(HANGS_SECONDS)
+        assert not alone.is_alive()
+        assert both.is_alive()
+        assert set(store.requests()["exchange"]) == {"bybit"}
+    both.join(HANGS_SECONDS)
+    assert set(store.requests()["exchange"]) == {"bybit", "okx"}
 
 
 def test_the_state_is_that_of_the_last_minute(fakes: Fakes, clock: SimulatedClock) -> None:
@@ -172,9 +199,6 @@ def test_what_no_venue_tells_is_not_found_and_never_the_sample(fakes: Fakes) -> 
 def test_options_of_the_venues_are_refused_for_other_sources() -> None:
     with pytest.raises(ValueError, match="archive= and venues= are for"):
         dd.connect("sample", venues=["okx"])
-
-
-HANGS_SECONDS = 60
 
 
 class Held:

@@ -238,7 +238,7 @@ def venues(folder: Path) -> dict[str, Any]:
         dd.connect("venues", cache="off")
         before = dd.asof()
         clock.wait(300)
-        with store._poll_lock, store._fill_locks["bybit"]:
+        with store._poll_lock, store._collector.shared["bybit"].history_lock:
             children = _children(_reads_without_asking)
         told = [_told(child) for child in children]
         dd.disconnect()
