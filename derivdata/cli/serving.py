@@ -39,7 +39,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers", type=int, default=1, metavar="N", help="processes that answer (default 1)"
     )
-    page = "show freshness, gaps, spreads and liquidations at /status, to whoever can reach it, without a key"
+    page = "show freshness, gaps, spreads and liquidations at /status, to all who can reach it, without a key"
     parser.add_argument("--page", action="store_true", help=page)
     parser.set_defaults(run=_serve)
 

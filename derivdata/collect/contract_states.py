@@ -84,9 +84,9 @@ class ContractStates:
             The venue refuses this address.
         """
         share = Share([], [], "")
-        bad, begun = 0, self._session.clock.utc()
+        bad, started = 0, self._session.clock.utc()
         for endpoint, item in self._due(contracts, states, now):
-            spent = (self._session.clock.utc() - begun).total_seconds()
+            spent = (self._session.clock.utc() - started).total_seconds()
             if self._seconds is not None and spent >= self._seconds:
                 break
             self._asked[item.name] = now
@@ -165,7 +165,9 @@ class ContractStates:
         records, _, _ = self._session.ask(endpoint, asked, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
-            raise DerivdataError(f"{endpoint.exchange} {endpoint.place}: nothing is told of {item.name}")
+            raise DerivdataError(
+                f"{endpoint.exchange} {endpoint.place}: the answer has nothing about {item.name}"
+            )
         usd = state.oi_usd
         if usd is None and state.oi_coins is not None and mark is not None:
             usd = state.oi_coins * mark

@@ -236,7 +236,7 @@ class VenueSession:
             self.patience -= closed
             if self.clock.wait(closed):
                 raise Stopped("collecting was stopped")
-            # A turn anew: polls and histories that waited for the venue together must not ask together.
+            # Another turn: polls and histories that waited for the venue together must not ask together.
 
     def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
         where = f"{self.venue.exchange} {place}"

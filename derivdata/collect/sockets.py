@@ -134,11 +134,11 @@ class LiquidationStream:
             for socket, (_, messages) in zip(sockets, needed, strict=True):
                 for message in messages:
                     socket.send(message)
-            begun = self._clock.utc()
+            now = self._clock.utc()
             with self._lock:
-                self._since, self._heard = begun, [begun] * len(sockets)
+                self._since, self._heard = now, [now] * len(sockets)
             self._listen_together(sockets, context, {item.name for item in items})
-            return self._clock.utc() - begun
+            return self._clock.utc() - now
 
     def _listen_together(
         self, sockets: list[ClientConnection], context: dict[str, pd.DataFrame], names: set[str]

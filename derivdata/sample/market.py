@@ -76,8 +76,8 @@ def _liquidated(chosen: Pairs, day: int, steps: Ints) -> Floats:
     local = np.full(len(pairs()), -1)
     local[chosen.row] = np.arange(len(chosen))
     sums = np.zeros((len(chosen), 2 * STEPS + 1))
-    for begun in (day - 2, day - 1, day):
-        orders = liquidations.orders(begun)
+    for start in (day - 2, day - 1, day):
+        orders = liquidations.orders(start)
         fills = liquidations.fills(orders)
         step = fills.time // STEP_US - (day - 1) * STEPS
         row = local[orders.pair[fills.order]]

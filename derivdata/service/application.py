@@ -279,7 +279,7 @@ class _Service:
         return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
 
     async def status(self, request: Request) -> Response:
-        """Answer the page on the state of the service, without a key, made anew for a new clock or data."""
+        """Answer the page on the state of the service, without a key, made again for a new clock or data."""
         caller = Caller(api.TIERS[-1], b"status page")
         await self._refreshed(request, caller)
         view = self._view

@@ -284,7 +284,7 @@ class AnswerFiles:
     def _note(self, lines: Mapping[str, _Line]) -> None:
         """Append to the journal, in one write as writers of other processes do; begin it again if it is long.
 
-        It is begun again and not rewritten: a line that is appended meanwhile would be lost, and an older
+        It is started again and not rewritten: a line that is appended meanwhile would be lost, and an older
         one of its key kept. What is missing is read from the records.
         """
         text = "".join(f"{key} {date} {size} {at}\n" for key, (date, size, at) in lines.items()).encode()

@@ -100,7 +100,7 @@ class Endpoint:
     each
         Values of `symbol` that one poll asks for, one request each.
     largest
-        Of a state that is told of one contract a request, how many contracts are asked for, those with the
+        Of a state that takes a request for each contract, how many contracts are asked for, those with the
         most volume of 24 hours; 0 is all.
     expiry
         Parameter that names an expiry as YYMMDD: one request for each expiry of the chain.

@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 
 class Mixture(NamedTuple):
-    """Smiles of one underlying at the same times, the range of their quotes, and what is said of them."""
+    """Smiles of one underlying at the same times, the range of their quotes, and their status."""
 
     parts: tuple[Part, ...]
     k_min: xr.DataArray

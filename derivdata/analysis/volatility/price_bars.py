@@ -59,8 +59,8 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     values = np.moveaxis(np.asarray(price.values, dtype=np.float64), price.get_axis_num("time"), -1)
     values = np.where(values > 0.0, values, np.nan)
     columns = _bars(values, np.searchsorted(number, first), np.searchsorted(number, first, side="right"))
-    begun, ended = _spanned(values, stamps)
-    whole = (first * step >= begun[..., None]) & ((first + 1) * step <= ended[..., None])
+    start, end = _spanned(values, stamps)
+    whole = (first * step >= start[..., None]) & ((first + 1) * step <= end[..., None])
     columns |= {name: np.where(whole, columns[name], np.nan) for name in BAR}
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
     coords = {name: c for name, c in price.coords.items() if "time" not in c.dims}
@@ -83,8 +83,8 @@ def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:
         if priced.size:
             usual = np.median(np.diff(priced)) if priced.size > 1 else 0.0
             spans[:, place] = priced[0] - usual, priced[-1] + usual
-    begun, ended = spans.reshape(2, *values.shape[:-1])
-    return begun, ended
+    start, end = spans.reshape(2, *values.shape[:-1])
+    return start, end
 
 
 def _bars(values: Floats, begin: Any, end: Any) -> dict[str, Floats]:
