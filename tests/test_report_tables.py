@@ -18,6 +18,7 @@ from scipy.stats import norm
 
 import derivdata as dd
 from derivdata.analysis import smile, surface, variance
+from derivdata.cli import main
 from derivdata.reports.sections import carry
 from tests import known_archive
 from tests.plot import made
@@ -314,6 +315,32 @@ def test_summary(text: str) -> None:
         "Liquidations: 3.5 M USD over the last 24 hours against 536 k USD a day over 7 days.",
     ):
         assert sentence in items, sentence
+
+
+def test_what_changed_since_an_earlier_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report of Jan 15, 12:01, and one of the end. binance's mean share of a day's last 24 hours is 0.6 and
+    0.02 for each day since Jan 2: 13 days and half an hour then, 11 hours more than 14 days now."""
+    monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "cache"))
+    archive, out = known_archive.write(tmp_path / "archive"), tmp_path / "r.html"
+    common = ["report", archive, "--symbols", "BTC", "ETH", "--window", "10d", "--out", str(out)]
+    common += ["--sections", "funding", "oi", "liquidations"]
+    recorded = str(tmp_path / "then.ddz")
+    assert main([*common, "--now", "2026-01-15T12:01:00Z", "--bundle", recorded]) == 0
+    assert main([*common, "--since", recorded]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert "Compared with the data of 2026-01-15 12:01 UTC." in page
+    then, now = (share + 4.0 * (1.0 - share) for share in (0.6 + 0.02 * (13 + 0.5 / 24), 0.8892))
+    assert find(Page(page).tables, "number", "then", "now", "change") == [
+        [
+            "BTC funding, weighted by open interest, last 24 h",
+            f"{then:.2f} bps/8h",
+            f"{now:.2f} bps/8h",
+            f"{now - then:+.2f} bps/8h",
+        ],
+        ["ETH funding, median of venues, last 24 h", "1.00 bps/8h", "4.00 bps/8h", "+3.00 bps/8h"],
+        ["BTC open interest", "10 M USD", "10 M USD", "+0.00 %"],
+        ["liquidations of BTC and ETH, last 24 h", "0 USD", "3.5 M USD", ""],
+    ]
 
 
 def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
