@@ -64,6 +64,8 @@ def _fresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     for name in ("DERIVDATA_BASE_URL", "DERIVDATA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
     if transport := sys.modules.get("derivdata.transport"):
         transport.SESSION.synthetic_read = False
         transport.disconnect()

@@ -11,6 +11,7 @@ import json
 import socket
 import struct
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime
@@ -81,7 +82,7 @@ class Fakes:
         By venue, what is to be answered next instead: None (nothing is wrong), ``"drop"``, ``"reset"``,
         ``"cut"``, ``"page"`` (a page of HTML with status 200), a (status, headers, body), or a body.
     random_faults
-        The part of the requests that fail, each in a way of its venue.
+        The part of each venue's requests that fail, each in a way of its venue: the same ones in every run.
     held
         What to wait for before an answer, by the beginning of venue and path: a venue that is dead.
     delays
@@ -120,7 +121,7 @@ class Fakes:
         self.chains = False
         self.outages: dict[str, tuple[pd.Timestamp, pd.Timestamp]] = {}
         self._lock = threading.Lock()
-        self._count = 0
+        self._counts: Counter[str] = Counter()
         fakes = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -186,7 +187,7 @@ class Fakes:
         self._of.exchange = exchange
         with self._lock:
             self.log.append((exchange, place, params, self._clock()))
-            self._count += 1
+            self._counts[exchange] += 1
             fault = self._fault(exchange, place)
         for start, event in self.held.items():
             if f"{exchange}{place}".startswith(start):
@@ -256,11 +257,12 @@ class Fakes:
         planned = self.faults.get(exchange)
         if planned:
             return planned.pop(0)
-        if self.random_faults and self._count * 2654435761 % 1000 < 1000 * self.random_faults:
+        count = self._counts[exchange]
+        if self.random_faults and count * 2654435761 % 1000 < 1000 * self.random_faults:
             kinds = ["drop", (429, {"Retry-After": "1"}, {}), (503, {}, {"msg": "maintenance"})]
             if ERROR_200.get(exchange) is not None:
                 kinds.append(ERROR_200[exchange])
-            return kinds[self._count % len(kinds)]
+            return kinds[count % len(kinds)]
         return None
 
 

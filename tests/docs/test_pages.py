@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -71,7 +70,6 @@ def test_code_of_a_page_runs(page: Path, names: dict[str, Any]) -> None:
                 _check_session(code, block, page, names)
             else:
                 exec(compile("\n" * (block.line - 1) + code, str(page), "exec"), names)
-    plt.close("all")
 
 
 def test_every_page_is_found_and_fences_are_closed() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,6 @@ TIMED = {
 }
 WORDS = {"venue", "venue and tenor", "watched", ""}
 """Axes of names have no unit."""
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def all_axes(figure: Figure) -> list[Axes]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -15,12 +12,6 @@ from derivdata.plot.style import GREY
 from tests.plot import made
 
 matplotlib.use("Agg")
-
-
-@pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def test_the_venues_at_both_ends_stand_out_with_their_means() -> None:
