@@ -1,11 +1,11 @@
 """Change one operator or constant of a core module at a time and see which tests notice: `make mutants`.
 
 A first run of the suite records which tests execute each line, and how long each takes; it is kept. Then
-mutants are drawn by a seed. For each, the tests that execute the changed line run against a copy of the
-package, those of the same subject first, up to a budget of time. If they pass, the whole files of these tests
-run too, as a value that an earlier test has left in a cache or a fixture is executed by one test and checked
-by another. A mutant that no test notices survives and is printed: it needs a test, or a line in CONTRIBUTING
-that says why nothing can notice it.
+mutants are drawn by a seed and their own text, so that a change elsewhere draws no others. For each, the
+tests that execute the changed line run against a copy of the package, those of the same subject first, up to
+a budget of time. If they pass, the whole files of these tests run too, as a value that an earlier test has
+left in a cache or a fixture is executed by one test and checked by another. A mutant that no test notices
+survives and is printed: it needs a test, or a line in CONTRIBUTING that says why nothing can notice it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import ast
 import copy
+import hashlib
 import os
 import queue
-import random
 import re
 import shutil
 import subprocess
@@ -218,7 +218,7 @@ def main() -> int:
     pool = list(
         dict.fromkeys(m for file in files for m in mutants(file) if contexts.get(str(file), {}).get(m.line))
     )
-    drawn = random.Random(options.seed).sample(pool, options.count)
+    drawn = sorted(pool, key=lambda mutant: place_in_draw(mutant, options.seed))[: options.count]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(TREES) as workers:
         trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(TREES):
@@ -242,6 +242,12 @@ def main() -> int:
         f"{options.count - survivors} of {options.count} killed (seed {options.seed}, {len(pool)} possible)"
     )
     return survivors > options.count // 10
+
+
+def place_in_draw(mutant: Mutant, seed: int) -> bytes:
+    """Return a random number that depends on the seed and on what the mutant changes, and on nothing else."""
+    file = mutant.file.relative_to(ROOT).as_posix()
+    return hashlib.sha256(f"{seed} {file} {mutant.before} {mutant.after}".encode()).digest()
 
 
 def data_of(data: coverage.CoverageData, path: str) -> dict[int, list[str]]:
