@@ -43,7 +43,15 @@ def started(work: Callable[[], T]) -> Callable[[float], T]:
             raise error from None
         return result  # type: ignore[return-value]
 
-    threading.Thread(target=run, name="derivdata-request", daemon=True).start()
+    thread = threading.Thread(target=run, name="derivdata-request", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        # start() waits on a Condition; where an interrupt strikes as that has released its lock, the lock
+        # is released twice, and CPython raises this error about it instead of the interrupt.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
     return result
 
 

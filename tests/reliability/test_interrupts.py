@@ -21,15 +21,25 @@ from tests.reliability.promises import count
 END = pd.Timestamp("2026-06-30", tz="UTC")
 
 
-@pytest.fixture
-def strikes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    def strike(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
+class Alarm:
+    """Strikes once while `armed`: the signal of a timer may arrive long after what it was set for."""
 
-    before, tracer = signal.signal(signal.SIGALRM, strike), sys.gettrace()
+    armed = False
+
+    def strike(self, _: int, __: FrameType | None) -> None:
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def alarm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alarm]:
+    alarm = Alarm()
+    before, tracer = signal.signal(signal.SIGALRM, alarm.strike), sys.gettrace()
     sys.settrace(None)  # a coverage tool that is struck would leave its own lock locked
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)  # struck in a destructor, and in the hook
-    yield
+    yield alarm
+    alarm.armed = False
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
     sys.settrace(tracer)
@@ -41,10 +51,9 @@ def fetched(n: int) -> pd.DataFrame:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")
-@pytest.mark.usefixtures("strikes")
 @pytest.mark.parametrize("cache", ["on", "off"])
 def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
-    cache: str, use: Use, measured: Measured
+    cache: str, use: Use, measured: Measured, alarm: Alarm
 ) -> None:
     """Each fetch is struck within twice the time that the quickest takes here: early, late, or over."""
     calls = count(75, 750)
@@ -55,14 +64,14 @@ def test_interrupts_at_random_instants_leave_nothing_locked_or_wrong(
     chance, interrupted = random.Random(9), 0
     for n in range(calls):
         try:
+            alarm.armed = True
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, longest))
             found = fetched(n % 20)
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            alarm.armed = False
         except KeyboardInterrupt:
             interrupted += 1
         else:
             pd.testing.assert_frame_equal(found, right[n % 20])
-    signal.setitimer(signal.ITIMER_REAL, 0)
     assert interrupted > calls / 10
     after: list[pd.DataFrame] = []
     last = threading.Thread(target=lambda: after.extend(fetched(n) for n in range(20)), daemon=True)

@@ -114,3 +114,26 @@ def test_processes_and_threads_share_one_folder(opened: Open, tmp_path: Path) ->
         for n in range(40):
             assert connection.serve(Request(f"/x/{n}", ()), FUNDING).body == echo_of(f"/x/{n}")
         assert len(server.asked) == before
+
+
+def test_an_interrupt_that_strikes_a_lock_s_release_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `Thread.start` fails where it is interrupted between the two releases of its condition's lock."""
+
+    def struck(_: threading.Thread) -> None:
+        condition = threading.Condition(threading.Lock())
+        with condition:
+            condition.release()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", struck)
+    with pytest.raises(KeyboardInterrupt):
+        started(lambda: 1)
+
+
+def test_a_thread_that_cannot_start_is_the_system_s_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        started(lambda: 1)
