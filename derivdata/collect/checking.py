@@ -79,12 +79,11 @@ def _answers(session: VenueSession, symbol: str) -> list[_Answer]:
         item = list_contracts(session).by_symbol.get(symbol)
     except DerivdataError as problem:
         return [_Answer(session.venue.endpoints[0], None, str(problem), _is_final(problem))]
-    asked = []
-    for endpoint in dict.fromkeys(session.venue.endpoints):
-        wrong_margin = item is not None and endpoint.margin == ("linear" if item.inverse else "inverse")
-        if endpoint.method != "WS" and not wrong_margin:
-            asked.append(_answer(session, endpoint, item, symbol))
-    return asked
+    return [
+        _answer(session, endpoint, item, symbol)
+        for endpoint in dict.fromkeys(session.venue.endpoints)
+        if endpoint.method != "WS" and (item is None or endpoint.covers(item))
+    ]
 
 
 def _answer(session: VenueSession, endpoint: Endpoint, item: Instrument | None, symbol: str) -> _Answer:

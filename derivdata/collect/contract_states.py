@@ -135,11 +135,7 @@ class ContractStates:
 
         listed: list[tuple[Endpoint, Instrument]] = []
         for endpoint in self.endpoints:
-            fitting = [
-                item
-                for item in contracts.by_symbol.values()
-                if endpoint.margin in ("any", "inverse" if item.inverse else "linear")
-            ]
+            fitting = [item for item in contracts.by_symbol.values() if endpoint.covers(item)]
             fitting.sort(key=volume, reverse=True)
             listed += [(endpoint, item) for item in fitting[: endpoint.largest or None]]
         self.wanted = len(listed)

@@ -64,9 +64,10 @@ def contract_name(endpoint: Endpoint, item: Instrument) -> str:
 
 
 def list_contracts(session: VenueSession) -> Contracts:
-    """Return the contracts of the last hour's list; it and the intervals become the session's context.
+    """Return the contracts of this hour's list; it and the intervals become the session's context.
 
-    A list that fails leaves the older one in use, and is asked for again the next time.
+    Lists are asked for again in each hour, since an interval can change with each payment. A list that fails
+    leaves the older one in use, and is asked for again the next time.
 
     Raises
     ------
@@ -77,7 +78,8 @@ def list_contracts(session: VenueSession) -> Contracts:
     """
     shared = session.shared
     listing = shared.listing
-    if listing is None or session.clock.utc() - listing.at >= _LISTED_FOR:
+    now = session.clock.utc()
+    if listing is None or now.floor("h") > listing.at.floor("h") or now - listing.at >= _LISTED_FOR:
         try:
             listing, shared.listing_error = _listing(session), ""
         except Stopped:

@@ -269,8 +269,7 @@ class _Job:
         item = contracts.by_symbol.get(symbol)
         if item is None:
             return
-        margin = "inverse" if item.inverse else "linear"
-        fitting = [e for e in endpoints if e.margin in ("any", margin)]
+        fitting = [endpoint for endpoint in endpoints if endpoint.covers(item)]
         if table != "prices_history":  # of which each request tells another kind
             fitting = fitting[:1]
         window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)

@@ -62,8 +62,7 @@ def walks_of(endpoints: Sequence[Endpoint], contracts: Contracts, symbol: str | 
     found = []
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
-            margin = "inverse" if item.inverse else "linear"
-            fitting = [e for e in endpoints if not covers_all(e) and e.margin in ("any", margin)]
+            fitting = [e for e in endpoints if not covers_all(e) and e.covers(item)]
             found += [Walk(e, contract_name(e, item), item) for e in fitting[:1]]
     return found
 

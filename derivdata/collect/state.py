@@ -13,6 +13,7 @@ from derivdata.collect.checked import is_collected
 from derivdata.collect.contract_states import ContractStates
 from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
 from derivdata.collect.liquidations import LIQUIDATIONS, LiquidationPolls
+from derivdata.collect.payment_spacing import PaymentSpacing
 from derivdata.collect.session import Stopped, VenueSession
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.venues.endpoint import Endpoint
@@ -86,6 +87,7 @@ class VenueState:
         self.contracts: Contracts | None = None
         self._asked: dict[str, pd.Timestamp] = {}
         self._kept: dict[str, Records] = {}
+        self._spacing = PaymentSpacing()
         self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
         polled = [
             endpoint
@@ -181,8 +183,7 @@ class VenueState:
         if self.contracts is None:
             self.contracts = list_contracts(self.session)
         item = self.contracts.by_symbol.get(symbol)
-        margin = "inverse" if item is not None and item.inverse else "linear"
-        endpoint = next((e for e in self._books if e.margin in ("any", margin)), None)
+        endpoint = None if item is None else next((e for e in self._books if e.covers(item)), None)
         if item is None or endpoint is None:
             return
         start, error, found = poll.at.floor("min"), "", Records()
@@ -246,6 +247,7 @@ class VenueState:
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
+        state.states = self._spacing.fill(state.states, poll.at)
         if self.by_contract.endpoints:
             self._add_open_interest(poll, state)
             state.add(Records(states=self.by_contract.known(poll.at)))
@@ -330,4 +332,4 @@ def _lasting(records: Records) -> Records:
 
 
 def _key(endpoint: Endpoint) -> str:
-    return f"{endpoint.host}{endpoint.path}"
+    return f"{endpoint.host}{endpoint.path} {endpoint.quote}"

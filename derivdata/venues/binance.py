@@ -91,13 +91,14 @@ def premium_index(reading: Reading) -> Records:
         item = reading.instrument(row.symbol, named)
         if row.nextFundingTime == 0 or not item.perpetual:
             continue
-        hours = reading.interval(item)
-        if hours is None and reading.context.knows_intervals:
-            hours = _DEFAULT_HOURS  # fundingInfo lists only what was adjusted
+        time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
+        # fundingInfo lists only what was adjusted
+        default = _DEFAULT_HOURS if reading.context.knows_intervals else None
+        hours = reading.current_interval(item, time, next_payment, default)
         rate = reading.number(row.lastFundingRate)
         mark, index = reading.required(row.markPrice), reading.number(row.indexPrice)
         records.states.append(
-            State(item, reading.ms(row.time), rate, hours, hours, mark=mark, index_price=index)
+            State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
         )
     return records
 

@@ -282,28 +282,45 @@ def contracts(reading: Reading) -> Records:
 
 _endpoint = partial(Endpoint, "bitget")
 _STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-_TYPE = {"productType": "USDT-FUTURES"}
+_BOOK = ("orderbook_book", "orderbook_depth_history")
 _CATEGORY = {"category": "USDT-FUTURES"}
 _V2 = "/api/v2/mix/market"
 _V3 = "/api/v3/market"
 
-ENDPOINTS = (
-    _endpoint("instruments", "GET", f"{_V2}/contracts", (), contracts, params=_TYPE, lists=True),
-    _endpoint("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=_TYPE, every=60),
-    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers_v3, params=_CATEGORY),
-    _endpoint(
-        "funding", "GET", f"{_V2}/current-fund-rate", ("funding_history",), current_rates, params=_TYPE,
-    ),
-    _endpoint(
-        "settlements", "GET", f"{_V2}/history-fund-rate", ("funding_settlements",), funding_history_v2,
-        params=_TYPE, symbol="symbol",
-        paging=Paging(
-            "page", descending=True, start="", end="", cursor="pageNo", limit=100, limit_name="pageSize"
+_PAGES = Paging("page", descending=True, start="", end="", cursor="pageNo", limit=100, limit_name="pageSize")
+
+
+def _of_type(product: str, quote: str) -> tuple[Endpoint, ...]:
+    """Return the requests of v2 for one of the three product types."""
+    of = partial(_endpoint, quote=quote)
+    always = {"productType": product}
+    return (
+        of("instruments", "GET", f"{_V2}/contracts", (), contracts, params=always, lists=True),
+        # First of the two that are polled: its rate stands beside its own interval, so none is ever stale.
+        of(
+            "funding", "GET", f"{_V2}/current-fund-rate", ("funding_history",), current_rates,
+            params=always, every=60,
         ),
-    ),
+        of("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=always, every=60),
+        of(
+            "settlements", "GET", f"{_V2}/history-fund-rate", ("funding_settlements",), funding_history_v2,
+            params=always, symbol="symbol", paging=_PAGES,
+        ),
+        of(
+            "book", "GET", f"{_V2}/merge-depth", _BOOK, book, params={**always, "limit": "max"},
+            symbol="symbol",
+        ),
+    )  # fmt: skip
+
+
+ENDPOINTS = (
+    *_of_type("USDT-FUTURES", "USDT"),
+    *_of_type("COIN-FUTURES", "USD"),
+    *_of_type("USDC-FUTURES", "USDC"),
+    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers_v3, params=_CATEGORY, quote="USDT"),
     _endpoint(
         "settlements", "GET", f"{_V3}/history-fund-rate", ("funding_settlements",), funding_history_v3,
-        params=_CATEGORY, symbol="symbol",
+        params=_CATEGORY, symbol="symbol", quote="USDT",
         paging=Paging("page", descending=True, start="", end="", cursor="cursor", limit=200),
     ),
     _endpoint(
@@ -311,10 +328,6 @@ ENDPOINTS = (
         params=_CATEGORY, confirmed=False, note="the unit of amount is unstated; the last 3 days", every=60,
         weight=4,  # 5 a second, where other requests are 20
         paging=Paging("cursor", descending=True, start="", end="", cursor="cursor", limit=100, reach_days=3),
-    ),
-    _endpoint(
-        "book", "GET", f"{_V2}/merge-depth", ("orderbook_book", "orderbook_depth_history"), book,
-        params={**_TYPE, "limit": "max"}, symbol="symbol",
     ),
 )  # fmt: skip
 

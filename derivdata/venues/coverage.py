@@ -84,6 +84,7 @@ _COMPLETENESS = {
     "okx": "a sample: one of each contract and second at most",
     "bitget": "all of three days by request, late; the stream only the largest",
 }
+_SAMPLED = {"huobi": "what was polled, from the first payment seen to pass: no answer names the interval"}
 
 
 def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirmed: bool) -> pd.DataFrame:
@@ -122,6 +123,8 @@ def _row(
     documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
     units = _UNITS[table]
     sampled = "what was polled" if table != "funding_settlements" else "all payments"
+    if table == "funding_history":
+        sampled = _SAMPLED.get(documented, sampled)
     return {
         "exchange": venue.exchange,
         "table": table,

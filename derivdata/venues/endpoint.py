@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
     from derivdata.venues.reading import Reading
-    from derivdata.venues.record_types import Records
+    from derivdata.venues.record_types import Instrument, Records
 
 __all__ = ["Connection", "Endpoint", "Paging", "Stream", "Venue", "pattern"]
 
@@ -93,6 +93,8 @@ class Endpoint:
         Which limit of the venue counts it, a name in `Venue.pools`; "" is `Venue.budget`.
     margin
         The contracts that it is about: ``"linear"``, ``"inverse"``, or ``"any"``.
+    quote
+        Currency in which these contracts are quoted; "" is any.
     lists
         Whether it is where the venue's contracts are listed from.
     every
@@ -121,6 +123,7 @@ class Endpoint:
     weight: float = 1.0
     pool: str = ""
     margin: Literal["any", "linear", "inverse"] = "any"
+    quote: str = ""
     lists: bool = False
     every: float | None = None
     each: tuple[str, ...] = ()
@@ -133,6 +136,11 @@ class Endpoint:
     def is_of_one(self) -> bool:
         """Whether a poll of the state takes a request for each contract."""
         return self.every is not None and bool(self.symbol) and not (self.each or self.expiry)
+
+    def covers(self, item: Instrument) -> bool:
+        """Return whether it is about contracts such as this one, by margin and quote currency."""
+        margin = "inverse" if item.inverse else "linear"
+        return self.margin in ("any", margin) and self.quote in ("", item.quote)
 
     @cached_property
     def place(self) -> str:

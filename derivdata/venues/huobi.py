@@ -80,13 +80,15 @@ def funding_rates(reading: Reading) -> Records:
         item = reading.instrument(row.contract_code, _named)
         if row.funding_rate is None or row.funding_time is None or not item.perpetual:
             continue
-        if reading.ms(row.funding_time) < reading.ms(body.ts):
+        time, next_payment = reading.ms(body.ts), reading.ms(row.funding_time)
+        if next_payment < time:
             continue
-        hours = reading.interval(item)
         if row.next_funding_time:
-            hours = (reading.ms(row.next_funding_time) - reading.ms(row.funding_time)) / _HOUR_US
+            hours: float | None = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
+        else:
+            hours = reading.current_interval(item, time, next_payment)
         rate = reading.required(row.funding_rate)
-        states.append(State(item, reading.ms(body.ts), rate, hours, hours))
+        states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
     return Records(states=states)
 
 

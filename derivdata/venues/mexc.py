@@ -171,7 +171,7 @@ ENDPOINTS = (
         "funding", "GET", f"{_BASE}/ticker",
         ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), tickers, every=60,
     ),
-    _endpoint("funding", "GET", f"{_BASE}/funding_rate", ("funding_history",), funding_rates, every=300),
+    _endpoint("funding", "GET", f"{_BASE}/funding_rate", ("funding_history",), funding_rates, every=60),
     _endpoint(
         "funding", "GET", f"{_BASE}/funding_rate/{{symbol}}", ("funding_history",), funding_rates,
         symbol="symbol",

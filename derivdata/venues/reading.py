@@ -27,6 +27,7 @@ def __dir__() -> list[str]:
 T = TypeVar("T")
 _UNFILLED = re.compile(r"\{\w+\}")
 _SAME_US = 60_000_000
+_HOUR_US = 3_600_000_000
 _FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
 
 
@@ -263,6 +264,27 @@ class Reading:
         """Return the hours between payments from another answer, None where none has them."""
         intervals = self.context.intervals
         return intervals.get(item.name) or intervals.get(item.symbol) or self.context.interval_hours
+
+    def current_interval(
+        self, item: Instrument, time: int, next_payment: int, default: float | None = None
+    ) -> float | None:
+        """Return the hours between payments from another answer if the next payment agrees with them.
+
+        That answer may be older than a change of the interval. Venues pay at multiples of the interval since
+        00:00 UTC, so the next payment is at such a multiple and no longer than an interval away. Where it is
+        not, the interval is the only one of 1, 2, 4 and 8 hours that agrees, or not known (None).
+        """
+        hours = self.interval(item)
+        hours = default if hours is None else hours
+
+        def agrees(hours: float) -> bool:
+            step = round(hours * _HOUR_US)
+            return next_payment % step == 0 and next_payment - time <= step + _SAME_US
+
+        if hours is None or agrees(hours):
+            return hours
+        possible = [other for other in (1.0, 2.0, 4.0, 8.0) if agrees(other)]
+        return possible[0] if len(possible) == 1 else None
 
     def mark(self, item: Instrument, time: int | None) -> float | None:
         """Return the mark price of the same minute from another answer, else the given one."""

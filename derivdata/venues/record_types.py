@@ -79,7 +79,7 @@ class Instrument(NamedTuple):
 class State(NamedTuple):
     """Present state of one contract in one answer.
 
-    `rate` is quoted for `period_h` hours and paid every `settle_h` hours.
+    `rate` is quoted for `period_h` hours and paid every `settle_h` hours; `next_payment` [µs] is when.
     """
 
     instrument: Instrument
@@ -95,6 +95,7 @@ class State(NamedTuple):
     oi_coins: float | None = None
     volume_usd: float | None = None
     change_pct: float | None = None
+    next_payment: int | None = None
 
 
 class Payment(NamedTuple):

@@ -24,7 +24,7 @@ import pandas as pd
 from derivdata.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
-from tests.collect.state_bodies import state_body, with_delisted
+from tests.collect.state_bodies import bitget_suffix, bitget_symbols, state_body, with_delisted
 from tests.collect.truth import HOUR, HOURLY, T0, Truth, interval
 
 __all__ = [
@@ -304,9 +304,11 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
                 for s in SYMBOLS
             ]
         }
-    if place.endswith("fundingInfo"):
-        return []
     now = int(fakes.now().timestamp() * 1000)
+    if place.endswith("fundingInfo"):
+        hours = interval("binance", now // 1000)  # what is adjusted is listed, other contracts are not
+        named = [] if hours == 8 or place.startswith("/dapi") else SYMBOLS
+        return [{"symbol": f"{s}USDT", "fundingIntervalHours": hours} for s in named]
     if place.startswith(("/dapi", "/eapi")):
         return []
     if place.endswith("premiumIndex"):
@@ -316,7 +318,7 @@ def _binance(fakes: Fakes, place: str, params: dict[str, Any], exchange: str = "
                 "markPrice": str(mark),
                 "indexPrice": str(mark - 5),
                 "lastFundingRate": "0.0001",
-                "nextFundingTime": now + 3_600_000,
+                "nextFundingTime": fakes.truth.next_payment(exchange, now / 1000) * 1000,
                 "time": now,
                 "interestRate": "0.0001",
             }
@@ -618,17 +620,28 @@ def _gateio(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
 
 
 def _bitget(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
+    now = int(fakes.now().timestamp())
     if place.endswith("/contracts"):
         data: Any = [
             {
-                "symbol": f"{s}USDT",
+                "symbol": f"{s}{bitget_suffix(params)}",
                 "baseCoin": s,
-                "quoteCoin": "USDT",
+                "quoteCoin": {"PERP": "USDC"}.get(bitget_suffix(params), bitget_suffix(params)),
                 "symbolType": "perpetual",
                 "symbolStatus": "normal",
-                "fundInterval": "8",
+                "fundInterval": str(interval("bitget", now)),
             }
-            for s in SYMBOLS
+            for s in bitget_symbols(params, SYMBOLS)
+        ]
+    elif place.endswith("/current-fund-rate"):
+        data = [
+            {
+                "symbol": f"{s}{bitget_suffix(params)}",
+                "fundingRate": "0.0002",
+                "fundingRateInterval": str(interval("bitget", now)),
+                "nextUpdate": str(fakes.truth.next_payment("bitget", now) * 1000),
+            }
+            for s in bitget_symbols(params, SYMBOLS)
         ]
     elif place.endswith("v2/mix/market/history-fund-rate"):
         rows = [(s * 1000, r) for s, _, r in fakes.payments("bitget", params["symbol"][:3])][::-1]

@@ -6,17 +6,17 @@ Written from the specification and from recorded bodies. `Truth` has the coins o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from tests.collect.truth import HOUR, interval
+from tests.collect.truth import HOUR, Truth, interval
 
 if TYPE_CHECKING:
     from tests.collect.fakes import Fakes
 
-__all__ = ["RUNNING_BPS", "state_body", "with_delisted"]
+__all__ = ["BITGET_OTHERS", "RUNNING_BPS", "bitget_suffix", "bitget_symbols", "state_body", "with_delisted"]
 
 RUNNING_BPS = {
     "binance": 1.0,
@@ -82,10 +82,26 @@ def _gateio_tickers(states: Any, now: int, params: Row) -> Any:
     ]
 
 
+_BITGET_SUFFIXES = {"USDT-FUTURES": "USDT", "COIN-FUTURES": "USD", "USDC-FUTURES": "PERP"}
+BITGET_OTHERS = ("BTC",)
+"""Bases of bitget's coin- and USDC-margined contracts."""
+
+
+def bitget_suffix(params: Row) -> str:
+    """Return what follows the base in the names of a product type; no other type is answered."""
+    return _BITGET_SUFFIXES[params["productType"]]
+
+
+def bitget_symbols(params: Row, symbols: Sequence[str]) -> Sequence[str]:
+    """Return the bases of a product type."""
+    return symbols if bitget_suffix(params) == "USDT" else BITGET_OTHERS
+
+
 def _bitget(states: Any, now: int, params: Row) -> Any:
+    told = dict(states)
     rows = [
         {
-            "symbol": f"{s}USDT",
+            "symbol": f"{s}{bitget_suffix(params)}",
             "lastPr": str(mark),
             "ts": str(now),
             "change24h": "0.01",
@@ -98,7 +114,8 @@ def _bitget(states: Any, now: int, params: Row) -> Any:
             "deliveryTime": None,
             "deliveryStatus": "delivery_normal",
         }
-        for s, (_, coins, mark) in states
+        for s in bitget_symbols(params, [*told])
+        for _, coins, mark in [told.get(s, states[0][1])]
     ]
     return {"code": "00000", "msg": "success", "requestTime": now, "data": rows}
 
@@ -264,7 +281,7 @@ def _mexc_rates(states: Any, now: int, params: Row) -> Any:
             "maxFundingRate": 0.001,
             "minFundingRate": -0.001,
             "collectCycle": interval("mexc", now // 1000),
-            "nextSettleTime": now + 3_600_000,
+            "nextSettleTime": Truth(0).next_payment("mexc", now / 1000) * 1000,
             "timestamp": now,
         }
         for s, _ in states
@@ -280,7 +297,7 @@ def _huobi_rates(states: Any, now: int, params: Row) -> Any:
             "contract_code": f"{s}-USDT",
             "symbol": s,
             "fee_asset": "USDT",
-            "funding_time": str(now + 3_600_000),
+            "funding_time": str(Truth(0).next_payment("huobi", now / 1000) * 1000),
             "next_funding_time": None,
         }
         for s, _ in states
@@ -440,6 +457,7 @@ _OLD = {
         "symbolStatus": "off",
     },
     ("bitget", "/api/v2/mix/market/tickers"): {"symbol": "OLDUSDT"},
+    ("bitget", "/api/v2/mix/market/current-fund-rate"): {"symbol": "OLDUSDT"},
     ("deribit", "/public/get_instruments"): {
         "instrument_name": "OLD-PERPETUAL",
         "base_currency": "OLD",
@@ -503,7 +521,10 @@ def with_delisted(exchange: str, place: str, params: Row, body: Any, *, gone: bo
         body["data"].append({**last, "symbol": "OLDUSDTM", "baseCurrency": "OLD", "status": status})
     marks = _OLD.get(("binance" if exchange == "aster" else exchange, place))
     rows = _rows(body) if marks else None
-    if rows and (exchange != "okx" or params.get("instType") != "OPTION"):
+    elsewhere = (
+        params.get("instType") == "OPTION" or params.get("productType", "USDT-FUTURES") != "USDT-FUTURES"
+    )
+    if rows and not elsewhere:
         rows.append({**rows[-1], **{k: v for k, v in marks.items() if gone or k in _NAMES}})
     return body
 

@@ -42,7 +42,8 @@ class Many(Fakes):
             return 200, {"symbols": listed}
         if place == "/fapi/v1/premiumIndex":
             same = {"markPrice": str(MARK), "indexPrice": "49", "lastFundingRate": "0.0001", "time": now}
-            return 200, [{**same, "symbol": name, "nextFundingTime": now + 3_600_000} for name in names]
+            due = (now // 28_800_000 + 1) * 28_800_000
+            return 200, [{**same, "symbol": name, "nextFundingTime": due} for name in names]
         if place == "/fapi/v1/ticker/24hr":
             same = {"lastPrice": "50", "priceChangePercent": "1", "volume": "2"}
             return 200, [{**same, "symbol": name, "quoteVolume": str(c * 1000)} for name, c in names.items()]

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from derivdata.archive import open_archive
+from derivdata.collect import backfill
 from derivdata.collect.collector import Collector
+from tests.collect import state_bodies
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, VENUES, Fakes, SimulatedClock
 from tests.collect.state_bodies import RUNNING_BPS
@@ -43,3 +45,26 @@ def test_a_poll_of_sixteen_venues_is_the_truth_and_leaves_out_what_was_delisted(
     truth = [fakes.truth.oi_at(s, at) for s, at in zip(held["symbol"], seconds, strict=True)]
     assert held["oi_usd"].tolist() == pytest.approx([coins * mark for _, coins, mark in truth])
     assert set(archive.symbols("markets_symbol_exchanges")) == set(SYMBOLS)
+
+
+def test_a_coin_that_bitget_lists_coin_margined_is_polled_and_its_payments_are_asked_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_bodies, "BITGET_OTHERS", ("BTC", "XYZ"))
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = Fakes(int(DAY.timestamp()) + 86_400, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    archive = open_archive(tmp_path / "market")
+    where = {"clock": clock, "addresses": fakes.addresses}
+    collector = Collector(archive, venues=["bitget"], symbols=(), names=["funding_history"], **where)
+    collector.once()
+    assert collector.failed == {}
+    rates = archive.read("funding_history", DAY, DAY + pd.Timedelta(1, "D"))
+    assert rates.set_index("symbol")["rate_bps_8h"].round(9).to_dict() == {"BTC": 2.0, "ETH": 2.0, "XYZ": 2.0}
+    done = backfill(archive, ["BTC", "XYZ"], DAY - pd.Timedelta(1, "D"), DAY, venues=["bitget"],
+                    names=["funding_settlements"], **where)  # fmt: skip
+    assert done.failed == []
+    asked = {
+        (p["symbol"], p["productType"]) for _, at, p, _ in fakes.log if at.endswith("/history-fund-rate")
+    }
+    assert asked == {("BTCUSDT", "USDT-FUTURES"), ("XYZUSD", "COIN-FUTURES")}, "USD before USDC"

@@ -48,6 +48,13 @@ class Truth:
             rows.append((second + self.late.get(second, 0), step, (number * 7919 % 2001 - 1000) * 1e-7))
         return [row for row in rows if row[0] < self.end]
 
+    def next_payment(self, exchange: str, second: float) -> int:
+        """The second of the next payment, as the venue announces it."""
+        at = T0 - 3 * 86400
+        while at <= second:
+            at += self.interval(exchange, at) * HOUR
+        return at
+
     def oi(self, symbol: str) -> list[tuple[int, float, float]]:
         """(second, coins, mark) every 5 minutes."""
         first = T0 - 3 * 86400

@@ -191,16 +191,23 @@ def test_windows_that_begin_in_the_middle_of_a_change_of_interval_are_the_truth(
 def test_a_running_rate_is_of_the_interval_of_its_minute(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At midnight of the 12th eight hours become four: the same rate is twice as much in eight hours."""
+    """At midnight of the 12th eight hours become four: the same rate is twice as much in eight hours.
+
+    Answers of okx, gateio, kucoin, bitget and mexc name the interval, binance lists it; of huobi it is the
+    time between two payments, the first of which is that of midnight.
+    """
     midnight = pd.Timestamp(T0 + 11 * 86_400, unit="s", tz="UTC")
-    venues = ["okx", "gateio", "kucoin"]  # whose answers name the interval; lists of it come once an hour
+    before = {"okx": 3.0, "gateio": 1.0, "kucoin": 1.0, "bitget": 2.0, "mexc": 3.0, "binance": 1.0}
+    venues = [*before, "huobi"]
     _collected(archive, monkeypatch, midnight - 2 * MINUTE, midnight + 2 * MINUTE, venues)
     rows = archive.read("funding_history", midnight - 3 * MINUTE, midnight + 3 * MINUTE)
     changed = (rows["time"] >= midnight).to_numpy()
-    for venue, bps in {"okx": 3.0, "gateio": 1.0, "kucoin": 1.0}.items():
+    for venue in venues:
         mine = (rows["exchange"] == venue).to_numpy()
-        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == [bps], venue
-        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == [2 * bps], venue
+        bps = [before[venue]] if venue in before else []
+        assert rows.loc[mine & ~changed, "rate_bps_8h"].round(9).unique().tolist() == bps, venue
+        now = [2 * before.get(venue, 1.0)]
+        assert rows.loc[mine & changed, "rate_bps_8h"].round(9).unique().tolist() == now, venue
 
 
 REGION = {"code": 0, "msg": "Service unavailable from a restricted location according to 'b. Eligibility'"}

@@ -26,7 +26,7 @@ KRAKEN = {
 }
 PREMIUM = {
     "symbol": "LPTUSDT", "markPrice": "5.0", "indexPrice": "5.1", "lastFundingRate": "0.0001",
-    "nextFundingTime": MS + HOUR, "time": MS,
+    "nextFundingTime": MS + 8 * HOUR, "time": MS,
 }  # fmt: skip
 BYBIT = {
     "symbol": "BTCUSD", "fundingRate": "0.0002", "nextFundingTime": str(MS + HOUR), "markPrice": "50000",
@@ -65,7 +65,7 @@ CASES: list[tuple[str, str, Any, dict[str, Any], str, str, list[float | str]]] =
     (
         "binance",
         "/fapi/v1/premiumIndex",
-        [PREMIUM],
+        [{**PREMIUM, "nextFundingTime": MS + 4 * HOUR}],
         {"interval_hours": 4},
         "funding_history",
         "rate_bps_8h",
@@ -412,6 +412,33 @@ def test_prices_of_options_are_in_coin_where_they_are_settled_in_coin() -> None:
     assert np.isnan(inverse["bid_usd"])
     assert (linear["bid_usd"], linear["volume"]) == (0.04, 2.0)
     assert np.isnan(linear["bid_coin"])
+
+
+@pytest.mark.parametrize(
+    ("stated", "minutes", "until", "wanted"),
+    [  # at 08:00 and so many minutes; hours until the next payment from 08:00 on
+        (8, 0, 8, [1.0]),  # 16:00 is a payment of 8 hours
+        (8, 0, 4, [2.0]),  # 12:00 is none of 8 hours, and too far for 1 or 2: it is 4 by now
+        (8, 90, 2, []),  # 10:00 in half an hour may be one of 1 or of 2 hours
+        (8, 30, 2, [4.0]),  # in an hour and a half it is one of 2
+        (4, 0, 8, [1.0]),  # 8 hours away is longer than 4
+        (1, 0, 3, []),  # 11:00 is longer than an hour away, and no multiple of 2, 4 or 8
+        (4, 200, 4, [2.0]),
+    ],
+)
+@pytest.mark.parametrize("exchange", ["binance", "huobi"])
+def test_an_older_interval_counts_as_far_as_the_next_payment_agrees(
+    exchange: str, stated: int, minutes: int, until: int, wanted: list[float]
+) -> None:
+    now, due = MS + minutes * 60_000, MS + until * HOUR
+    if exchange == "binance":
+        path, body = "/fapi/v1/premiumIndex", json.dumps([{**PREMIUM, "time": now, "nextFundingTime": due}])
+    else:
+        path = "/linear-swap-api/v1/swap_batch_funding_rate"
+        row = {"contract_code": "LPT-USDT", "funding_rate": "0.0001", "funding_time": str(due)}
+        body = json.dumps({"status": "ok", "ts": now, "data": [row]})
+    found = dd.venues.read(exchange, path, body, context={"interval_hours": stated})["funding_history"]
+    assert found["rate_bps_8h"].tolist() == wanted
 
 
 def test_a_rate_without_an_interval_is_left_out_until_one_is_named() -> None:
