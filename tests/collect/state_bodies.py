@@ -476,6 +476,7 @@ _OLD = {
     },
     ("mexc", "/api/v1/contract/detail"): {"symbol": "OLD_USDT", "baseCoin": "OLD", "state": 3},
     ("mexc", "/api/v1/contract/ticker"): {"symbol": "OLD_USDT", "lastPrice": 0, "holdVol": 0},
+    ("mexc", "/api/v1/contract/funding_rate"): {"symbol": "OLD_USDT"},
     ("huobi", "/linear-swap-api/v1/swap_contract_info"): {
         "symbol": "OLD",
         "contract_code": "OLD-USDT",
