@@ -1,10 +1,11 @@
 # `make report` and `make test` do all their own set-up: they need python3.11 with venv, make and git.
 # What is installed is locked in requirements/: these versions, these files by their hashes, no code of theirs run.
+# Modules are compiled when they are first imported: most never are, and to compile them all takes half a minute.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/tools
-LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement
+LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-compile --requirement
 PACKAGE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 LOCK := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--only-binary :all: --custom-compile-command "make lock" $(LOCK_OPTIONS)

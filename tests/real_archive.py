@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
+from filelock import FileLock
 
 import derivdata as dd
 from derivdata import cli
 from tests.shared import shared_path
 
-__all__ = ["build_real_archive", "imports"]
+__all__ = ["imports", "real_archive"]
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "real-data.md"
 _SETS = (
@@ -27,12 +30,22 @@ _SETS = (
 )
 
 
-def build_real_archive(folder: Path) -> Path:
-    """Import the five recorded sets into ``folder/real``, or skip where they are absent; a few seconds."""
+def real_archive(temporary: pytest.TempPathFactory) -> Path:
+    """Return an archive of the five recorded sets to read from, one for all workers of a run."""
     for name in _SETS:
         shared_path(f"data/{name}")
+    base = temporary.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "recorded"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            unfinished = folder.with_suffix(".unfinished")
+            _build(unfinished / "real")
+            unfinished.rename(folder)
+    return folder / "real"
+
+
+def _build(archive: Path) -> None:
     data = shared_path("data")
-    archive = folder / "real"
     for command in imports(data, archive):
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
@@ -41,7 +54,6 @@ def build_real_archive(folder: Path) -> Path:
     script = next(block for block in _blocks("python") if "snapshots.json" in block)
     names: dict[str, Any] = {"DATA": data, "ARCHIVE": archive, "pd": pd, "dd": dd}
     exec(compile(script, str(_PAGE), "exec"), names)
-    return archive
 
 
 def imports(data: Path, archive: Path) -> list[list[str]]:

@@ -12,12 +12,12 @@ import pytest
 
 import derivdata as dd
 from derivdata.cli import main
-from tests.real_archive import build_real_archive
+from tests.real_archive import real_archive
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_real_archive(tmp_path_factory.mktemp("recorded"))
+    return real_archive(tmp_path_factory)
 
 
 @pytest.fixture

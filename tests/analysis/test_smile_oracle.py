@@ -8,6 +8,7 @@ import pytest
 from derivdata.analysis import smile
 from tests.analysis.smile_reference import best_of_starts, quasi_explicit, rms
 from tests.analysis.smiles import crypto_like
+from tests.reliability.promises import count
 
 
 def errors(k, iv, t, reference):
@@ -37,7 +38,7 @@ def test_a_few_noisy_slices_are_as_good_as_the_best_of_twelve_starts():
 @pytest.mark.slow
 def test_noisy_slices_are_as_good_as_the_best_of_twelve_starts():
     """Eight to twenty quotes with 3 % noise have local minima."""
-    k, iv, t, _ = crypto_like(40, 20, seed=22, noise=0.03, fewest=8)
+    k, iv, t, _ = crypto_like(count(16, 40), 20, seed=22, noise=0.03, fewest=8)
     ours, theirs = errors(k, iv, t, best_of_starts)
     assert (ours <= 1.01 * theirs).all()
     assert np.median(ours / theirs) == pytest.approx(1.0, abs=1e-6)

@@ -9,13 +9,13 @@ import pytest
 
 from derivdata.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER
-from tests.real_archive import build_real_archive
+from tests.real_archive import real_archive
 from tests.shared import shared_path
 
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    return open_archive(build_real_archive(tmp_path_factory.mktemp("recorded")), create=False)
+    return open_archive(real_archive(tmp_path_factory), create=False)
 
 
 def at(text: str) -> pd.Timestamp:
