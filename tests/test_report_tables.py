@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 import xarray as xr
 from scipy.optimize import brentq
+from scipy.signal import lfilter
 from scipy.stats import norm
 
 import derivdata as dd
-from derivdata.analysis import smile, surface, variance
+from derivdata.analysis import oi, smile, surface, variance
 from derivdata.cli import main
-from derivdata.reports.sections import carry
+from derivdata.reports.sections import carry, open_interest
 from tests import known_archive
 from tests.plot import made
 from tests.test_report import Page
@@ -375,6 +376,53 @@ def test_a_venue_without_payments_is_taken_to_pay_every_eight_hours(
     columns = ["symbol", "exchange", "interval_hours"]
     data: Any = SimpleNamespace(settlements=lambda: paid and pd.DataFrame(paid, columns=columns))
     assert carry._interval(data, "BTC", "okx") == hours
+
+
+def _spread_rates(values: np.ndarray) -> Any:
+    """Rates of two venues every eight hours whose spread is given [bps/8h]."""
+    times = pd.date_range("2026-01-01", periods=values.size, freq="8h").as_unit("us")
+    labels = {"symbol": ["BTC"], "exchange": ["a", "b"], "time": times}
+    panel = xr.DataArray(np.stack([0.0 * values, values])[None], labels, tuple(labels))
+    panel.attrs = {"units": "bps/8h", "kind": "settled"}
+    return SimpleNamespace(panel=panel, settled=True, interval_hours=8.0, table=None)
+
+
+def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> None:
+    """A spread that halves in nine periods, 72 hours, under noise, and noise alone.
+
+    The noise of 1.5 shocks makes an autoregression find less than half of it.
+    """
+    from derivdata.analysis import funding
+
+    rng = np.random.default_rng(3)
+    slow = lfilter([1.0], [1.0, -(0.5 ** (1 / 9))], rng.standard_normal(1_500))[300:]
+    data: Any = SimpleNamespace(
+        settlements=lambda: None, report_options=SimpleNamespace(fee=lambda venue: 2.0)
+    )
+    rates = _spread_rates(5.0 + slow + 1.5 * rng.standard_normal(slow.size))
+    row = carry._row(carry._pair(data, rates, "BTC", "a", "b", 5.0, 1.0))
+    low, high = (float(part) for part in str(row["its interval"]).split(" to "))
+    assert low < 72.0 < high < 200.0
+    assert row["half-life [h]"] == pytest.approx(72.0, rel=0.5)
+    apart = funding.spread(rates.panel.sel(symbol="BTC"), "a", "b")
+    assert float(funding.half_life(apart, level=None)["half_life_hours"]) < 36.0
+    noise = carry._pair(data, _spread_rates(rng.standard_normal(60)), "BTC", "a", "b", 5.0, 1.0)
+    told = carry._row(noise)
+    assert told["its interval"] == "cannot tell"
+    assert np.isnan(float(str(told["half-life [h]"])))
+    assert "half-life unknown" in carry._earning(noise)
+
+
+def test_a_trend_that_cannot_be_told_is_not_named() -> None:
+    trend = xr.Dataset(
+        {
+            name: ("exchange", [value] * 2)
+            for name, value in (("slope", 0.01), ("low", 0.005), ("high", 0.02))
+        },
+        {"exchange": ["okx", "bybit"]},
+    ).assign(status=("exchange", [0, int(oi.TrendStatus.CANNOT_TELL)]))
+    assert open_interest._trends(trend, 30.0) == "; gaining: okx (+30.0 points)"
+    assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
 
 
 def test_expected_carry_is_drawn_from_half_a_day_to_a_month(monkeypatch: pytest.MonkeyPatch) -> None:

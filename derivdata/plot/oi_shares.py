@@ -110,8 +110,8 @@ def share_trend(
     Returns
     -------
     Axes
-        One row per venue, the greatest gain at the top; filled dots where the interval excludes zero. The
-        trends of a table are those of `trend_of`.
+        One row per venue, the greatest gain at the top; filled dots where the interval excludes zero and the
+        status does not say that the data cannot tell. The trends of a table are those of `trend_of`.
 
     Raises
     ------
@@ -119,16 +119,19 @@ def share_trend(
         The symbol is not in the data, or no venue has a trend.
     """
     trend, symbol = _trend(data, symbol)
-    frame = trend[["slope", "low", "high"]].to_dataframe()[["slope", "low", "high"]].dropna()
+    trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
+    columns = ["slope", "low", "high", "status"]
+    frame = trend[columns].to_dataframe()[columns].dropna()
     if frame.empty:
         raise ValueError("no venue has a trend: shares need three points or more")
     steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
-    steepest = 100.0 * steepest.sort_values("slope", ascending=False)
-    sure = (steepest["low"] > 0) | (steepest["high"] < 0)
+    steepest = steepest.sort_values("slope", ascending=False)
+    sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & (steepest["status"] == 0)
+    steepest = 100.0 * steepest[["slope", "low", "high"]]
     ax = axes(ax, size=row_size(len(steepest), 0.26))
     place = np.arange(len(steepest))
     ax.hlines(place, steepest["low"], steepest["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
-    for chosen, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "interval holds zero")):
+    for chosen, fill, words in ((sure, PALETTE[0], "trend"), (~sure, "none", "holds zero, or cannot tell")):
         ax.plot(steepest["slope"][chosen], place[chosen], "o", color=PALETTE[0], mfc=fill, ms=6, label=words)
     ax.axvline(0, color=GREY, lw=1.0)
     ax.set_yticks(place, list(steepest.index))

@@ -12,9 +12,17 @@ from scipy.signal import lfilter
 from derivdata.analysis import funding
 from derivdata.analysis.funding import FundingStatus
 from tests.analysis.funding_made import market, series
+from tests.analysis.pages import coverage_on_page
 
 SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
-PROCESSES = ("autoregression", "noise", "theta -0.5", "theta +0.5", "cycle", "floor")
+PROCESSES = {
+    "autoregression": "autoregression",
+    "noise": "autoregression and white noise of 1.5 standard deviations of its shocks",
+    "theta -0.5": "ARMA, θ = −0.5",
+    "theta +0.5": "ARMA, θ = +0.5",
+    "cycle": "autoregression and a cycle of the day",
+    "floor": "autoregression cut off at its mean",
+}
 
 
 def _made(process: str, steps: int, half_life: float, count: int, seed: int) -> np.ndarray:
@@ -56,8 +64,10 @@ def test_the_interval_holds_under_noise_cycles_and_floors(process: str) -> None:
 @pytest.mark.parametrize("half_life", [3.0, 9.0])
 @pytest.mark.parametrize("process", PROCESSES)
 def test_the_interval_covers_85_to_95_of_a_hundred(process: str, half_life: float) -> None:
-    """300 series: 85 to 95 % beyond two standard errors of the share, 3.5 %."""
+    """The figures of docs/funding.md, 300 series each: 85 to 95 % beyond two standard errors, 3.5 %."""
     inside, blank, _ = _covered(process, 270, half_life, 300, 5, 199)
+    on_page = coverage_on_page("funding.md", PROCESSES[process])[0 if half_life == 3.0 else 1]
+    assert inside / 300 == pytest.approx(on_page, abs=0.011)
     assert 0.815 <= inside / 300 <= 0.985
     assert blank <= 3
 

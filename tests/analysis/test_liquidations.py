@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,9 @@ import xarray as xr
 
 from derivdata.analysis import liquidations
 from tests.shared import known_path, shared_path
+
+SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
+DAY = 1440  # minutes
 
 
 @pytest.fixture
@@ -123,6 +128,108 @@ def test_branching_ratio_is_the_hand_made() -> None:
     assert np.isnan(liquidations.branching_ratio(xr.DataArray([1.0, 1.0], dims="time")).item())
     with pytest.raises(ValueError, match="no dim 'hour'"):
         liquidations.branching_ratio(counts, dim="hour")
+
+
+def _flow(kind: str, ratio: float, lag_minutes: float, seed: int, width: int) -> xr.DataArray:
+    """Counts per bucket over four weeks of a Hawkes process, made from its clusters, one event a minute.
+
+    Every event has a Poisson number of children of mean `ratio`, after exponential waits of mean
+    `lag_minutes`; those without a parent have a rate that is level, or follows the day, the week or a drift.
+    """
+    rng, end = np.random.default_rng(seed), 28 * DAY
+    parents = np.sort(rng.random(rng.poisson(4.0 * (1.0 - ratio) * end)) * end)
+    day = parents // DAY
+    share = {
+        "level": np.full(parents.size, 0.25),
+        "day": 0.25 * (1.0 + 0.8 * np.cos(2.0 * np.pi * parents / DAY)),
+        "week": np.where(day % 7 >= 5, 0.1, 0.25),  # 2024-01-01 is a Monday
+        "drift": np.where(day < 20, 0.25, 1.0),
+    }[kind]
+    born = parents[rng.random(parents.size) < share]
+    times = [born]
+    while born.size:
+        born = np.repeat(born, rng.poisson(ratio, born.size))
+        born = born + rng.exponential(lag_minutes, born.size)
+        times.append(born)
+    every = np.concatenate(times)
+    counts = np.bincount((every[every < end] // width).astype(int), minlength=end // width)
+    starts = pd.date_range("2024-01-01", periods=counts.size, freq=f"{width}min").as_unit("us")
+    return xr.DataArray(counts.astype(float), dims="time", coords={"time": starts})
+
+
+BranchingStatus = liquidations.BranchingStatus
+CYCLE, CORRELATED = BranchingStatus.CYCLE, BranchingStatus.CORRELATED
+FLOWS = [
+    ("level", 0.5, 0.5, 30, 0.5, BranchingStatus(0)),
+    ("level", 0.8, 0.5, 30, 0.8, BranchingStatus(0)),
+    ("level", 0.95, 1.0, 30, 0.93, BranchingStatus(0)),
+    ("level", 0.95, 1.0, 5, None, CORRELATED),
+    ("level", 0.5, 5.0, 5, None, CORRELATED),
+    ("day", 0.0, 1.0, 30, None, CYCLE),
+    ("week", 0.0, 1.0, 30, None, CYCLE),
+    ("day", 0.5, 0.5, 30, None, CYCLE),
+    ("drift", 0.0, 1.0, 30, None, CORRELATED),
+]
+
+
+@pytest.mark.parametrize(("kind", "ratio", "lag", "width", "figure", "status"), FLOWS)
+def test_a_branching_ratio_is_right_or_says_why_not(
+    kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
+) -> None:
+    """Right within 0.05, or told: a cycle, a drift, or bursts that outlast the bucket (also near 1)."""
+    found = liquidations.branching_ratio(_flow(kind, ratio, lag, 3, width))
+    assert found["status"].item() & (CYCLE | CORRELATED) == status
+    if figure is None:
+        assert abs(found.item() - ratio) > 0.05, "the status is right to warn"
+    else:
+        assert found.item() == pytest.approx(figure, abs=0.05)
+
+
+@pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
+@pytest.mark.parametrize(("kind", "ratio", "lag", "width", "figure", "status"), FLOWS)
+def test_hardly_a_branching_ratio_is_wrong_without_a_word(
+    kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
+) -> None:
+    """Forty flows of each: at most two are off by over 0.08 without a word, at most four warn in vain."""
+    silent = vain = 0
+    for seed in range(40):
+        found = liquidations.branching_ratio(_flow(kind, ratio, lag, seed, width))
+        warned = (int(found["status"]) & (CYCLE | CORRELATED)) > 0
+        silent += abs(found.item() - ratio) > 0.08 and not warned
+        vain += warned and figure is not None
+    assert silent <= 2
+    assert vain <= 4
+
+
+def test_independent_events_have_no_figure_of_note() -> None:
+    found = [liquidations.branching_ratio(_flow("level", 0.0, 1.0, seed, 30)) for seed in range(6)]
+    for one in found:
+        none = int(one["status"]) == BranchingStatus.NO_EXCESS
+        assert np.isnan(one.item()) == none
+        assert none or (one.item() < 0.05 and int(one["status"]) == 0)
+    assert any(np.isnan(one.item()) for one in found)
+
+
+def test_what_the_clock_cannot_say_is_told() -> None:
+    flow = _flow("level", 0.5, 0.5, 3, 30)
+    cannot = BranchingStatus.CANNOT_TELL
+    whole = liquidations.branching_ratio(flow)
+    assert int(whole["status"]) == 0
+    assert whole["status"].attrs["flag_meanings"] == "too_few no_excess cycle correlated cannot_tell"
+    assert int(liquidations.branching_ratio(flow.drop_vars("time"))["status"]) == cannot
+    assert int(liquidations.branching_ratio(flow[: 2 * 48])["status"]) & cannot
+    few = liquidations.branching_ratio(flow[:20])
+    assert int(few["status"]) == BranchingStatus.TOO_FEW | cannot
+    blank = liquidations.branching_ratio(flow.where(flow.time > flow.time[-1]))
+    assert np.isnan(blank.item())
+    assert int(blank["status"]) == BranchingStatus.TOO_FEW | BranchingStatus.NO_EXCESS
+
+
+def test_branching_ratios_of_lazy_counts_are_those_in_memory() -> None:
+    both = xr.concat([_flow("level", 0.5, 0.5, 3, 30), _flow("day", 0.0, 1.0, 3, 30)], "exchange")
+    lazy = liquidations.branching_ratio(both.chunk(exchange=1, time=500))
+    assert lazy.chunks is not None
+    xr.testing.assert_identical(lazy.compute(), liquidations.branching_ratio(both))
 
 
 def test_misuse_is_refused(events: pd.DataFrame) -> None:

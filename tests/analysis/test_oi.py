@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,11 +11,14 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from scipy.signal import lfilter
 
 from derivdata import tables
 from derivdata.analysis import oi
+from tests.analysis.pages import coverage_on_page
 from tests.shared import known_path, shared_path
 
+SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
 HOURS = pd.date_range("2026-01-01", periods=48, freq="h").as_unit("us")
 
 
@@ -202,6 +207,101 @@ def test_the_default_interval_covers_autocorrelated_shares(phi: float, iid_at_mo
     assert covered["iid"] <= iid_at_most, "a plain interval is far too narrow"
 
 
+def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
+    """Series without a trend, every eight hours: name and φ of an autoregression, or a random walk."""
+    name, phi = process.split()[0], float(process.split()[-1])
+    rng = np.random.default_rng(23)
+    shocks = rng.standard_normal((seeds, n + (0 if phi == 1.0 else 1_000)))
+    values = lfilter([1.0], [1.0, -phi], shocks, axis=1)[:, -n:]
+    if name == "noise":
+        values = values + 3.0 * rng.standard_normal(values.shape)
+    if name == "cycle":
+        values = values + 4.0 * np.cos(2.0 * np.pi * np.arange(n) / 3.0)
+    times = pd.date_range("2026-01-01", periods=n, freq="8h").as_unit("us")
+    return xr.DataArray(values, dims=("seed", "time"), coords={"time": times})
+
+
+def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
+    """Shares of the intervals that hold the true 0, that cannot tell, and that miss without a word."""
+    found = oi.share_trend(_shares(process, n, seeds))
+    misses = (found["low"] > 0) | (found["high"] < 0)
+    blank = (found["status"] & oi.TrendStatus.CANNOT_TELL) > 0
+    return tuple(float(part.mean()) for part in (~misses, blank, misses & ~blank))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("process", "covered", "blank"),
+    [
+        ("autoregression 0.5", 0.88, (0.0, 0.1)),
+        ("cycle 0.9", 0.93, (0.0, 0.85)),
+        ("noise 0.9", 0.7, (0.0, 0.2)),
+        ("autoregression 0.99", 0.8, (0.85, 1.0)),
+        ("walk 1.0", 0.7, (0.85, 1.0)),
+    ],
+)
+def test_a_trend_is_right_or_says_that_it_cannot_tell(
+    process: str, covered: float, blank: tuple[float, float]
+) -> None:
+    """Of nominal 95 %, 60 series: at most a tenth miss without a word, under such noise a fourth."""
+    inside, unknown, silent = _trend_counts(process, 120, 60)
+    assert inside >= covered
+    assert blank[0] <= unknown <= blank[1]
+    assert silent <= (0.25 if process.startswith("noise") else 0.1)
+
+
+def test_a_cycle_of_the_day_does_not_hide_persistence() -> None:
+    """Every 8 hours a cycle makes neighbours unlike: without its means φ of 0.9 is near what it is alone."""
+    with_cycle, alone = (
+        oi.share_trend(_shares(name, 270, 20))["phi"].values for name in ("cycle 0.9", "autoregression 0.9")
+    )
+    assert with_cycle == pytest.approx(alone, abs=0.03)
+    raw = _shares("cycle 0.9", 270, 20).values
+    assert np.median([np.corrcoef(row[1:], row[:-1])[0, 1] for row in raw]) < 0.4
+
+
+TREND_ROWS = {
+    "autoregression 0.5": "autoregression, φ = 0.5",
+    "autoregression 0.8": "autoregression, φ = 0.8",
+    "autoregression 0.9": "autoregression, φ = 0.9",
+    "autoregression 0.95": "autoregression, φ = 0.95",
+    "autoregression 0.99": "autoregression, φ = 0.99",
+    "walk 1.0": "random walk",
+    "cycle 0.5": "φ = 0.5 and a cycle of the day of four shocks",
+    "cycle 0.9": "φ = 0.9 and the cycle",
+    "cycle 0.95": "φ = 0.95 and the cycle",
+    "noise 0.9": "φ = 0.9 under noise of three shocks",
+    "noise 0.95": "φ = 0.95 under that noise",
+    "noise 0.98": "φ = 0.98 under that noise",
+}
+
+
+@pytest.mark.skipif(not SOAK, reason="the long form: DERIVDATA_SOAK=1")
+@pytest.mark.parametrize(
+    ("process", "least", "silent_at_most"),
+    [
+        ("autoregression 0.5", 0.92, 0.08),
+        ("autoregression 0.8", 0.92, 0.08),
+        ("autoregression 0.9", 0.92, 0.08),
+        ("autoregression 0.95", 0.92, 0.08),
+        ("autoregression 0.99", 0.84, 0.08),
+        ("walk 1.0", 0.8, 0.08),
+        ("cycle 0.5", 0.92, 0.08),
+        ("cycle 0.9", 0.92, 0.08),
+        ("cycle 0.95", 0.92, 0.08),
+        ("noise 0.9", 0.85, 0.15),
+        ("noise 0.95", 0.85, 0.15),
+        ("noise 0.98", 0.8, 0.15),
+    ],
+)
+def test_trends_of_270_steps_cover_or_cannot_tell(process: str, least: float, silent_at_most: float) -> None:
+    """The table of docs/open-interest.md: 300 series each."""
+    inside, unknown, silent = _trend_counts(process, 270, 300)
+    on_page = coverage_on_page("open-interest.md", TREND_ROWS[process])
+    assert (inside, unknown, silent) == pytest.approx(on_page, abs=0.011)
+    assert inside >= least
+    assert silent <= silent_at_most
+
+
 def test_trend_leaves_out_what_is_missing() -> None:
     days = pd.date_range("2026-01-01", periods=9, freq="D").as_unit("us")
     line = xr.DataArray(np.arange(9.0), dims="time", coords={"time": days})
@@ -357,6 +457,20 @@ def test_the_interval_of_a_trend_by_hand() -> None:
     raw = float(centred[1:] @ centred[:-1] / (centred @ centred))
     assert found["phi"].item() == pytest.approx((40 * raw + 2) / 36, rel=1e-12)
     assert 0.0 < found["phi"].item() < 0.99
+
+
+def test_the_status_of_a_trend_by_hand() -> None:
+    days = pd.date_range("2026-01-01", periods=40, freq="D").as_unit("us")
+    line = xr.DataArray(np.arange(40.0), dims="time", coords={"time": days})
+    found = oi.share_trend(line)
+    assert (found["status"].item(), found["n_effective"].item()) == (0, 40.0)
+    few = oi.share_trend(line[:2])
+    assert few["status"].item() == oi.TrendStatus.TOO_FEW
+    assert np.isnan(few["n_effective"].item())
+    slow = oi.share_trend(np.cos(line / 12.0))
+    assert slow["status"].item() == oi.TrendStatus.CANNOT_TELL
+    assert slow["n_effective"].item() < 8.0
+    assert slow["status"].attrs["flag_meanings"] == "too_few cannot_tell"
 
 
 def test_attributes_do_not_depend_on_what_xarray_keeps() -> None:

@@ -40,6 +40,14 @@ def test_trends_are_a_point_a_day() -> None:
     assert len(again.get_yticklabels()) == 1
 
 
+def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
+    share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
+    trend = oi.share_trend(share).assign(status=("exchange", [oi.TrendStatus.CANNOT_TELL, 0, 0]))
+    ax = plot.share_trend(trend)
+    sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
+    assert (len(sure.get_xdata()), len(unsure.get_xdata())) == (1, 2)
+
+
 def test_a_trend_of_hours_is_taken_from_days() -> None:
     hours = made.holdings().assign(time=lambda t: made.START + (t["time"] - made.START) / 24)
     hours.attrs = made.holdings().attrs

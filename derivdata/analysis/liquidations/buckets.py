@@ -11,13 +11,13 @@ import xarray as xr
 
 from derivdata import times
 from derivdata._typing import Array
-from derivdata.analysis.inputs import require_numbers, together
+from derivdata.analysis.inputs import together
 from derivdata.analysis.liquidations.orders import check_orders
 from derivdata.arguments import Numbers, typed
 from derivdata.tables import provenance
 from derivdata.tables.required import require_columns
 
-__all__ = ["branching_ratio", "bucket", "imbalance", "observed"]
+__all__ = ["bucket", "imbalance", "observed"]
 
 
 _MOST_BUCKETS = 10_000_000
@@ -169,25 +169,3 @@ def observed(*frames: pd.DataFrame) -> pd.DataFrame:
         intervals += coverage["observed"]
     table = pd.DataFrame(intervals, columns=["start", "end"]).apply(pd.to_datetime, utc=True)
     return table[table["end"] > table["start"]].sort_values("start").reset_index(drop=True)
-
-
-@typed
-def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
-    """Estimate the branching ratio of a self-exciting flow: 1 − √(mean/variance) of counts per bucket.
-
-    NaN where the variance does not exceed the mean, as for independent events. Missing buckets are left out.
-
-    Notes
-    -----
-    Hardiman and Bouchaud (2014), Physical Review E 90:062807. Whatever makes counts vary passes for
-    excitation: independent events in 5-minute buckets give 0.38 with a cycle of the day of ±80 %, and 0.18
-    with weekends at two fifths of weekdays. Take buckets of one time of day and of weekdays alone.
-    """
-    if dim not in counts.dims:
-        raise ValueError(f"counts has no dim {dim!r}, but {', '.join(map(str, counts.dims))}")
-    require_numbers(counts, "counts")
-    if counts.attrs.get("units", "1") != "1":
-        raise ValueError(f"counts is in {counts.attrs['units']!r}: this takes numbers of events")
-    # A Hawkes process with branching ratio n has variance/mean = 1/(1 − n)² over long buckets.
-    mean, variance = counts.mean(dim), counts.var(dim, ddof=0)
-    return (1.0 - (mean / variance.where(variance > mean)) ** 0.5).rename("branching_ratio")

@@ -9,9 +9,18 @@ from __future__ import annotations
 from derivdata.analysis.oi.coins import in_coins
 from derivdata.analysis.oi.decomposition import migration
 from derivdata.analysis.oi.shares import by_kind, hhi, market_share, oi_to_volume
-from derivdata.analysis.oi.trend import share_trend
+from derivdata.analysis.oi.trend import TrendStatus, share_trend
 
-__all__ = ["by_kind", "hhi", "in_coins", "market_share", "migration", "oi_to_volume", "share_trend"]
+__all__ = [
+    "TrendStatus",
+    "by_kind",
+    "hhi",
+    "in_coins",
+    "market_share",
+    "migration",
+    "oi_to_volume",
+    "share_trend",
+]
 
 
 def __dir__() -> list[str]:

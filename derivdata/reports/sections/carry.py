@@ -82,7 +82,8 @@ def _costs(options: ReportOptions) -> str:
         f"A spread is the short venue's rate less the long venue's. A pair trades four times: in and out on "
         f"both venues. Cost of one trade: {costs} ({whose}); slippage is not in it. Figures are per year of "
         f"one leg's notional for a pair held {_HOLD_HOURS / 24:g} days; the spread is expected to revert to "
-        "its mean."
+        "its mean. Half-lives are those of the part of a spread that stays, beside noise that is gone "
+        "after a step; “cannot tell” stands where the window allows everything from one step to for ever."
     )
 
 
@@ -108,9 +109,11 @@ def _widest(rates: xr.DataArray) -> pd.DataFrame:
 def _pair(data: Data, rates: Rates, symbol: str, long: str, short: str, spread: float, favour: float) -> Pair:
     hours = max(_interval(data, symbol, venue) for venue in (long, short))
     apart = funding.spread(rates.panel.sel(symbol=symbol), long, short)
-    life = funding.half_life(apart, interval_hours=None if rates.settled else hours, sampling="mean")
+    # An autoregression would take noise for a fast return to the mean: this is the part that stays.
+    life = funding.half_life(apart, interval_hours=None if rates.settled else hours, method="components")
     carry = _carry(data, rates, symbol, long, short, _HOLD_HOURS)
-    return Pair(spread, favour, carry.assign(half_life_hours=life["half_life_hours"]), life)
+    told = life["half_life_hours"].where((life["status"] & FundingStatus.CANNOT_TELL) == 0)
+    return Pair(spread, favour, carry.assign(half_life_hours=told), life)
 
 
 def _carry(data: Data, rates: Rates, symbol: str, long: str, short: str, hold: float) -> xr.Dataset:
@@ -171,6 +174,7 @@ def _row(pair: Pair) -> dict[str, object]:
     carry = {str(name): float(value) for name, value in pair.carry.data_vars.items()}
     net = [units.apr_from_bps(carry[f"net_{end}bps"], _HOLD_HOURS) for end in ("", "low_", "high_")]
     low, high = (float(pair.life[f"half_life_{end}_hours"]) for end in ("low", "high"))
+    lasts = f"{low:.0f} to {high:.0f}".replace("inf", "∞") if np.isfinite(low) else ""
     even = carry["breakeven_hours"]
     return {
         "symbol": str(pair.carry["symbol"].item()),
@@ -184,8 +188,8 @@ def _row(pair: Pair) -> dict[str, object]:
         "90 % interval of the expectation": f"{100 * net[1]:.1f} to {100 * net[2]:.1f}"
         if np.isfinite(net[1])
         else "",
-        "half-life [h]": float(pair.life["half_life_hours"]),
-        "its interval": f"{low:.0f} to {high:.0f}".replace("inf", "∞") if np.isfinite(low) else "",
+        "half-life [h]": carry["half_life_hours"],
+        "its interval": "cannot tell" if int(pair.life["status"]) & FundingStatus.CANNOT_TELL else lasts,
         "break-even": "" if np.isnan(carry["net_bps"]) else lasting(even),
     }
 

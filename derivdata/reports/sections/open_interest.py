@@ -203,7 +203,8 @@ def _change(data: Data, total: xr.DataArray, symbol: str) -> str:
 def _trends(trend: xr.Dataset, days: float) -> str:
     """Describe who gained and who lost enough to matter, where the interval excludes zero."""
     sides = []
-    for words, sure in (("gaining", trend["low"] > 0), ("losing", trend["high"] < 0)):
+    told = trend["status"] == 0
+    for words, sure in (("gaining", told & (trend["low"] > 0)), ("losing", told & (trend["high"] < 0))):
         moved = (days * trend["slope"].where(sure)).to_series().dropna()
         moved = moved[moved.abs() >= _MATTERS]
         names = moved.abs().sort_values(ascending=False).index[:3]
