@@ -61,7 +61,9 @@ def test_every_process_and_thread_gets_its_own_answers(
     requests = count(200, 2000)
     found = run("pool", kind, server.url, requests, tmp_path)
     assert found == {"right": requests, "cached": requests}
-    measured("forked processes", f"{kind}: {requests:,} requests, all right, now and from the cache")
+    measured(
+        "forked processes", f"{requests:,} requests of one kind of pool, all right, now and from the cache"
+    )
 
 
 @pytest.mark.parametrize("kind", [*FORKED, "threads"])
@@ -71,7 +73,7 @@ def test_a_forked_child_reaches_the_service_in_its_parent(
     requests = count(60, 700)
     found = run("pool", kind, "sample", requests, tmp_path)
     assert found["right"] == requests
-    measured("forked processes", f"{kind}, service in the parent: {requests} requests, all right")
+    measured("forked processes", f"{requests} requests to a service in the parent, all right")
 
 
 @pytest.mark.parametrize("how", ["used", "unused"])
@@ -93,7 +95,7 @@ def test_a_recording_is_the_parents_and_stays_whole(
 ) -> None:
     requests = count(100, 1000)
     assert run("recorded", kind, server.url, requests, tmp_path) == ["/echo/1000000", "/echo/1000001"]
-    measured("forked processes", f"{kind} while recording: {requests} answers in children, 0 in the bundle")
+    measured("forked processes", f"{requests} answers in children while the parent records, 0 in its bundle")
 
 
 def test_a_child_is_told_once_that_it_is_not_recorded(server: Server, tmp_path: Path) -> None:
