@@ -9,6 +9,7 @@ venue sends with HTTP 200 is an error, and never an empty table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -235,22 +236,29 @@ def opened(
 
 def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[str, str]]:
     """Return the endpoint of a request and the parts of its path; None if only errors can be read."""
-    place = request.place.removeprefix(Request.parse(venue.host).place)
-    near = [
-        (endpoint, match)
-        for endpoint in venue.endpoints
-        if (match := endpoint.pattern.fullmatch(place) or endpoint.pattern.fullmatch(request.place))
-    ]
+    near = _endpoints_at(venue.exchange, request.place)
     if not near:
         paths = ", ".join(sorted({e.path for e in venue.endpoints}))
         raise ValueError(f"request: {venue.exchange} has no endpoint {request.place!r}: it has {paths}")
     params = request.params
     fitting = [
-        (len(endpoint.fixed) - len(match.groupdict()), endpoint, match)
-        for endpoint, match in near
+        (len(endpoint.fixed) - len(parts), endpoint, parts)
+        for endpoint, parts in near
         if all(k in params and v in ("", params[k]) for k, v in endpoint.fixed.items())
     ]
     if not fitting:
         return None, {}
-    _, endpoint, match = max(fitting, key=lambda row: row[0])
-    return endpoint, {k: v for k, v in match.groupdict().items() if not v.startswith("{")}
+    _, endpoint, parts = max(fitting, key=lambda row: row[0])
+    return endpoint, {k: v for k, v in parts.items() if not v.startswith("{")}
+
+
+@lru_cache(maxsize=512)  # a history is many bodies of one path
+def _endpoints_at(exchange: str, place: str) -> list[tuple[Endpoint, dict[str, str]]]:
+    """Return the endpoints of a path, with the ``{name}`` parts that it fills in."""
+    venue = VENUES[exchange]
+    short = place.removeprefix(Request.parse(venue.host).place)
+    return [
+        (endpoint, match.groupdict())
+        for endpoint in venue.endpoints
+        if (match := endpoint.pattern.fullmatch(short) or endpoint.pattern.fullmatch(place))
+    ]

@@ -14,6 +14,7 @@ import msgspec
 from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.past_rows import payments, prices
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
     Instrument,
@@ -21,8 +22,6 @@ from derivdata.venues.record_types import (
     Liquidation,
     OiPoint,
     Option,
-    Payment,
-    Price,
     Quotes,
     Records,
     State,
@@ -124,13 +123,8 @@ class _Paid(Wire):
 
 def funding_rates(reading: Reading) -> Records:
     """Read payments of one contract, or the last of all."""
-    records = Records()
-    for row in reading.decode(list[_Paid]):
-        time = reading.ms(row.fundingTime)
-        records.add_past(
-            Payment(reading.instrument(row.symbol, named), time, reading.required(row.fundingRate))
-        )
-    return records
+    rows = reading.decode(list[_Paid])
+    return payments(reading, ((row.symbol, row.fundingTime, row.fundingRate) for row in rows), named)
 
 
 class _Oi(Wire):
@@ -378,12 +372,8 @@ def klines(reading: Reading) -> Records:
     """Read prices at the start of each bar: mark prices, or last prices."""
     item = reading.instrument(reading.asked("symbol"), named)
     kind = "mark" if "markPrice" in reading.request.place else "last"
-    resolution = reading.resolution("interval")
-    records = Records()
-    for row in reading.decode(list[_Bar]):
-        time = reading.ms(row[0])
-        records.add_past(Price(item, time, kind, reading.required(row[1]), resolution))
-    return records
+    bars = ((row[0], row[1]) for row in reading.decode(list[_Bar]))
+    return prices(reading, bars, item, kind, reading.resolution("interval"))
 
 
 _endpoint = partial(Endpoint, "binance")

@@ -8,8 +8,9 @@ import msgspec
 
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
-from derivdata.venues.record_types import Instrument, Interval, Liquidation, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Interval, Liquidation, Records, State
 from derivdata.venues.wire import Wire
 
 _OK = "00000"
@@ -167,7 +168,7 @@ class _PaidBody2(Wire):
 def funding_history_v2(reading: Reading) -> Records:
     """Read payments, the newest first, by page numbers."""
     rows = reading.decode(_PaidBody2).data
-    return _payments(reading, [(row.symbol, row.fundingTime, row.fundingRate) for row in rows])
+    return payments(reading, ((row.symbol, row.fundingTime, row.fundingRate) for row in rows), _named)
 
 
 class _Paid3(Wire):
@@ -188,16 +189,8 @@ class _PaidBody3(Wire):
 def funding_history_v3(reading: Reading) -> Records:
     """Read payments, the newest first, by pages."""
     rows = reading.decode(_PaidBody3).data.resultList
-    return _payments(reading, [(row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows])
-
-
-def _payments(reading: Reading, rows: list[tuple[str, str, str]]) -> Records:
-    records = Records()
-    for name, stamp, rate in rows:
-        time = reading.ms(stamp)
-        item = reading.instrument(name, _named)
-        records.add_past(Payment(item, time, reading.required(rate)))
-    return records
+    paid = ((row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows)
+    return payments(reading, paid, _named)
 
 
 class _Liquidated(Wire):

@@ -16,6 +16,7 @@ from derivdata.errors import VenueError
 from derivdata.tables import contract
 from derivdata.venues.binance import option_name
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.past_rows import payments, prices
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
     Instrument,
@@ -23,8 +24,6 @@ from derivdata.venues.record_types import (
     Liquidation,
     OiPoint,
     Option,
-    Payment,
-    Price,
     Quotes,
     Records,
     State,
@@ -170,12 +169,9 @@ class _PaidBody(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first."""
-    records = Records()
-    for row in reading.decode(_PaidBody).result.rows:
-        time = reading.ms(row.fundingRateTimestamp)
-        rate = reading.required(row.fundingRate)
-        records.add_past(Payment(reading.instrument(row.symbol, _named), time, rate))
-    return records
+    rows = reading.decode(_PaidBody).result.rows
+    paid = ((row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows)
+    return payments(reading, paid, _named)
 
 
 class _Oi(Wire):
@@ -387,11 +383,7 @@ def mark_klines(reading: Reading) -> Records:
     item = reading.instrument(result.symbol, _named)
     minutes = reading.request.params.get("interval", "60")
     resolution = {"1": "1m", "5": "5m", "60": "1h", "240": "4h", "D": "1d"}.get(minutes, "unstated")
-    records = Records()
-    for row in result.rows:
-        time = reading.ms(row[0])
-        records.add_past(Price(item, time, "mark", reading.required(row[1]), resolution))
-    return records
+    return prices(reading, ((row[0], row[1]) for row in result.rows), item, "mark", resolution)
 
 
 _endpoint = partial(Endpoint, "bybit")

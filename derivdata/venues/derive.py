@@ -13,8 +13,9 @@ import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Option, Payment, Quotes, Records, State
+from derivdata.venues.record_types import Instrument, Option, Quotes, Records, State
 from derivdata.venues.wire import Wire, expiry_of
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
@@ -201,12 +202,9 @@ class _PaidNowBody(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments; each row names its currency."""
-    records = Records()
-    for row in reading.decode(_PaidNowBody).result.funding_rate_history:
-        time = reading.ms(row.timestamp)
-        item = reading.instrument(f"{row.currency}-PERP", _named)
-        records.add_past(Payment(item, time, reading.required(row.funding_rate), 1.0))
-    return records
+    rows = reading.decode(_PaidNowBody).result.funding_rate_history
+    paid = ((f"{row.currency}-PERP", row.timestamp, row.funding_rate) for row in rows)
+    return payments(reading, paid, _named, period_h=1.0)
 
 
 class _Envelope(Wire):
@@ -217,12 +215,8 @@ def funding_history_v2(reading: Reading) -> Records:
     """Read hourly payments of the former interface, with or without its envelope."""
     wrapped = reading.decode(_Envelope).result is not None
     rows = (reading.decode(_PaidBody).result if wrapped else reading.decode(_PaidList)).funding_rate_history
-    item = reading.instrument(reading.asked("instrument_name"), _named)
-    records = Records()
-    for row in rows:
-        time = reading.ms(row.timestamp)
-        records.add_past(Payment(item, time, reading.required(row.funding_rate), 1.0))
-    return records
+    name = reading.asked("instrument_name")
+    return payments(reading, ((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
 
 
 class _Listed(Wire):

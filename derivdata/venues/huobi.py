@@ -13,8 +13,9 @@ import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Price, Records, State
+from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
 
 _HOUR_US = 3_600_000_000
@@ -26,26 +27,23 @@ class _Fault(Wire):
     code: int | None = None
     err_code: int | str | None = None
     err_msg: str = ""
+    dashed_code: int | str | None = msgspec.field(default=None, name="err-code")
+    dashed_msg: str = msgspec.field(default="", name="err-msg")
     message: str = ""
     msg: str = ""
     op: str = ""
-
-
-class _Dashed(Wire, rename={"err_code": "err-code", "err_msg": "err-msg"}):
-    err_code: int | str | None = None
-    err_msg: str = ""
 
 
 def refuse(reading: Reading) -> None:
     """Raise a `VenueError` for ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
     if reading.body.lstrip()[:1] != b"{":
         return
-    fault, dashed = reading.decode(_Fault), reading.decode(_Dashed)
-    refused = fault.op != "" and dashed.err_code not in (None, 0)
+    fault = reading.decode(_Fault)
+    refused = fault.op != "" and fault.dashed_code not in (None, 0)
     if fault.status == "error" or fault.code not in (None, 200) or refused:
-        code = fault.err_code if fault.err_code is not None else dashed.err_code
+        code = fault.err_code if fault.err_code is not None else fault.dashed_code
         code = fault.code if code is None else code
-        message = fault.err_msg or dashed.err_msg or fault.message or fault.msg or "refused"
+        message = fault.err_msg or fault.dashed_msg or fault.message or fault.msg or "refused"
         reason = "limit" if code in _LIMIT_CODES else "refused"
         raise VenueError(reading.where, message, code=code, reason=reason)
 
@@ -111,12 +109,9 @@ class _PaidBody(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first; ``realized_rate`` is null since about 2026."""
-    records = Records()
-    for row in reading.decode(_PaidBody).data.data:
-        time = reading.ms(row.funding_time)
-        item = reading.instrument(row.contract_code, _named)
-        records.add_past(Payment(item, time, reading.required(row.funding_rate)))
-    return records
+    rows = reading.decode(_PaidBody).data.data
+    paid = ((row.contract_code, row.funding_time, row.funding_rate) for row in rows)
+    return payments(reading, paid, _named)
 
 
 class _Oi(Wire):

@@ -13,8 +13,9 @@ from functools import partial
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Interval, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Interval, Records, State
 from derivdata.venues.wire import Wire, require_close
 
 
@@ -154,12 +155,8 @@ class _Paid(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the oldest first; the rate is for the spacing of the payments."""
-    records = Records()
-    for row in reading.decode(list[_Paid]):
-        time = reading.ms(row.time)
-        item = reading.instrument(row.coin, _named)
-        records.add_past(Payment(item, time, reading.required(row.fundingRate)))
-    return records
+    rows = reading.decode(list[_Paid])
+    return payments(reading, ((row.coin, row.time, row.fundingRate) for row in rows), _named)
 
 
 class _Predicted(Wire):

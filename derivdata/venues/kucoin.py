@@ -12,8 +12,9 @@ import msgspec
 
 from derivdata.tables import contract
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
-from derivdata.venues.record_types import Instrument, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Records, State
 from derivdata.venues.wire import Wire
 
 _OK = "200000"
@@ -157,15 +158,9 @@ class _PaidBody(Wire):
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
     data = reading.decode(_PaidBody).data
-    records = Records()
     if isinstance(data, list):
-        rows = [(row.symbol, row.timepoint, row.fundingRate) for row in data]
-    else:
-        rows = [(data.symbol, row.ts, reading.required(row.fundingRate)) for row in data.rows]
-    for name, stamp, rate in rows:
-        time = reading.ms(stamp)
-        records.add_past(Payment(reading.instrument(name, _named), time, rate))
-    return records
+        return payments(reading, ((row.symbol, row.timepoint, row.fundingRate) for row in data), _named)
+    return payments(reading, ((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
 
 
 class _Book(Wire):

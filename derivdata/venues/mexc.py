@@ -6,8 +6,9 @@ from functools import partial
 
 from derivdata.errors import VenueError
 from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
-from derivdata.venues.record_types import Instrument, Payment, Records, State
+from derivdata.venues.record_types import Instrument, Records, State
 from derivdata.venues.wire import Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
@@ -125,11 +126,8 @@ class _PaidBody(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, by page numbers."""
-    records = Records()
-    for row in reading.decode(_PaidBody).data.resultList:
-        time = reading.ms(row.settleTime)
-        records.add_past(Payment(reading.instrument(row.symbol, _named), time, row.fundingRate))
-    return records
+    rows = reading.decode(_PaidBody).data.resultList
+    return payments(reading, ((row.symbol, row.settleTime, row.fundingRate) for row in rows), _named)
 
 
 class _Listed(Wire):

@@ -11,13 +11,13 @@ from typing import Any
 
 from derivdata.venues.binance import option_name
 from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import (
     Instrument,
     Liquidation,
     OiPoint,
     Option,
-    Payment,
     Quotes,
     Records,
     State,
@@ -83,12 +83,8 @@ class _PaidBody(Wire):
 
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first; ``fundingRate`` beside them is the forecast of the time."""
-    records = Records()
-    for row in reading.decode(_PaidBody).data:
-        time = reading.ms(row.fundingTime)
-        rate = reading.required(row.realizedRate)
-        records.add_past(Payment(reading.instrument(row.instId, _named), time, rate))
-    return records
+    rows = reading.decode(_PaidBody).data
+    return payments(reading, ((row.instId, row.fundingTime, row.realizedRate) for row in rows), _named)
 
 
 class _Oi(Wire):

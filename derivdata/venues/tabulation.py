@@ -12,7 +12,7 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
-from derivdata.schema import repeated
+from derivdata.schema import coded, repeated
 from derivdata.venues.book_tables import books, depths
 from derivdata.venues.listing_tables import INSTRUMENTS, INTERVALS, instruments, intervals, multiplier
 from derivdata.venues.record_types import (
@@ -95,14 +95,14 @@ def frames(
 
 def preferred(rows: Iterable[T]) -> list[T]:
     """Return the rows of the one contract of each symbol that has priority; dated contracts have none."""
-    ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}
     listed = [row for row in rows if row.instrument.perpetual]
-    for row in listed:
-        item = row.instrument
+    ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}
+    for item in {row.instrument.name: row.instrument for row in listed}.values():
         rank = (item.rank, item.name)
         if item.symbol not in ranks or rank < ranks[item.symbol]:
             ranks[item.symbol] = rank
-    return [row for row in listed if ranks[row.instrument.symbol][1] == row.instrument.name]
+    names = {name for _, name in ranks.values()}
+    return [row for row in listed if row.instrument.name in names]
 
 
 def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any, Any]:
@@ -118,7 +118,9 @@ def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any
         lonely = (spacing[1:-1] == 2) & (spacing[:-2] == 1) & (spacing[2:] == 1)
         spacing[1:-1][lonely] = 1
         hours[1:] = spacing
-        hours = pd.Series(hours).ffill().bfill().to_numpy()
+        good = np.flatnonzero(~np.isnan(hours))
+        if good.size:  # of each row the last good one, and before the first that one
+            hours = hours[good[np.maximum(np.searchsorted(good, np.arange(len(hours)), "right") - 1, 0)]]
     return np.where(np.isnan(hours), default, hours)
 
 
@@ -158,32 +160,33 @@ def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
 
 
 def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
-    rows = preferred(payments)
-    columns: dict[str, list[Any]] = {"symbol": [], "time": [], "rate_bps_8h": [], "interval_hours": []}
-    by_symbol: dict[str, dict[int, Payment]] = {}
-    for row in rows:
-        by_symbol.setdefault(row.instrument.symbol, {})[row.time] = row
-    for symbol, by_time in by_symbol.items():
-        times = np.array(sorted(by_time), dtype=np.int64)
+    by_symbol: dict[str, list[Payment]] = {}
+    for row in preferred(payments):
+        by_symbol.setdefault(row.instrument.symbol, []).append(row)
+    none = np.array([], dtype=np.float64)
+    columns = {"time": [none.astype(np.int64)], "rate_bps_8h": [none], "interval_hours": [none]}
+    sizes = []
+    for symbol, rows in by_symbol.items():
+        times = np.array([row.time for row in rows], dtype=np.int64)
+        order = np.argsort(times, kind="stable")
+        times = times[order]
+        last = np.append(times[1:] != times[:-1], True)  # pages overlap: one row of each instant
+        times, order = times[last], order[last]
+        rates = np.array([row.rate for row in rows])[order]
+        period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
         hours = payment_hours(times, default)
-        rates = np.array([by_time[time].rate for time in times.tolist()])
-        period = np.array([by_time[time].period_h or np.nan for time in times.tolist()])
         bps = units.bps_8h_from_native(rates, np.where(np.isnan(period), hours, period))
         _check_rates(symbol, rates, bps, 1)
-        columns["symbol"] += [symbol] * len(times)
         columns["time"].append(settled_time(times))
         columns["rate_bps_8h"].append(bps)
         columns["interval_hours"].append(hours)
-    merged: dict[str, Any] = {
-        n: np.concatenate(columns[n]) if columns[n] else [] for n in ("rate_bps_8h", "interval_hours")
-    }
-    paid_at = np.concatenate(columns["time"]).tolist() if columns["time"] else []
-    size = len(columns["symbol"])
+        sizes.append(len(times))
+    merged = {name: np.concatenate(parts) for name, parts in columns.items()}
     return {
-        "symbol": columns["symbol"],
-        "time": stamps(paid_at, None),
         **merged,
-        "kind": repeated("settled", size),
+        "symbol": coded(by_symbol, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)),
+        "time": pd.DatetimeIndex(merged["time"].astype("datetime64[us]"), tz="UTC"),
+        "kind": repeated("settled", sum(sizes)),
     }
 
 

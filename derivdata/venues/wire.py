@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar, overload
 
@@ -42,6 +43,7 @@ NUMBER = str | float | None
 """A number that the venue sends as text or as a number, or leaves out."""
 
 _FIRST_US, _LAST_US = 1_388_534_400_000_000, 4_102_444_800_000_000  # 2014 and 2100
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _MONTHS = {m: i for i, m in enumerate("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split(), 1)}
 _DAY_NAME = re.compile(r"(\d{1,2})([A-Z]{3})(\d{2})")
 _DAY_DIGITS = re.compile(r"(?:20)?(\d{2})(\d{2})(\d{2})")
@@ -110,10 +112,15 @@ def number(value: NUMBER, where: str) -> float | None:
 
 def required(value: NUMBER, where: str) -> float:
     """Return a number that must be there."""
-    result = number(value, where)
-    if result is None:
+    try:
+        result = float(value)  # type: ignore[arg-type]  # the usual case first: histories are long
+    except (TypeError, ValueError):
+        result = math.nan
+    if math.isfinite(result):
+        return result
+    if number(value, where) is None:  # which says what is wrong with any other value
         fail(where, "a number is missing")
-    return result
+    raise AssertionError("unreachable")
 
 
 def _plausible(us: int, value: object, where: str) -> int:
@@ -129,7 +136,7 @@ def ms_us(value: float | str, where: str) -> int:
         us = int(value) * 1000
     except ValueError:
         fail(where, f"{value!r} is no instant in milliseconds")
-    return _plausible(us, value, where)
+    return us if _FIRST_US <= us < _LAST_US else _plausible(us, value, where)
 
 
 def seconds_us(value: float, where: str) -> int:
@@ -140,12 +147,12 @@ def seconds_us(value: float, where: str) -> int:
 def iso_us(value: str, where: str) -> int:
     """Return microseconds from ISO 8601 text."""
     try:
-        stamp = pd.Timestamp(value)
+        stamp = datetime.fromisoformat(value)
     except ValueError:
         fail(where, f"{value!r} is no instant")
-    if stamp is pd.NaT or stamp.tzinfo is None:
+    if stamp.tzinfo is None:
         fail(where, f"{value!r} is no instant with a zone")
-    return _plausible(us_of(stamp), value, where)
+    return _plausible((stamp - _EPOCH) // _MICROSECOND, value, where)
 
 
 def us_of(stamp: pd.Timestamp) -> int:
