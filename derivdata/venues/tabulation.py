@@ -164,7 +164,11 @@ def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
     for row in preferred(payments):
         by_symbol.setdefault(row.instrument.symbol, []).append(row)
     none = np.array([], dtype=np.float64)
-    columns = {"time": [none.astype(np.int64)], "rate_bps_8h": [none], "interval_hours": [none]}
+    columns: dict[str, list[Any]] = {
+        "time": [none.astype(np.int64)],
+        "rate_bps_8h": [none],
+        "interval_hours": [none],
+    }
     sizes = []
     for symbol, rows in by_symbol.items():
         times = np.array([row.time for row in rows], dtype=np.int64)

@@ -271,3 +271,27 @@ def test_kinds_of_price_are_series_of_their_own() -> None:
     assert report["present"].tolist() == [200] * 6
     assert report["duplicates"].tolist() == [0] * 6
     assert report["spikes"].to_dict() == {key: float(key == ("b", "mark")) for key in report.index}
+
+
+def _ledger(*rows: tuple[str, str | None, float, float, bool]) -> pd.DataFrame:
+    at = pd.Timestamp("2026-01-01", tz="UTC")
+    frame = pd.DataFrame(rows, columns=["exchange", "symbol", "start", "end", "answered"])
+    return frame.assign(**{n: at + pd.to_timedelta(frame[n], unit="h") for n in ("start", "end")})
+
+
+def test_rows_of_times_that_were_never_requested_are_told_from_rows_that_do_not_exist() -> None:
+    """Of hours 0 to 9, rows 3 to 5 and 8 are missing; hour 4 and 8 were answered, 3 and 5 were not."""
+    table = series([0, 1, 2, 6, 7, 9])
+    ledger = _ledger(
+        ("a", "BTC", 0, 3, True), ("a", "BTC", 3, 4, False), ("a", None, 4, 5, True),
+        ("a", "ETH", 5, 6, True), ("b", "BTC", 5, 6, True), ("a", "BTC", 7.5, 12, True),
+        ("a", "BTC", 8, 9, True),
+    )  # fmt: skip
+    row = only(table, requests=ledger)
+    assert (row["missing"], row["not_requested"]) == (4, 2)
+    assert "2 of these never requested" in quality(table, requests=ledger).attrs["summary"]
+    assert only(table, requests=ledger[:0])["not_requested"] == 4
+    assert np.isnan(only(table)["not_requested"]), "nothing is known without a ledger"
+    both = pd.concat([ledger.assign(table="oi_history"), ledger.assign(table="funding_history")])
+    with pytest.raises(ValueError, match=r"several tables \(funding_history, oi_history\)"):
+        quality(table, requests=both)

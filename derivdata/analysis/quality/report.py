@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from derivdata import times
 from derivdata._typing import Array, Floats, Indices
 from derivdata.analysis.quality.peers import compare, median_of_others
 from derivdata.analysis.quality.points import Points, collect_points
+from derivdata.analysis.quality.requested import answered_windows, count_not_requested
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
 from derivdata.arguments import typed
 from derivdata.tables.required import require_columns
@@ -29,7 +31,7 @@ _COUNTS = (
 _FLAGS = ("clamped", "clamped_end", "wrong_interval", "open_last_bucket", "sign_change")
 _TIMES = ("start", "end", "scale_change_at")
 _COLUMNS = (
-    "start end step_hours expected present missing gaps longest_gap_hours duplicates conflicts "
+    "start end step_hours expected present missing not_requested gaps longest_gap_hours duplicates conflicts "
     "repeated_pages frozen stale at_low_share at_high_share clamped clamped_end interval_changes "
     "stated_hours wrong_interval off_schedule open_last_bucket nulls outliers spikes scale_change "
     "scale_change_at sign_change peer_scale peer_sign"
@@ -44,6 +46,7 @@ def quality(
     start: times.Instant | None = None,
     end: times.Instant | None = None,
     outlier: float = 12.0,
+    requests: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Examine each symbol and venue of a table: what it has, lacks and has twice, and what looks wrong.
 
@@ -60,13 +63,18 @@ def quality(
         How many robust standard deviations from the median make an outlier. A level at which a rate sits for
         most of the time (its floor) does not narrow the deviation.
 
+    requests
+        The ledger of the archive that the table is from: rows of `Archive.requests` about this table.
+
     Returns
     -------
     DataFrame
         One row per symbol and venue, and of prices per ``kind``:
 
         ``start``, ``end`` first and last instant; ``step_hours`` usual step [h]; ``expected`` points between
-        them at the steps in force; ``present``; ``missing``; ``gaps`` and ``longest_gap_hours`` [h];
+        them at the steps in force; ``present``; ``missing``; ``not_requested``, those of the missing whose
+        time was never requested or not answered, by `requests` (NaN without), so that nothing is known of
+        them, while the others are known not to exist; ``gaps`` and ``longest_gap_hours`` [h];
         ``duplicates`` (rows beyond the first at an instant) and ``conflicts`` (of those, with another
         value); ``repeated_pages`` (runs of five and more rows that came before in the same order);
         ``frozen`` longest run of one value, and ``stale``, the rows of runs of twelve and more of a value
@@ -91,7 +99,8 @@ def quality(
     Raises
     ------
     ValueError
-        There is no ``time`` column, times have no zone, or the value column is ambiguous.
+        There is no ``time`` column, times have no zone, or the value column is ambiguous; `requests` is of
+        several tables.
 
     Examples
     --------
@@ -116,7 +125,8 @@ def quality(
     figures: dict[str, Any] = {name: np.zeros(len(first)) for name in _COLUMNS} | counts
     for name in _TIMES:
         figures[name] = np.full(len(first), _NEVER)
-    _examine(figures, points, window, outlier)
+    answered = None if requests is None else answered_windows(requests, report)
+    _examine(figures, points, window, outlier, answered)
     if not len(table) or "resolution" not in table or str(table["resolution"].iloc[-1]) in _NO_BUCKETS:
         figures["open_last_bucket"] = np.zeros(len(first))
     _compare(figures, points, report, rates=column.startswith("rate"))
@@ -169,7 +179,13 @@ def _us(stamp: pd.Timestamp) -> int:
     return int(np.datetime64(stamp.tz_convert("UTC").tz_localize(None), "us").astype(np.int64))
 
 
-def _examine(figures: dict[str, Any], points: Points, window: _RequestedWindow, outlier: float) -> None:
+def _examine(
+    figures: dict[str, Any],
+    points: Points,
+    window: _RequestedWindow,
+    outlier: float,
+    answered: Sequence[Array] | None,
+) -> None:
     for rows, batch, stated in points.batches():
         count = batch.there.sum(axis=1)
         gaps, steps = steps_in_force(batch, stated)
@@ -186,6 +202,9 @@ def _examine(figures: dict[str, Any], points: Points, window: _RequestedWindow, 
             "present": count,
             "nulls": (batch.there & np.isnan(batch.value)).sum(axis=1),
             **completeness(gaps, steps, count),
+            "not_requested": np.full(len(rows), np.nan)
+            if answered is None
+            else count_not_requested(batch.stamps, gaps, steps, [answered[row] for row in rows]),
             **value_figures(batch.value, outlier),
             "clamped": np.zeros(len(rows)) if window.start is None else begin > window.start + 2 * first,
             "clamped_end": np.zeros(len(rows))
@@ -263,6 +282,7 @@ def _summary(report: pd.DataFrame) -> str:
     words = [f"{len(report)} series, {report['present'].sum():,} points, {whole:.2%} of those expected"]
     for number, what in (
         (lacking, f"missing in {int(report['gaps'].sum()):,} gaps"),
+        (int(report["not_requested"].sum()), "of these never requested"),
         (duplicates, "duplicates"),
         (int(report["repeated_pages"].sum()), "repeated pages"),
         (int(report["clamped"].sum()), "series clamped at their start"),

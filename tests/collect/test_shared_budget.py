@@ -1,0 +1,85 @@
+"""Two sessions with one venue at once, a poll and a history: together within a quarter of its limit."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from derivdata.archive import open_archive
+from derivdata.collect import read_through
+from derivdata.collect.contracts import endpoints_for
+from derivdata.collect.session import Shared, VenueSession
+from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.registry import VENUES
+from tests.collect.clocks import HANGS_SECONDS, EventClock
+from tests.collect.direct import connect_directly
+from tests.collect.fakes import Fakes, SimulatedClock
+from tests.collect.limits import used
+
+AT = pd.Timestamp("2026-01-20T10:30:30", tz="UTC")
+ASKED = {"mexc": {"symbol": "BTC_USDT"}, "dydx": {"ticker": "BTC-USD"}}
+"""Venues whose budget is a quarter of a limit of requests, and what a page of payments is asked with."""
+EACH = 30
+
+
+def _ask(session: VenueSession, endpoint: Endpoint, params: dict[str, str]) -> None:
+    for _ in range(EACH):
+        session.ask(endpoint, params)
+
+
+@pytest.mark.parametrize("exchange", ASKED)
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_poll_and_a_history_at_once_stay_within_a_quarter_of_the_limit(
+    exchange: str, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions that share nothing would together spend up to twice as much: the count can tell."""
+    clock = EventClock(AT)
+    fakes = Fakes(int(AT.timestamp()) + 3600, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    venue, shared = VENUES[exchange], Shared()
+    polls, fills = (
+        VenueSession(
+            venue, clock, address=fakes.addresses[exchange], shared=shared if is_shared else Shared()
+        )
+        for _ in range(2)
+    )
+    state = next(e for e in venue.endpoints if e.every is not None)
+    history = endpoints_for(venue, "settlements", unconfirmed=True)[0]
+    other = threading.Thread(
+        target=_ask, args=(fills, history, ASKED[exchange]), name="derivdata-history-test", daemon=True
+    )
+    other.start()
+    _ask(polls, state, {})
+    while other.is_alive():
+        clock.wait(1.0)
+    other.join(HANGS_SECONDS)
+    first = [place for _, place, _, _ in fakes.log[:EACH]]
+    assert len(fakes.log) == 2 * EACH
+    assert len(set(first)) == 2, "both ask at once"
+    assert (used(fakes.log)[exchange] <= 0.25) == is_shared
+
+
+def test_a_read_of_the_past_fills_with_the_sessions_budgets_of_the_polls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimulatedClock(f"{AT:%Y-%m-%dT%H:%M:%S}")
+    fakes = Fakes(int(AT.timestamp()) + 3600, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    made: dict[str, set[int]] = {}
+    begin = VenueSession.__init__
+
+    def noted(self: VenueSession, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        made.setdefault(self.venue.exchange, set()).add(id(self.shared))
+
+    monkeypatch.setattr(VenueSession, "__init__", noted)
+    archive = open_archive(tmp_path / "market")
+    store = read_through.ReadThrough(archive, venues=[*ASKED], clock=clock, addresses=fakes.addresses)
+    store.refresh()
+    store.read("funding_settlements", AT - pd.Timedelta(2, "D"), AT, symbols=["BTC"])
+    store.close()
+    assert {name: len(budgets) for name, budgets in made.items()} == dict.fromkeys(ASKED, 1)
