@@ -28,22 +28,22 @@ ORDER = (
     "reproducible_report",
 )
 FIGURES = (
-    ("cookbook.html#how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
-    (
-        "cookbook.html#what-is-a-pair-expected-to-earn-and-when-are-its-costs-paid",
-        "cookbook-2",
-        "When costs are paid",
-    ),
-    ("cookbook.html#who-holds-it-and-who-gains", "cookbook-3", "Shares of open interest"),
-    ("cookbook.html#which-part-of-a-rise-is-the-price", "cookbook-4", "Open interest in coins"),
-    ("cookbook.html#smiles-with-their-fit", "cookbook-5", "Smiles with their fit"),
-    ("cookbook.html#the-term-structure-and-the-30-day-index", "cookbook-6", "Term structure"),
-    ("cookbook.html#max-pain-and-gamma", "cookbook-7", "Gamma by strike"),
-    ("cookbook.html#where-is-open-interest-by-strike", "cookbook-8", "Open options by strike"),
-    ("cookbook.html#who-was-liquidated-where-and-when", "cookbook-9", "Liquidations"),
-    ("cookbook.html#what-does-a-market-order-cost", "cookbook-10", "Depth of a book"),
+    ("how-do-the-venues-of-one-symbol-compare", "cookbook-1", "Funding by venue and time"),
+    ("what-would-a-rule-have-earned", "cookbook-2", "Gain and drawdown of a rule"),
+    ("what-is-a-pair-expected-to-earn-and-when-are-its-costs-paid", "cookbook-3", "When costs are paid"),
+    ("who-holds-it-and-who-gains", "cookbook-4", "Shares of open interest"),
+    ("whose-share-rises-or-falls", "cookbook-5", "Trends of shares"),
+    ("which-part-of-a-rise-is-the-price", "cookbook-6", "Open interest in USD and in coins"),
+    ("the-same-on-several-venues", "cookbook-7", "Volatility of five venues"),
+    ("smiles-with-their-fit", "cookbook-8", "Smiles with their fit"),
+    ("the-term-structure-and-the-30-day-index", "cookbook-9", "Term structure"),
+    ("max-pain-and-gamma", "cookbook-10", "Gamma by strike"),
+    ("where-is-open-interest-by-strike", "cookbook-11", "Open options by strike"),
+    ("is-volatility-rich-implied-against-realised", "cookbook-12", "Implied and realised volatility"),
+    ("who-was-liquidated-where-and-when", "cookbook-13", "Liquidations"),
+    ("what-does-a-market-order-cost", "cookbook-14", "Depth of a book"),
 )
-"""Figures of the cookbook: where they stand, the picture's name, and what they show."""
+"""Figures of the cookbook: the heading above each, the picture's name, and what it shows."""
 
 _HEAD = """\
 # Gallery
@@ -65,8 +65,9 @@ def write(folder: Path) -> None:
         title, question = _headline(notebook)
         parts.append(_card(f"{name}.html", f"../_images/{name}.png", title, question))
         images.append(f"{name}.png")
-    parts += [_card(f"../{page}", f"../_images/{name}.svg", title, "") for page, name, title in FIGURES]
-    images += [f"../outputs/{name}.svg" for _, name, _ in FIGURES]
+    for heading, name, title in FIGURES:
+        parts.append(_card(f"../cookbook.html#{heading}", f"../_images/{name}.svg", title, ""))
+        images += [f"../outputs/{name}.svg", f"../outputs/{name}-dark.svg"]
     parts.append("</div>\n")
     # Sphinx copies the pictures that a directive names; the cards show them.
     parts += [f':::{{image}} {image}\n:class: hidden\n:alt: ""\n:::\n' for image in images]
@@ -79,6 +80,11 @@ def _card(link: str, image: str, title: str, words: str) -> str:
     """A picture that leads to a page; a link in the words would end the card's own."""
     plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", " ".join(words.split()))
     picture = f'<img src="{image}" alt="" loading="lazy">'
+    if image.endswith(".svg"):
+        dark = picture.replace(".svg", "-dark.svg")
+        picture = picture.replace("<img", '<img class="only-light"') + dark.replace(
+            "<img", '<img class="only-dark"'
+        )
     words = f"<br><strong>{escape(title)}</strong><br><small>{escape(plain)}</small>"
     return f'<a href="{link}">{picture}{words}</a>'
 

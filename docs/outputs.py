@@ -1,12 +1,15 @@
 """Outputs below the code of a page: every block that the tests run is run here, and shown with its result.
 
-A block whose lines begin with ``>>>`` shows its output itself. Figures have a light and a dark version.
+A block shows the value of each expression in it; a block that only assigns shows what it assigned last. A
+block whose lines begin with ``>>>`` shows its output itself. Figures have a light and a dark version. Folders
+and ports of the machine that builds the pages are replaced.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
+import getpass
 import io
 import os
 import re
@@ -24,14 +27,15 @@ import xarray as xr
 
 import derivdata as dd
 
-__all__ = ["setup"]
+__all__ = ["hide_machine", "last_assigned", "setup", "values_of", "with_outputs"]
 
 FOLDER = Path(__file__).parent / "outputs"
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
+_IMAGE = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.png\)\n", flags=re.M)
 _NOT_RUN = "<!-- not run: "
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 _ELSEWHERE = ("real-data", "changelog")
-_ROWS, _LINES = 10, 24
+_ROWS, _LINES, _COLUMNS = 10, 24, 10
 _DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c"}
 
 
@@ -58,7 +62,9 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
                     dd.funding.history("BTC", "1d", exchanges=["binance"])
             dd.connect("sample")
             numbers = iter(range(1, 1000))
-            source[0] = _FENCE.sub(lambda found: _block(found, names, page, numbers), source[0])
+            # A picture that stands in the page for readers elsewhere is drawn by a block here.
+            text = _IMAGE.sub(lambda found: "" if hasattr(dd.plot, found[1]) else found[0], source[0])
+            source[0] = _FENCE.sub(lambda found: _block(found, names, page, numbers), text)
         finally:
             os.chdir(before)
             plt.close("all")
@@ -74,38 +80,90 @@ def _block(found: re.Match[str], names: dict[str, Any], page: str, numbers: Any)
             exec("\n".join(lines), names)
         return found[0]
     plt.close("all")
-    body = ast.parse(code).body
-    last = body.pop() if isinstance(body[-1], ast.Expr) else None
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-        exec(compile(ast.Module(body, []), page, "exec"), names)
-        value = None if last is None else eval(compile(ast.Expression(last.value), page, "eval"), names)
+        values = values_of(code, names, page)
     shown = [found[0], ""]
     if printed.getvalue():
-        shown.append(_pre(printed.getvalue()))
-    figures = [plt.figure(number) for number in plt.get_fignums()]
-    if figures:
-        shown += [_figure(figure, f"{page}-{next(numbers)}") for figure in figures]
-    elif value is not None:
-        shown.append(_shown(value))
+        shown.append(_pre(printed.getvalue(), _LINES))
+    shown += [_figure(plt.figure(number), f"{page}-{next(numbers)}") for number in plt.get_fignums()]
+    values = [(label, value) for label, value in values if not _is_drawing(value)]
+    if len(shown) == 2 and not values:
+        values = last_assigned(code, names)
+    for label, value in values:
+        if len(values) > 1:
+            shown.append(f'\n<div class="output-of"><code>{escape(label)}</code></div>\n')
+        shown.append(_shown(value, 5 if len(values) > 1 else _ROWS))
     return "\n".join(shown)
 
 
-def _shown(value: Any) -> str:
+def values_of(code: str, names: dict[str, Any], page: str) -> list[tuple[str, Any]]:
+    """Run the code, and return each expression in it that has a value, with that value."""
+    values = []
+    for statement in ast.parse(code).body:
+        if not isinstance(statement, ast.Expr):
+            exec(compile(ast.Module([statement], []), page, "exec"), names)
+            continue
+        value = eval(compile(ast.Expression(statement.value), page, "eval"), names)
+        if value is not None:
+            values.append((" ".join(ast.unparse(statement).split()), value))
+    return values
+
+
+def last_assigned(code: str, names: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return what the code assigned last, where that is data."""
+    found = [
+        target.id
+        for statement in ast.walk(ast.parse(code))
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    ]
+    values = [(name, names[name]) for name in found if name in names and not _is_drawing(names[name])]
+    return values[-1:]
+
+
+def _is_drawing(value: Any) -> bool:
+    several = value.flat if isinstance(value, np.ndarray) and value.dtype == object else [value]
+    return any(type(one).__module__.startswith("matplotlib") for one in several)
+
+
+def _shown(value: Any, rows: int) -> str:
     """Return a value as HTML: tables as tables, the rest as text."""
     if isinstance(value, pd.Series):
         value = value.to_frame()
     if isinstance(value, pd.DataFrame):
-        table = value.to_html(max_rows=_ROWS, border=0, show_dimensions=len(value) > _ROWS, justify="left")
-        return f'\n<div class="output">\n{table}\n</div>\n'
-    return _pre(value if isinstance(value, str) else repr(value))
+        large = len(value) > rows
+        table = value.to_html(
+            max_rows=rows, max_cols=_COLUMNS, border=0, show_dimensions=large, justify="left"
+        )
+        return f'\n<div class="output">\n{hide_machine(table)}\n</div>\n'
+    with xr.set_options(display_width=100, display_expand_attrs=False, display_expand_indexes=False):
+        return _pre(value if isinstance(value, str) else repr(value), _LINES if rows == _ROWS else 12)
 
 
-def _pre(text: str) -> str:
-    lines = text.rstrip().splitlines()
-    kept = [*lines[:_LINES], "…"] if len(lines) > _LINES else lines
+def _pre(text: str, most: int) -> str:
+    lines = hide_machine(text).rstrip().splitlines()
+    kept = [*lines[:most], "…"] if len(lines) > most else lines
     text = "\n".join(escape(line) or "&#8203;" for line in kept)  # an empty line would end the HTML block
     return f'\n<div class="output"><pre>{text}</pre></div>\n'
+
+
+def hide_machine(text: str) -> str:
+    """Return the text as every machine would show it: no folders, ports or addresses of this one."""
+    here = str(Path.cwd())
+    text = (
+        text.replace(f"{here}/", "")
+        .replace(here, ".")
+        .replace(str(dd.cache_info().folder), "~/.cache/derivdata")
+    )
+    text = text.replace(str(Path.home()), "~")
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8080", text)
+    text = re.sub(r" at 0x[0-9a-f]{6,}", "", text)
+    for word in (tempfile.gettempdir(), f"/{getpass.getuser()}/"):
+        if word in text:
+            raise ValueError(f"a page would show {word!r} of this machine: {text[:200]}")
+    return text
 
 
 def _figure(figure: Any, name: str) -> str:

@@ -351,9 +351,11 @@ class Connection:
     def _facts(self) -> dict[str, str]:
         settings = self._settings
         mode = "offline" if settings.offline else settings.cache
+        given = "none" if self._secret is None else "given, tier unknown"
+        key = given if self._local is None else "not needed"
         return {
             "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
-            "key": "none" if self._secret is None else "given, tier unknown",
+            "key": key,
             "cache": f"{mode}, {settings.folder}",
         }
 

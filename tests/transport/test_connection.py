@@ -157,7 +157,8 @@ def test_what_a_connection_shows(server: Server) -> None:
     assert "tier unknown" in html
     assert str(folder) in html
     assert "key: none" in repr(transport.connect(server.url, offline=True))
-    assert "cache: offline" in repr(transport.SESSION.current())
+    assert "source: sample (synthetic), key: not needed" in repr(transport.connect("sample"))
+    assert "cache: offline" in repr(transport.connect(server.url, offline=True))
 
 
 def test_attribution_names_the_service_or_what_was_given(server: Server) -> None:

@@ -1,0 +1,112 @@
+"""Pages that help: quoted messages and lists are those of the code, and nothing of a machine is shown."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import derivdata as dd
+from derivdata import times
+from tests.docs.test_pages import blocks
+
+PACKAGE = Path(dd.__file__).parent
+
+
+def literals(node: ast.AST) -> Iterator[str]:
+    """The texts of a module; ``…`` stands for what is filled in, and for what a sum of texts adds."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+        elif isinstance(part, ast.JoinedStr):
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "…" for p in part.values)
+
+
+def quoted(page: str) -> list[str]:
+    """What the first column of the tables quotes, but for names of errors and statuses."""
+    cells = re.findall(r"^\| (`.+?) \|", page, flags=re.M)
+    found = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    return [text for text in found if not re.fullmatch(r"HTTP \d+|\w+(Error|Recorded)", text)]
+
+
+def test_every_message_of_the_troubleshooting_page_is_in_the_sources(docs: Path) -> None:
+    page = (docs / "troubleshooting.md").read_text(encoding="utf-8")
+    texts = {text for path in PACKAGE.rglob("*.py") for text in literals(ast.parse(path.read_bytes()))}
+    messages = quoted(page)
+    assert len(messages) > 20
+    assert [m for m in messages if not any(m.strip("… ?") in text for text in texts)] == []
+
+
+def test_every_error_of_the_troubleshooting_page_exists(docs: Path) -> None:
+    page = (docs / "troubleshooting.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[A-Z][a-z]+)+(?:Error|Notice|Recorded|Cached|Found))`", page))
+    assert {"SchemaError", "VenueError", "NotRecorded"} <= named
+    assert named <= set(dd.errors.__all__)
+
+
+def test_the_page_of_symbols_lists_the_resolutions_and_units_of_windows(docs: Path) -> None:
+    page = (docs / "symbols-and-venues.md").read_text(encoding="utf-8")
+    sentence = page.partition("`resolution=`")[2].partition("The default")[0]
+    assert set(re.findall(r"`(\w+)`", sentence)) == {*times.RESOLUTIONS, "raw"}
+    units = re.findall(r"`(\w)`", page.partition("A lookback")[2].partition(":")[0])
+    assert [times.length(f"2{unit}", "w") > times.length(f"1{unit}", "w") for unit in units] == [True] * 5
+
+
+@pytest.fixture
+def outputs(docs: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """docs/outputs.py."""
+    monkeypatch.syspath_prepend(str(docs))
+    return importlib.import_module("outputs")
+
+
+def test_an_output_shows_nothing_of_the_machine(
+    outputs: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = dd.cache_info().folder
+    text = f"{tmp_path}/rates.parquet, {folder}, {Path.home()}/x, 127.0.0.1:43817, <Past at 0x7f12ab34cd56>"
+    shown = "rates.parquet, ~/.cache/derivdata, ~/x, 127.0.0.1:8080, <Past>"
+    assert outputs.hide_machine(text) == shown
+    with pytest.raises(ValueError, match="of this machine"):
+        outputs.hide_machine(f"{tmp_path.parent}/another")
+
+
+def test_every_block_has_an_output(outputs: ModuleType) -> None:
+    """Each expression's value; what was assigned last where there is none."""
+    names = {"dd": dd}
+    assert outputs.values_of("a = 1\na + 1\nNone\n'x'", names, "p") == [("a + 1", 2), ("'x'", "x")]
+    assert outputs.last_assigned("a = 1\nwith open(p) as f:\n    b = 2", names | {"a": 1, "b": 2}) == [
+        ("b", 2)
+    ]
+
+
+def test_the_gallery_shows_the_figure_of_each_recipe(docs: Path) -> None:
+    """Figures are numbered as they stand in the cookbook: a new one moves those below it."""
+    tree = ast.parse((docs / "gallery_pages.py").read_bytes())  # imports nbformat, which only the pages need
+    values = {
+        target.id: ast.literal_eval(part.value)
+        for part in tree.body
+        if isinstance(part, ast.Assign)
+        for target in part.targets
+        if isinstance(target, ast.Name) and target.id in ("ORDER", "FIGURES")
+    }
+    page = (docs / "cookbook.md").read_text(encoding="utf-8")
+    drawn = [
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+        for heading, text in re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", page, flags=re.M | re.S)
+        for _ in re.findall(r"^dd\.plot\.", text, flags=re.M)
+    ]
+    for heading, name, _ in values["FIGURES"]:
+        assert drawn[int(name.rpartition("-")[2]) - 1] == heading
+    assert len(values["ORDER"]) + len(values["FIGURES"]) >= 14
+
+
+def test_recipes_are_short(docs: Path) -> None:
+    recipes = blocks(docs / "cookbook.md")
+    assert len(recipes) >= 30
+    assert max(block.code.count("\n") for block in recipes) <= 12
