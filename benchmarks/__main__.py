@@ -20,7 +20,7 @@ def main(options: list[str]) -> int:
     """Run the rows and tell what was found."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "figures.json")
-        command = [sys.executable, "-m", "pytest", str(_HERE), f"--benchmark-json={file}", *options]
+        command = [sys.executable, "-m", "pytest", str(_HERE), f"--figures={file}", *options]
         code = subprocess.run(command, env=_environment(), cwd=_HERE.parent).returncode
         if code:
             return code

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
-import resource
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,38 +18,27 @@ from benchmarks.rows import ROWS
 from derivdata import transport
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-_CLOCKS: dict[str, Callable[[], float]] = {
-    "cpu": time.process_time,
-    "wall": time.perf_counter,
-    "children": _children,
-}
-
-
 def pytest_configure() -> None:
     """Refuse to measure with libraries that take more threads than one."""
     if os.environ.get("OMP_NUM_THREADS") != "1":
         pytest.exit("run this as `python -m benchmarks`, which gives every library one thread", returncode=4)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--figures", help="where the figures go, as JSON")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One case for each side of each row."""
-    cases = [
-        pytest.param(row, side, id=f"{row.name}: {side}", marks=_options(row))
-        for row in ROWS
-        for side in row.sides
-    ]
-    metafunc.parametrize(("row", "side"), cases)
+    """One case for each row."""
+    metafunc.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 
 
-def _options(row: Row) -> pytest.MarkDecorator:
-    return pytest.mark.benchmark(
-        group=row.name, timer=_CLOCKS[row.clock], min_rounds=5, max_time=0.5, min_time=0.02
-    )
+@pytest.fixture(scope="session")
+def figures(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
+    """Figures of all sides, written at the end."""
+    found: list[Any] = []
+    yield found
+    Path(request.config.getoption("--figures")).write_text(json.dumps({"benchmarks": found}))
 
 
 @pytest.fixture(scope="session")

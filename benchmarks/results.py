@@ -1,13 +1,15 @@
-"""From pytest-benchmark's figures to RESULTS.md; what people wrote at the end of it stays."""
+"""From the figures of the rows to RESULTS.md; what people wrote at the end of it stays."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import platform
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["WORDS", "page", "table"]
@@ -17,7 +19,7 @@ WORDS = "## Misses and findings"
 
 _OURS = "derivdata"
 _PACKAGES = """numpy pandas xarray scipy pyarrow msgspec requests-cache starlette uvicorn dask bottleneck
-orjson vollib lets-be-rational fast-vollib numba pytest-benchmark""".split()
+orjson vollib lets-be-rational fast-vollib numba""".split()
 _HEAD = """| what | input | derivdata | against | its time | ratio | reach | |
 |---|---|---|---|---|---|---|---|"""
 _GROWTH_HEAD = """Time over size, once, four and sixteen times an input:
@@ -72,7 +74,7 @@ def page(figures: Mapping[str, Any], before: str) -> str:
     _, heading, words = before.partition(WORDS)
     return f"""# Results
 
-Written by `make bench`: all sides in one run, medians of at least three rounds. Only ratios mean something
+Written by `make bench`: all sides in one run and in turns, medians of the rounds. Only ratios mean something
 elsewhere. Times are of the processor, over all threads of the process, which a busy machine disturbs least;
 `wall` marks those by the clock, where a side waits, writes or has two threads, `children` those of processes
 that a side starts.
@@ -83,7 +85,7 @@ that a side starts.
 
 ## Measured with
 
-{_machine(figures)}
+{_machine()}
 
 {heading or WORDS}{words or chr(10)}"""
 
@@ -170,12 +172,19 @@ def _marks(figures: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
                 yield f"{row.what}, {row.input}: {line.ratio} ({line.against}; {line.reach})", line.met
 
 
-def _machine(figures: Mapping[str, Any]) -> str:
-    processor = figures["machine_info"]["cpu"]
-    cores = f"{processor.get('count')} cores of {processor.get('brand_raw', 'an unknown processor')}"
+def _machine() -> str:
+    cores = f"{os.cpu_count()} cores of {_processor()}"
     installed = {d.metadata["Name"].lower().replace("_", "-"): d.version for d in metadata.distributions()}
     versions = (f"{name} {installed[name]}" for name in _PACKAGES if name in installed)
     return f"{cores}; Python {platform.python_version()}; {', '.join(versions)}."
+
+
+def _processor() -> str:
+    """Return the processor's name, as Linux gives it."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "an unknown processor"
 
 
 def _median(case: Mapping[str, Any]) -> float:

@@ -66,6 +66,8 @@ class Made:
         Called after the timing: figures that are no times, and what else was found, in words.
     close
         Called at the end.
+    in_turns
+        Whether the sides run in turns, a round of all and then the next, or all rounds of one side first.
     """
 
     sides: Mapping[str, Callable[[], Any]]
@@ -73,6 +75,7 @@ class Made:
     checks: Callable[[], list[Check]] = list
     facts: Callable[[], list[str]] = list
     close: Callable[[], Any] = lambda: None
+    in_turns: bool = True
 
 
 @dataclass(frozen=True)

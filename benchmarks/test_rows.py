@@ -1,26 +1,20 @@
-"""Every side of every row, timed."""
+"""Every row, its sides timed in turns."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from benchmarks import alternation
 from benchmarks.row import OURS, Row
 
 
-def test_side(row, side, make, benchmark):
+def test_row(row: Row, make: Any, figures: list[Any]) -> None:
     made = make(row)
-    run = made.sides[side]
-
-    def quiet() -> None:
-        run()
-
-    if row.rounds is None:
-        benchmark(quiet)
-    else:
-        benchmark.pedantic(quiet, rounds=row.rounds)
-    benchmark.extra_info.update(_told(row, side), part=made.parts.get(side, 1.0))
-    if side == OURS:
-        benchmark.extra_info.update(checks=[list(check) for check in made.checks()], facts=made.facts())
+    seconds = alternation.medians(row, made)
+    found = {"checks": [list(check) for check in made.checks()], "facts": made.facts()}
+    for side in row.sides:
+        told = _told(row, side) | {"part": made.parts.get(side, 1.0)} | (found if side == OURS else {})
+        figures.append({"group": row.name, "extra_info": told, "stats": {"median": seconds[side]}})
 
 
 def _told(row: Row, side: str) -> dict[str, Any]:

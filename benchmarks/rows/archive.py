@@ -1,8 +1,9 @@
-"""Ten million rows of funding into an archive, and a month of one pair out of it."""
+"""Four million rows of funding into an archive, and a month of one pair out of it."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from pyarrow.feather import write_feather
 
 import derivdata as dd
 from benchmarks.memory import peak_bytes_of
-from benchmarks.row import OURS, Check, Made, Row, faster, stated, within
+from benchmarks.row import OURS, Check, Made, Row, faster, growth, stated, within
+from derivdata.archive import Archive
 
 __all__ = ["ROWS", "funding_rows"]
 
@@ -49,7 +51,7 @@ _READ = "pandas.read_parquet with filters, one file"
 
 
 def _append(folder: Path) -> Made:
-    frame = funding_rows(10_000_000)
+    frame = funding_rows(4_000_000)
     columns = pyarrow.Table.from_pandas(frame)
 
     def ours() -> None:
@@ -74,14 +76,14 @@ def _append(folder: Path) -> Made:
 
 
 def _peaks() -> list[Check]:
-    """Most memory beside the rows themselves, of these and of four times as many: both fill all writers."""
-    these, four = (peak_bytes_of("append", str(rows)) / 1e6 for rows in (10_000_000, 40_000_000))
-    value = f"{these:.0f} MB; {four:.0f} MB with four times the rows"
-    return [Check("peak memory beside the rows", value, "four times ≤ 1.25 × these", four <= 1.25 * these)]
+    """Most memory beside the rows themselves, of ten million and of twice as many: both fill all writers."""
+    these, four = (peak_bytes_of("append", str(rows)) / 1e6 for rows in (10_000_000, 20_000_000))
+    value = f"{these:.0f} MB; {four:.0f} MB with twice the rows"
+    return [Check("peak memory beside the rows", value, "twice ≤ 1.25 × these", four <= 1.25 * these)]
 
 
 def _read(folder: Path) -> Made:
-    frame = funding_rows(10_000_000)
+    frame = funding_rows(4_000_000)
     archive = dd.open_archive(folder / "archive")
     archive.append("funding_history", frame)
     frame.to_parquet(folder / "whole.parquet")
@@ -106,11 +108,59 @@ def _read(folder: Path) -> Made:
     return Made(sides, facts=lambda: ["rows equal, one by one"])
 
 
+_REWRITE = "pandas: read_parquet of the same rows in one file, and to_parquet"
+
+
+def _filled(folder: Path, hours: int) -> Archive:
+    archive = dd.open_archive(folder / f"archive-{hours}")
+    archive.append("funding_history", funding_rows(43 * 30 * hours, venues=43, symbols=30))
+    return archive
+
+
+def _hour(archive: Archive) -> pd.DataFrame:
+    return archive.read("funding_history", _START, _START + pd.Timedelta("1h"))
+
+
+def _replaced(archive: Archive) -> Callable[[], Any]:
+    """Replace an hour of one symbol and take it back, so that the next time finds the same."""
+    part = _hour(archive).query("symbol == 'SYM0001'")
+    window = {"start": _START, "end": _START + pd.Timedelta("1h")}
+
+    def run() -> None:
+        archive.replace("funding_history", part, {"symbol": "SYM0001"}, reason="unit", **window)
+        archive.undo(int(archive.corrections().index.max()))
+
+    return run
+
+
+def _rewritten(archive: Archive, folder: Path) -> Callable[[], Any]:
+    """The same rows in one file, read and written."""
+    file = folder / "rows.parquet"
+    archive.read("funding_history", _START, archive.now + pd.Timedelta("1h")).to_parquet(file)
+    return lambda: pd.read_parquet(file).to_parquet(folder / "again.parquet")
+
+
+def _replace(folder: Path) -> Made:
+    archive = _filled(folder, 720)
+    return Made({OURS: _replaced(archive), _REWRITE: _rewritten(archive, folder)})
+
+
+def _merge(folder: Path) -> Made:
+    archive = _filled(folder, 720)
+    rows = _hour(archive)
+    sides = {OURS: lambda: archive.merge("funding_history", rows), _REWRITE: _rewritten(archive, folder)}
+    return Made(sides)
+
+
+def _growing_replace(folder: Path, times: int) -> Callable[[], Any]:
+    return _replaced(_filled(folder, 60 * times))
+
+
 ROWS = [
     Row(
         "archive-append",
         what="archive: append",
-        given="10,000,000 rows of funding history, 60 symbols × 20 venues",
+        given="4,000,000 rows of funding history, 60 symbols × 20 venues",
         make=_append,
         goals={_WRITE: within(1), _BYTES: stated()},
         clock="wall",
@@ -119,9 +169,32 @@ ROWS = [
     Row(
         "archive-read",
         what="archive: a month of one symbol on one venue",
-        given="720 of 10,000,000 rows",
+        given="720 of 4,000,000 rows",
         make=_read,
         goals={_READ: faster(10), _ALONE: stated()},
         clock="wall",
+    ),
+    Row(
+        "archive-replace",
+        what="archive: an hour of one symbol replaced, and taken back",
+        given="a month of hours of 43 venues × 30 symbols, 0.9 million rows",
+        make=_replace,
+        goals={_REWRITE: stated()},
+        rounds=3,
+    ),
+    Row(
+        "archive-merge",
+        what="archive: an hour of all pairs that is there already",
+        given="to a month of hours of 43 venues × 30 symbols, 0.9 million rows",
+        make=_merge,
+        goals={_REWRITE: stated()},
+        rounds=3,
+    ),
+    growth(
+        "replace",
+        "archive: an hour of one symbol replaced, and taken back",
+        "43 venues × 30 symbols × 60 hours and up",
+        _growing_replace,
+        rounds=3,
     ),
 ]

@@ -56,7 +56,7 @@ def _row(name: str, size: str, bound: float, venues: int, points: int, *, rounds
 
 ROWS = [
     _row("10kB", "10 kB", 5, 43, 3),
-    _row("10kB-3-venues", "10 kB", 5, 3, 44),
+    _row("10kB-3-venues", "10 kB", 4, 3, 44),
     _row("1MB", "1 MB", 5, 43, 310),
     _row("50MB", "50 MB", 4, 43, 15_000, rounds=5),
 ]

@@ -54,7 +54,7 @@ ROWS = [
         what="import derivdata, first table",
         given="a new process, 10 kB from the cache",
         make=_first_table,
-        goals={_PANDAS: within(1.15), _BARE: stated()},
+        goals={_PANDAS: within(1.25), _BARE: stated()},
         clock="children",
         rounds=9,
     ),

@@ -16,7 +16,7 @@ from derivdata._typing import Floats
 from derivdata.analysis import black76, business_time, chain, position, risk_neutral, smile, surface
 from tests.analysis.made_chains import daily_chains
 
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "made_surfaces"]
 
 _SURFACES = 100
 _AS_OF = np.datetime64("2026-01-01T08:00", "us")
@@ -29,7 +29,7 @@ _CLEAN = "limit: the chains cleaned once"
 _LOOP = "a loop over legs and scenarios with scipy's normal distribution, 1/10 of the legs"
 
 
-def _surfaces(count: int) -> xr.Dataset:
+def made_surfaces(count: int) -> xr.Dataset:
     k, iv = boards(count)
     fitted = surface.fit(k, iv, YEARS, method="essvi", weights="price")
     fitted = fitted.rename({dim: "board" for dim in fitted.dims if dim != "expiry"})
@@ -37,7 +37,7 @@ def _surfaces(count: int) -> xr.Dataset:
 
 
 def _density(_: Path) -> Made:
-    fitted = _surfaces(_SURFACES)
+    fitted = made_surfaces(_SURFACES)
     k = np.linspace(-1.0, 1.0, 201)
     strike = xr.DataArray(np.exp(k), dims="log_moneyness", coords={"log_moneyness": k})
 
@@ -60,7 +60,7 @@ def _density(_: Path) -> Made:
 
 
 def _local(_: Path) -> Made:
-    fitted = _surfaces(_SURFACES)
+    fitted = made_surfaces(_SURFACES)
     k, t = np.linspace(-0.5, 0.5, 41), np.linspace(0.01, 0.9, 30)
     return Made(
         {
@@ -83,7 +83,7 @@ def _legs() -> pd.DataFrame:
 
 
 def _scenarios(_: Path) -> Made:
-    fitted, legs = _surfaces(1).isel(board=0), _legs()
+    fitted, legs = made_surfaces(1).isel(board=0), _legs()
     moves = {"spot_change": _SPOTS, "vol_change": _VOLS, "days": _DAYS}
     some = legs.iloc[:: _LEGS // _SOME]
 
@@ -124,7 +124,7 @@ def _black(forward: float, strike: float, years: float, iv: float, side: str) ->
 
 
 def _attribution(_: Path) -> Made:
-    both, legs = _surfaces(2), _legs()
+    both, legs = made_surfaces(2), _legs()
     one, two = both.isel(board=0), both.isel(board=1)
     later = two.assign_coords(year_fraction=two["year_fraction"] - 1 / 365 / 24)
     return Made(
@@ -136,7 +136,7 @@ def _attribution(_: Path) -> Made:
 
 
 def _business_time(_: Path) -> Made:
-    fitted = _surfaces(_SURFACES)
+    fitted = made_surfaces(_SURFACES)
     w = smile.total_variance(fitted, 0.0).to_numpy()
 
     def general(row: Floats) -> Any:

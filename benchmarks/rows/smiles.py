@@ -21,12 +21,12 @@ __all__ = ["ROWS"]
 Floats = NDArray[np.float64]
 _Slice = tuple[Floats, Floats, float]
 
-_SLICES = 10_000
-_SOME = 100
+_SLICES = 2_500
+_SOME = 50
 _NARROWEST = 1e-3
-_TRF = "scipy least_squares (trf, bounded), slice by slice, 1/100 of them"
+_TRF = "scipy least_squares (trf, bounded), slice by slice, 1/50 of them"
 _ONCE = "limit: all curves evaluated once"
-_CURVE = "scipy curve_fit, slice by slice, 1/100 of them"
+_CURVE = "scipy curve_fit, slice by slice, 1/50 of them"
 
 
 def _fits(noise: float, _: Path) -> Made:
@@ -112,7 +112,7 @@ ROWS = [
     Row(
         "svi-clean",
         what="SVI slices",
-        given="10,000 clean slices of 40 strikes",
+        given="2,500 clean slices of 40 strikes",
         make=partial(_fits, 0.0),
         goals={_TRF: faster(100), _CURVE: faster(15), _ONCE: stated()},
         rounds=3,
@@ -120,7 +120,7 @@ ROWS = [
     Row(
         "svi-noisy",
         what="SVI slices",
-        given="10,000 slices of 40 strikes, 3 % noise",
+        given="2,500 slices of 40 strikes, 3 % noise",
         make=partial(_fits, 0.03),
         goals={_TRF: faster(100), _CURVE: faster(15), _ONCE: stated()},
         rounds=3,

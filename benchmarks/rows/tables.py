@@ -103,7 +103,7 @@ _EVENTS = "json.loads, json_normalize, to_datetime"
 
 
 def _liquidations(_: Path) -> Made:
-    body = wire.events(500_000)
+    body = wire.events(200_000)
     answer_with(body)
     ours, theirs = liquidation_table(), normalised_events(body)
     assert len(ours) == len(theirs)
@@ -165,10 +165,10 @@ ROWS = [
         goals={_NORMALISED: faster(10), _ORJSON: faster(1), _TYPED: within(2.5)},
     ),
     Row(
-        "history-50000",
+        "history-15000",
         what="history → table",
-        given="43 venues × 50,000 points, 177 MB of JSON",
-        make=partial(_history, 50_000),
+        given="43 venues × 15,000 points, 53 MB of JSON",
+        make=partial(_history, 15_000),
         goals={_NORMALISED: faster(8), _ORJSON: faster(1), _TYPED: within(2.5)},
         rounds=3,
     ),
@@ -182,9 +182,9 @@ ROWS = [
     Row(
         "liquidations",
         what="liquidation events → table",
-        given="500,000 events",
+        given="200,000 events",
         make=_liquidations,
-        goals={_EVENTS: faster(5), _ORJSON: stated()},
+        goals={_EVENTS: faster(4), _ORJSON: stated()},
         rounds=3,
     ),
     Row(

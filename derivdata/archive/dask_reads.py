@@ -77,7 +77,7 @@ def lazy_panel(
         raise ImportError("panel() needs dask: pip install 'derivdata[dask]'") from problem
     import xarray as xr
 
-    if set(table.key) != set(_DIMS):
+    if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind
         raise ValueError(f"table={table.name!r} is not keyed by symbol, exchange and time: no panel")
     if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
         raise ValueError(f"column={column!r} is no column of numbers of {table.name}")

@@ -222,6 +222,10 @@ def _candidates(footer: footers.Footer, window: TimeRange, where: Where) -> list
     """Return the row groups whose statistics do not rule out a match."""
     chosen = [g for g, bounds in enumerate(footer.bounds["time"]) if window.touches(*bounds)]
     for name, values in where.items():
+        if name not in footer.bounds:  # no range is read of it, at most the one word of a whole group
+            words = footer.words.get(name)
+            chosen = [g for g in chosen if not words or words[g] is None or words[g] in values]
+            continue
         bounds = footer.bounds[name]
         only = next(iter(values)) if len(values) == 1 else None
         if only is None:

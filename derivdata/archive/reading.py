@@ -118,6 +118,7 @@ class ArchiveReader(ArchiveContents):
         step: str | pd.Timedelta,
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
+        kind: str | None = None,
         chunks: int | None = None,
     ) -> Any:
         """Return one column of a table as a lazy panel, for tables larger than memory.
@@ -133,6 +134,8 @@ class ArchiveReader(ArchiveContents):
             ValueError when its chunk is computed.
         symbols, exchanges
             Values to keep; None keeps all.
+        kind
+            Of ``prices_history``, whose rows are keyed by it too: ``"mark"``, ``"index"`` or ``"last"``.
         chunks
             Instants per chunk; None makes chunks of about 32 MB.
 
@@ -147,10 +150,16 @@ class ArchiveReader(ArchiveContents):
         ImportError
             dask is not installed (``derivdata[dask]``).
         ValueError
-            There is no such table or column, the table has other keys, or the step is none.
+            There is no such table or column, the table has other keys, the step is none, or `kind` is missing
+            for prices or given for another table.
         """
         keyed = archive_table(table)
         where = read_filter(keyed, symbols, exchanges)
+        kinds = keyed.columns["kind"].allowed if "kind" in keyed.key else (None,)
+        if kind not in kinds:
+            raise ValueError(f"kind={kind!r}: a panel of {table} takes {' or '.join(map(repr, kinds))}")
+        if kind is not None:
+            where["kind"] = frozenset([kind])
         entry, window = self._entry(keyed), time_range(start, end)
         return lazy_panel(self._storage, keyed, column, entry, window, where, step=step, chunk=chunks)
 

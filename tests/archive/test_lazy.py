@@ -105,5 +105,11 @@ def test_a_panel_that_cannot_be(tmp_path: Path) -> None:
         archive.panel("funding_history", "resolution", step="1h", **window)
     with pytest.raises(ValueError, match="not keyed by symbol, exchange and time"):
         archive.panel("options_snapshot", "iv", step="1h", **window)
+    with pytest.raises(
+        ValueError, match="kind=None: a panel of prices_history takes 'mark' or 'index' or 'last'"
+    ):
+        archive.panel("prices_history", "price_usd", step="1h", **window)
+    with pytest.raises(ValueError, match="kind='mark': a panel of funding_history takes None"):
+        archive.panel("funding_history", "rate_bps_8h", step="1h", kind="mark", **window)
     with pytest.raises(ValueError, match="step='0s' is no length of time"):
         archive.panel("funding_history", "rate_bps_8h", step="0s", **window)

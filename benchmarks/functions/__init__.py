@@ -1,0 +1,127 @@
+"""Every public function: the benchmark row that times it, the question that shows it is fast, or why neither.
+
+    python -m benchmarks.functions [part of a name]
+
+asks each question of `QUESTIONS` of an idle library, prints its processor time, and, asked of all, writes
+FUNCTIONS.md. A question that takes over 50 ms belongs into a row of the benchmarks, and its function into
+`ROWS_OF`. A test compares the names with what is public.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from benchmarks.functions import fetching, options, others, rates
+from derivdata.archive import Archive
+from tests.reliability.calls.walk import public
+
+__all__ = ["FILE", "LIMIT_SECONDS", "LINE", "QUESTIONS", "ROWS_OF", "UNTIMED", "public_names"]
+
+LIMIT_SECONDS = 0.05
+FILE = Path(__file__).with_name("FUNCTIONS.md")
+LINE = re.compile(r"^\| `(?P<name>[\w.]+)` \| (?P<question>.+) \| (?P<ms>[\d.]+) \|$", re.MULTILINE)
+"""A measured question in that file."""
+
+QUESTIONS = {**fetching.QUESTIONS, **rates.QUESTIONS, **options.QUESTIONS, **others.QUESTIONS}
+
+ROWS_OF: dict[str, str] = {
+    "analysis.align.asof_join": "asof-join",
+    "analysis.backtest.carry": "backtest-carry",
+    "analysis.backtest.sweep": "analysis.backtest.sweep",
+    "analysis.black76.implied_vol": "implied-vol",
+    "analysis.business_time.fit": "business-time",
+    "analysis.chain.clean": "analysis.chain.clean",
+    "analysis.chain.executable": "executable",
+    "analysis.chain.forwards": "analysis.chain.forwards",
+    "analysis.chain.smiles": "chain-history",
+    "analysis.chain.vendor_greeks": "analysis.chain.vendor_greeks",
+    "analysis.exposure.max_pain": "analysis.exposure.max_pain",
+    "analysis.funding.best_pair": "best-pair",
+    "analysis.funding.comovement": "comovement",
+    "analysis.funding.cumulative": "analysis.funding.cumulative",
+    "analysis.funding.forecast_carry": "analysis.funding.forecast_carry",
+    "analysis.funding.half_life": "analysis.funding.half_life",
+    "analysis.funding.infer_interval": "analysis.funding.infer_interval",
+    "analysis.funding.net_carry": "analysis.funding.net_carry",
+    "analysis.funding.pick_record": "analysis.funding.pick_record",
+    "analysis.funding.realised_carry": "analysis.funding.realised_carry",
+    "analysis.funding.zscore": "zscore",
+    "analysis.liquidations.clusters": "clusters",
+    "analysis.oi.hhi": "shares",
+    "analysis.oi.market_share": "shares",
+    "analysis.oi.share_trend": "analysis.oi.share_trend",
+    "analysis.position.attribution": "attribution",
+    "analysis.position.greeks": "analysis.position.greeks",
+    "analysis.position.scenarios": "scenarios",
+    "analysis.position.vega_buckets": "analysis.position.vega_buckets",
+    "analysis.risk_neutral.density": "density",
+    "analysis.risk_neutral.moments": "analysis.risk_neutral.moments",
+    "analysis.risk_neutral.quantile": "analysis.risk_neutral.quantile",
+    "analysis.smile.fit": "svi-noisy",
+    "analysis.surface.constant_maturity": "analysis.surface.constant_maturity",
+    "analysis.surface.delta_moneyness": "analysis.surface.delta_moneyness",
+    "analysis.surface.fit": "essvi",
+    "analysis.surface.forward_variance": "analysis.surface.forward_variance",
+    "analysis.surface.from_chain": "analysis.surface.from_chain",
+    "analysis.surface.history": "analysis.surface.history",
+    "analysis.surface.local_volatility": "local-volatility",
+    "analysis.surface.term_structure": "analysis.surface.term_structure",
+    "analysis.volatility.bars": "analysis.volatility.bars",
+    "analysis.volatility.bipower": "analysis.volatility.bipower",
+    "archive.append": "archive-append",
+    "archive.merge": "archive-merge",
+    "archive.read": "archive-read",
+    "archive.replace": "archive-replace",
+    "cache_clear": "eviction",
+    "funding.history": "history-2000",
+    "funding.settlements": "funding.settlements",
+    "options.surface_history": "options.surface_history",
+    "tables.depth": "tables.depth",
+    "tables.surface_history": "tables.surface_history",
+    "funding.snapshot": "snapshot",
+    "liquidations.events": "liquidations",
+    "options.surface": "surface",
+    "panel": "table-panel",
+    "quality": "quality",
+    "record": "growth-recording",
+    "report": "report",
+    "venues.read": "venue-settlements",
+}
+"""The row that times a function."""
+
+_SAME = "the same function as `{}`"
+_NOTHING = "does no work that grows with data"
+
+UNTIMED: dict[str, str] = {
+    "tables.concat": _SAME.format("concat"),
+    "tables.panel": _SAME.format("panel"),
+    "tables.provenance": _SAME.format("provenance"),
+    "tables.surface": "what `options.surface` does with its rows",
+    "analysis.quality.quality": _SAME.format("quality"),
+    "archive.delete": "what `archive.replace` does, with no new rows",
+    "archive.undo": "timed with `archive.replace`",
+    "asof": _NOTHING,
+    "disconnect": _NOTHING,
+    "connect": "opens what a row of the services and the first table time",
+    "serve": "serves until it is stopped; rows of the service time its answers",
+    "liquidations.poll": "waits between answers, each one of `liquidations.events`",
+}
+"""Public functions without a row or a question, and why; so are all of `derivdata.plot`: matplotlib draws."""
+
+
+def public_names() -> set[str]:
+    """All public functions but figures, and the methods of an archive."""
+    methods = {f"archive.{name}" for name, value in vars(Archive).items() if _is_method(name, value)}
+    inherited = {
+        f"archive.{name}"
+        for base in Archive.__mro__[1:-1]
+        for name, value in vars(base).items()
+        if _is_method(name, value)
+    }
+    return {name for name in public() if not name.startswith("plot.")} | methods | inherited
+
+
+def _is_method(name: str, value: object) -> bool:
+    return not name.startswith("_") and inspect.isfunction(value)

@@ -1,0 +1,227 @@
+"""Questions to the analysis of options: one chain, its smiles and its surface."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from benchmarks.functions import inputs
+from benchmarks.functions.inputs import K, cleaned, fitted, legs, quotes, raw, table, whole
+from benchmarks.functions.question import Question
+from derivdata.analysis import (
+    black76,
+    business_time,
+    chain,
+    exposure,
+    position,
+    risk_neutral,
+    smile,
+    surface,
+    variance,
+)
+
+__all__ = ["QUESTIONS"]
+
+_CHAIN = "the options of one asset on one venue"
+_SMILES = "eleven smiles × 41 places"
+_LEGS = "50 options of one chain"
+_MANY = "100,000 options"
+_PLACES = "one surface × 41 places × 4 times"
+
+
+@functools.cache
+def _options() -> tuple[Any, ...]:
+    """Forward, strikes and years of many options."""
+    rng = np.random.default_rng(1)
+    return 100.0, rng.uniform(70, 140, 100_000), rng.uniform(0.02, 1.0, 100_000)
+
+
+@functools.cache
+def _paid() -> Any:
+    return black76.price(*_options(), 0.5, "call")
+
+
+def _snapshot() -> Any:
+    return table("options.snapshot", "BTC", "deribit")
+
+
+def _day() -> Any:
+    return table("options.surface_history", "BTC", "deribit", "1d")
+
+
+@functools.cache
+def _slopes() -> xr.Dataset:
+    return surface.from_chain(_snapshot(), method="essvi")
+
+
+@functools.cache
+def _later() -> xr.Dataset:
+    """The same surface an hour on."""
+    return whole().assign_coords(year_fraction=whole()["year_fraction"] - 1 / 365 / 24)
+
+
+def _places(of: Callable[..., Any]) -> Any:
+    times = xr.DataArray([0.02, 0.1, 0.25, 0.4], dims="maturity")
+    return of(_slopes(), xr.DataArray(K, dims="place"), times)
+
+
+@functools.cache
+def _priced() -> xr.DataArray:
+    """Prices of 200 strikes, by side."""
+    strikes = np.linspace(40.0, 240.0, 200)
+    strike = xr.DataArray(strikes, dims="strike", coords={"strike": strikes})
+    side = xr.DataArray(["call", "put"], dims="side", coords={"side": ["call", "put"]})
+    return black76.price(100.0, strike, 0.25, 0.5, side)
+
+
+QUESTIONS = {
+    "analysis.black76.price": Question(_MANY, lambda: black76.price(*_options(), 0.5, "call")),
+    "analysis.black76.greeks": Question(_MANY, lambda: black76.greeks(*_options(), 0.5, "call")),
+    "analysis.black76.implied_vol": Question(
+        _MANY, lambda: black76.implied_vol(_paid(), *_options(), "call")
+    ),
+    "analysis.business_time.years": Question(
+        "one window", lambda: business_time.years("2026-06-29", "2026-07-06", weekend_weight=0.5)
+    ),
+    "analysis.business_time.fit": Question(_CHAIN, lambda: business_time.fit(whole(), weekend_weight=0.5)),
+    "analysis.chain.arbitrage": Question(_CHAIN, lambda: chain.arbitrage(quotes())),
+    "analysis.chain.basis": Question(_CHAIN, lambda: chain.basis(inputs.forwards(), spot=100_000.0)),
+    "analysis.chain.clean": Question(_CHAIN, lambda: chain.clean(_snapshot())),
+    "analysis.chain.executable": Question(_CHAIN, lambda: chain.executable(_snapshot())),
+    "analysis.chain.forward_from_delta": Question(
+        _MANY, lambda: chain.forward_from_delta(*_options()[1:], 0.5, "call", 0.4)
+    ),
+    "analysis.chain.forward_from_parity": Question(
+        _MANY, lambda: chain.forward_from_parity(_options()[1], 12.0, 10.0)
+    ),
+    "analysis.chain.forwards": Question(_CHAIN, lambda: chain.forwards(cleaned())),
+    "analysis.chain.smiles": Question(_CHAIN, lambda: chain.smiles(cleaned())),
+    "analysis.chain.vendor_greeks": Question(_CHAIN, lambda: chain.vendor_greeks(_snapshot())),
+    "analysis.exposure.gamma_exposure": Question(_CHAIN, lambda: exposure.gamma_exposure(_snapshot())),
+    "analysis.exposure.max_pain": Question(_CHAIN, lambda: exposure.max_pain(_snapshot())),
+    "analysis.exposure.open_interest": Question(_CHAIN, lambda: exposure.open_interest(_snapshot())),
+    "analysis.exposure.pain": Question(_CHAIN, lambda: exposure.pain(_snapshot())),
+    "analysis.exposure.put_call_ratio": Question(_CHAIN, lambda: exposure.put_call_ratio(_snapshot())),
+    "analysis.exposure.zero_gamma": Question(
+        _CHAIN, lambda: exposure.zero_gamma(_snapshot(), dealer=exposure.NAIVE_DEALER)
+    ),
+    "analysis.position.attribution": Question(
+        f"{_LEGS}, an hour", lambda: position.attribution(legs(), whole(), _later())
+    ),
+    "analysis.position.greeks": Question(_LEGS, lambda: position.greeks(legs(), whole())),
+    "analysis.position.scenarios": Question(
+        f"{_LEGS}, 9 moves of spot × 5 of volatility × 3 days",
+        lambda: position.scenarios(
+            legs(),
+            whole(),
+            spot_change=np.linspace(-0.2, 0.2, 9),
+            vol_change=np.linspace(-0.1, 0.1, 5),
+            days=[0.0, 1.0, 3.0],
+        ),
+    ),
+    "analysis.position.vega_buckets": Question(_LEGS, lambda: position.vega_buckets(legs(), whole())),
+    "analysis.risk_neutral.density": Question(
+        "one surface × 41 places", lambda: risk_neutral.density(whole(), K)
+    ),
+    "analysis.risk_neutral.moments": Question("one surface", lambda: risk_neutral.moments(whole())),
+    "analysis.risk_neutral.quantile": Question(
+        "one surface, five probabilities",
+        lambda: risk_neutral.quantile(whole(), [0.05, 0.25, 0.5, 0.75, 0.95]),
+    ),
+    "analysis.smile.butterfly_check": Question("eleven smiles", lambda: smile.butterfly_check(fitted())),
+    "analysis.smile.density_factor": Question(
+        _MANY, lambda: smile.density_factor(_options()[2], _options()[2], 0.1, 0.1)
+    ),
+    "analysis.smile.durrleman": Question(_SMILES, lambda: smile.durrleman(fitted(), K)),
+    "analysis.smile.extrapolated": Question(_SMILES, lambda: smile.extrapolated(fitted(), K)),
+    "analysis.smile.fit": Question(
+        "the smiles of one chain",
+        lambda: smile.fit(quotes()["log_moneyness"], quotes()["iv"], quotes()["year_fraction"]),
+    ),
+    "analysis.smile.from_raw": Question(
+        "eleven smiles", lambda: smile.from_raw(raw(), quotes()["year_fraction"])
+    ),
+    "analysis.smile.gj_repair": Question(
+        "eleven smiles", lambda: smile.gj_repair(raw(), quotes()["year_fraction"])
+    ),
+    "analysis.smile.iv": Question(_SMILES, lambda: smile.iv(fitted(), K)),
+    "analysis.smile.jump_wings_to_raw": Question(
+        "eleven smiles",
+        lambda: smile.jump_wings_to_raw(
+            smile.svi_raw_to_jump_wings(raw(), quotes()["year_fraction"]), quotes()["year_fraction"]
+        ),
+    ),
+    "analysis.smile.raw_parameters": Question("eleven smiles", lambda: smile.raw_parameters(fitted())),
+    "analysis.smile.raw_total_variance": Question(
+        _MANY,
+        lambda: smile.raw_total_variance(_options()[2], smile.Raw(0.01, 0.1, -0.2, 0.0, 0.2), derivative=1),
+    ),
+    "analysis.smile.sabr_iv": Question(
+        _MANY, lambda: smile.sabr_iv(_options()[2], smile.Sabr(0.5, 1.0, -0.2, 0.6), 0.5)
+    ),
+    "analysis.smile.ssvi_conditions": Question(
+        _MANY, lambda: smile.ssvi_conditions(_options()[2], -0.3, 1.0)
+    ),
+    "analysis.smile.ssvi_to_raw": Question(_MANY, lambda: smile.ssvi_to_raw(_options()[2], -0.3, 1.0)),
+    "analysis.smile.svi_natural_to_raw": Question(
+        "eleven smiles", lambda: smile.svi_natural_to_raw(smile.svi_raw_to_natural(raw()))
+    ),
+    "analysis.smile.svi_raw_to_jump_wings": Question(
+        "eleven smiles", lambda: smile.svi_raw_to_jump_wings(raw(), quotes()["year_fraction"])
+    ),
+    "analysis.smile.svi_raw_to_natural": Question("eleven smiles", lambda: smile.svi_raw_to_natural(raw())),
+    "analysis.smile.total_variance": Question(_SMILES, lambda: smile.total_variance(fitted(), K)),
+    "analysis.surface.calendar_check": Question("one surface", lambda: surface.calendar_check(whole())),
+    "analysis.surface.constant_maturity": Question("one surface", lambda: surface.constant_maturity(whole())),
+    "analysis.surface.delta_moneyness": Question(
+        "one surface", lambda: surface.delta_moneyness(whole(), 0.25, 0.15)
+    ),
+    "analysis.surface.forward_variance": Question(
+        "one surface", lambda: surface.forward_variance(whole(), 0.05, 0.2)
+    ),
+    "analysis.surface.from_chain": Question(_CHAIN, lambda: surface.from_chain(_snapshot())),
+    "analysis.surface.from_essvi": Question(
+        "one surface of three expiries",
+        lambda: surface.from_essvi([0.02, 0.06, 0.1], [-0.3] * 3, [0.1, 0.2, 0.3], [0.1, 0.3, 0.5]),
+    ),
+    "analysis.surface.fit": Question(
+        "the smiles of one chain",
+        lambda: surface.fit(quotes()["log_moneyness"], quotes()["iv"], quotes()["year_fraction"]),
+    ),
+    "analysis.surface.heston_phi": Question(
+        "1,000 slices", lambda: surface.heston_phi(_options()[2][:1_000], 1.0)
+    ),
+    "analysis.surface.history": Question(
+        "one asset on one venue, four chains of a day",
+        lambda: surface.history(_day().isel(time=slice(None, None, 6)), days=(7, 30, 90)),
+    ),
+    "analysis.surface.iv": Question(_PLACES, lambda: _places(surface.iv)),
+    "analysis.surface.local_volatility": Question(_PLACES, lambda: _places(surface.local_volatility)),
+    "analysis.surface.pair_conditions": Question(
+        "two slices", lambda: surface.pair_conditions(_slopes().isel(expiry=0), _slopes().isel(expiry=1))
+    ),
+    "analysis.surface.power_phi": Question(_MANY, lambda: surface.power_phi(_options()[2], 1.0, 0.5)),
+    "analysis.surface.term_structure": Question("one surface", lambda: surface.term_structure(whole())),
+    "analysis.surface.total_variance": Question(_PLACES, lambda: _places(surface.total_variance)),
+    "analysis.variance.cboe": Question(
+        "200 strikes", lambda: variance.cboe(_priced() * 0.99, _priced() * 1.01, 0.25)
+    ),
+    "analysis.variance.model_free": Question("one surface", lambda: variance.model_free(whole())),
+    "analysis.variance.replication": Question(
+        "200 strikes",
+        lambda: variance.replication(
+            _priced().sel(side="call", drop=True),
+            _priced().sel(side="put", drop=True),
+            100.0,
+            0.25,
+            boundary=100.0,
+        ),
+    ),
+    "analysis.variance.volatility_index": Question(
+        "one surface", lambda: variance.volatility_index(inputs.free())
+    ),
+}

@@ -1,0 +1,133 @@
+"""Questions to tables, units, venues and an archive of one table."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pandas as pd
+
+import derivdata as dd
+from benchmarks.functions import inputs
+from benchmarks.functions.inputs import SIZE, archive, history, rates, table
+from benchmarks.functions.question import Question
+from derivdata import units
+
+__all__ = ["QUESTIONS"]
+
+_ROWS = f"the rows of {SIZE}"
+_START, _END = pd.Timestamp("2026-01-01", tz="UTC"), pd.Timestamp("2026-01-31", tz="UTC")
+_BODY = '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]'
+
+_UNITS = {
+    "apr_from_bps": lambda: units.apr_from_bps(rates().to_numpy(), 8.0),
+    "apr_from_bps_8h": lambda: units.apr_from_bps_8h(rates()),
+    "apy_from_bps_8h": lambda: units.apy_from_bps_8h(rates(), 8.0),
+    "apy_from_native": lambda: units.apy_from_native(rates().to_numpy() * 1e-4, 8.0),
+    "bps_8h_from_apr": lambda: units.bps_8h_from_apr(rates().to_numpy() * 0.01),
+    "bps_8h_from_apy": lambda: units.bps_8h_from_apy(rates().to_numpy() * 0.01, 8.0),
+    "bps_8h_from_bps": lambda: units.bps_8h_from_bps(rates().to_numpy(), 8.0),
+    "bps_8h_from_native": lambda: units.bps_8h_from_native(rates().to_numpy() * 1e-4, 8.0),
+    "bps_from_bps_8h": lambda: units.bps_from_bps_8h(rates(), 8.0),
+    "native_from_apy": lambda: units.native_from_apy(rates().to_numpy() * 0.01, 8.0),
+    "native_from_bps_8h": lambda: units.native_from_bps_8h(rates(), 8.0),
+}
+
+
+def _corrected() -> object:
+    """Replace an hour of one symbol and take it back, so that the next time finds the same."""
+    part = history()
+    part = part[(part["symbol"] == "SYM001") & (part["time"] == _START)]
+    where = {"symbol": "SYM001"}
+    archive().replace(
+        "funding_history", part, where, start=_START, end=_START + pd.Timedelta("1h"), reason="unit"
+    )
+    return archive().undo(int(archive().corrections().index.max()))
+
+
+@functools.cache
+def _bundle() -> Path:
+    """A recording of a month of one symbol and of a snapshot."""
+    path = inputs.folder() / "morning.ddz"
+    with dd.record(path):
+        dd.funding.history("BTC", "30d")
+        dd.raw("/oi/exchanges-summary")
+    return path
+
+
+def _recorded() -> None:
+    with dd.record(inputs.folder() / "one.ddz"):
+        dd.raw("/oi/exchanges-summary")
+
+
+QUESTIONS = {f"units.{name}": Question(SIZE, ask) for name, ask in _UNITS.items()} | {
+    "concat": Question(
+        "two symbols, hours of 30 days on all venues",
+        lambda: dd.concat([table("funding.history", "BTC", "30d"), table("funding.history", "ETH", "30d")]),
+    ),
+    "plan": Question("200 symbols, 30 days", lambda: dd.plan([f"S{i}" for i in range(200)], "30d")),
+    "provenance": Question("one table", lambda: dd.provenance(table("options.snapshot", "BTC", "deribit"))),
+    "quality": Question(
+        "hours of one symbol on all venues, 30 days",
+        lambda: dd.quality(table("funding.history", "BTC", "30d")),
+    ),
+    "bundle_diff": Question(
+        "two recordings, each of a month of one symbol", lambda: dd.bundle_diff(_bundle(), _bundle())
+    ),
+    "cache_clear": Question("older than a year; there is none", lambda: dd.cache_clear(older_than="365d")),
+    "cache_info": Question("a few answers", dd.cache_info),
+    "record": Question("one answer", _recorded),
+    "replay": Question("a recording of a month of one symbol", lambda: dd.replay(_bundle()).close()),
+    "open_archive": Question(f"an archive of {SIZE}", lambda: dd.open_archive(inputs.folder() / "derivs")),
+    "venues.endpoints": Question("all", dd.venues.endpoints),
+    "venues.facts": Question("all venues", dd.venues.facts),
+    "venues.read": Question(
+        "one answer of one payment",
+        lambda: dd.venues.read(
+            "binance", "/fapi/v1/fundingRate", _BODY, at="2023-11-01", context={"interval_hours": 8.0}
+        ),
+    ),
+    "tables.contract": Question("one name", lambda: dd.tables.contract("BTC-USDT")),
+    "tables.depth": Question(
+        "one book by the hour, 30 days",
+        lambda: dd.tables.depth(table("orderbook.depth_history", "BTC", "binance", "30d")),
+    ),
+    "tables.surface_history": Question(
+        "six chains of one asset on one venue",
+        lambda: dd.tables.surface_history(_chains()),
+    ),
+    "tables.venue_slug": Question("one name", lambda: dd.tables.venue_slug("Binance")),
+    "archive.corrections": Question("no corrections", lambda: archive().corrections()),
+    "archive.exchanges": Question(_ROWS, lambda: archive().exchanges("funding_history")),
+    "archive.info": Question(_ROWS, lambda: archive().info()),
+    "archive.latest": Question(
+        _ROWS, lambda: archive().latest("funding_history", _END, within=pd.Timedelta(1, "D"))
+    ),
+    "archive.lazy": Question(_ROWS, lambda: archive().lazy("funding_history")),
+    "archive.panel": Question(
+        f"one symbol of {_ROWS}, planned and computed",
+        lambda: (
+            archive()
+            .panel("funding_history", "rate_bps_8h", start=_START, end=_END, step="1h", symbols=["SYM001"])
+            .compute()
+        ),
+    ),
+    "archive.requests": Question("no requests", lambda: archive().requests()),
+    "archive.symbols": Question(_ROWS, lambda: archive().symbols("funding_history")),
+    "archive.tables": Question("one table", lambda: archive().tables()),
+    "archive.unanswered": Question(
+        "one series", lambda: archive().unanswered("funding_history", "venue00", "SYM001", _START, _END)
+    ),
+    "archive.replace": Question(f"an hour of one symbol in {_ROWS}, and taken back", _corrected),
+    "archive.merge": Question(
+        f"an hour of all pairs, again, to {_ROWS}",
+        lambda: archive().merge("funding_history", history()[history()["time"] == _START]),
+    ),
+    "archive.drop_before": Question(f"nothing, of {_ROWS}", lambda: archive().drop_before("2025-01-01")),
+}
+
+
+def _chains() -> pd.DataFrame:
+    rows = table("options.snapshot", "BTC", "deribit")
+    later = [rows.assign(time=rows["time"] + pd.Timedelta(n, "h")) for n in range(6)]
+    return dd.concat(later)

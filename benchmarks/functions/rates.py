@@ -1,0 +1,159 @@
+"""Questions to the analysis of panels and events."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+import derivdata as dd
+from benchmarks.functions import inputs
+from benchmarks.functions.inputs import SIZE, bars, events, prices, rates, runs, settled, share, usd
+from benchmarks.functions.question import Question
+from derivdata.analysis import align, backtest, basis, funding, liquidations, oi, volatility
+
+__all__ = ["QUESTIONS"]
+
+_PAID = "43 venues × 30 symbols × 90 days of payments, every 8 h"
+_EVENTS = "six hours of liquidations of all venues"
+_BARS = "days of a year, 30 assets on one venue"
+_FREE = dict.fromkeys(funding.LEGS, 1.0)
+_PAIR = "venue00", "venue07"
+
+
+def _minutes() -> pd.DataFrame:
+    return liquidations.bucket(events(), "5min")
+
+
+QUESTIONS = {
+    "analysis.align.align": Question(f"{SIZE}, to steps of 4 h", lambda: align.align(rates(), "4h")),
+    "analysis.align.asof_join": Question(
+        "hours of one symbol on 43 venues, 30 days, beside another column of them",
+        lambda: align.asof_join(
+            inputs.one_symbol(), inputs.one_symbol().rename(columns={"rate_bps_8h": "other"}), tolerance="2h"
+        ),
+    ),
+    "analysis.align.settlement_sums": Question(
+        f"{_PAID}, to days", lambda: align.settlement_sums(settled(), 8.0, hours=24)
+    ),
+    "analysis.basis.against_index": Question(SIZE, lambda: basis.against_index(prices(), prices())),
+    "analysis.basis.against_venue": Question(SIZE, lambda: basis.against_venue(prices(), "venue00")),
+    "analysis.funding.breakeven_hours": Question(
+        "one instant of 43 venues × 30 symbols",
+        lambda: funding.breakeven_hours(
+            abs(rates()).isel(time=-1), 8.0, mean_bps_8h=0.5, half_life_hours=24.0
+        ),
+    ),
+    "analysis.funding.check_8h_normalisation": Question(
+        _PAID, lambda: funding.check_8h_normalisation(settled(), inputs.native(), 8.0)
+    ),
+    "analysis.funding.cumulative": Question(SIZE, lambda: funding.cumulative(rates())),
+    "analysis.funding.deribit_rate": Question(SIZE, lambda: funding.deribit_rate(rates().to_numpy() * 1e-4)),
+    "analysis.funding.dispersion": Question(SIZE, lambda: funding.dispersion(rates())),
+    "analysis.funding.hyperliquid_rate": Question(
+        SIZE, lambda: funding.hyperliquid_rate(rates().to_numpy() * 1e-4)
+    ),
+    "analysis.funding.infer_interval": Question(_PAID, lambda: funding.infer_interval(settled())),
+    "analysis.funding.next_settlements": Question(
+        "payments of one symbol on all venues, 30 days",
+        lambda: funding.next_settlements(inputs.table("funding.settlements", "BTC", "30d"), dd.asof()),
+    ),
+    "analysis.funding.oi_weighted": Question(SIZE, lambda: funding.oi_weighted(rates(), usd())),
+    "analysis.funding.payment": Question(SIZE, lambda: funding.payment(rates().to_numpy() * 1e-4, 1e5, 1.0)),
+    "analysis.funding.realised_carry": Question(
+        _PAID,
+        lambda: funding.realised_carry(
+            settled(), *_PAIR, "2026-02-01", "2026-03-01", interval_hours=8.0, fees_bps=_FREE
+        ),
+    ),
+    "analysis.funding.slippage_bps": Question(
+        "books of 43 venues", lambda: funding.slippage_bps(inputs.capped(), 1e5)
+    ),
+    "analysis.funding.spread": Question(SIZE, lambda: funding.spread(rates(), *_PAIR)),
+    "analysis.funding.universe": Question(SIZE, lambda: funding.universe(usd(), 10)),
+    "analysis.oi.by_kind": Question(SIZE, lambda: oi.by_kind(usd())),
+    "analysis.oi.in_coins": Question(SIZE, lambda: oi.in_coins(usd(), prices())),
+    "analysis.oi.migration": Question(
+        SIZE, lambda: oi.migration(usd(), usd()["time"].values[0], usd()["time"].values[-1])
+    ),
+    "analysis.oi.oi_to_volume": Question(SIZE, lambda: oi.oi_to_volume(usd(), usd("volume_24h_usd"))),
+    "analysis.oi.share_trend": Question(
+        "one symbol on 43 venues, 30 days in steps of 4 h",
+        lambda: oi.share_trend(share().isel(symbol=[0], time=slice(None, None, 4))),
+    ),
+    "analysis.liquidations.branching_ratio": Question(
+        _EVENTS, lambda: liquidations.branching_ratio(_minutes()["count"])
+    ),
+    "analysis.liquidations.bucket": Question(_EVENTS, _minutes),
+    "analysis.liquidations.cascades": Question(
+        _EVENTS, lambda: liquidations.cascades(runs(), min_count=5, min_usd=1e5)
+    ),
+    "analysis.liquidations.imbalance": Question(
+        SIZE, lambda: liquidations.imbalance(usd().to_numpy(), usd().to_numpy() + 1.0)
+    ),
+    "analysis.liquidations.observed": Question(_EVENTS, lambda: liquidations.observed(events())),
+    "analysis.backtest.capacity": Question(
+        f"a backtest of {SIZE}", lambda: backtest.capacity(inputs.backtested(), inputs.capped())
+    ),
+    "analysis.backtest.deflated_sharpe_ratio": Question(
+        "one strategy",
+        lambda: backtest.deflated_sharpe_ratio(0.1, trials=10, variance=0.01, observations=250),
+    ),
+    "analysis.backtest.trades": Question(
+        f"a backtest of {SIZE}", lambda: backtest.trades(inputs.backtested())
+    ),
+    "analysis.volatility.bars": Question(
+        f"{SIZE}, to days", lambda: volatility.bars(prices(), step_hours=24.0)
+    ),
+    "analysis.volatility.bipower": Question(SIZE, lambda: volatility.bipower(prices(), 24)),
+    "analysis.volatility.cone": Question(_BARS, lambda: volatility.cone(bars(), [7, 14, 30, 90])),
+    "analysis.volatility.implied_minus_realised": Question(
+        _BARS,
+        lambda: volatility.implied_minus_realised(
+            volatility.realised(bars(), 30) * 1.1, volatility.realised(bars(), 30), horizon_hours=720.0
+        ),
+    ),
+    "analysis.volatility.realised": Question(_BARS, lambda: volatility.realised(bars(), 30)),
+    "analysis.funding.best_pair": Question(SIZE, lambda: funding.best_pair(rates())),
+    "analysis.funding.comovement": Question(SIZE, lambda: funding.comovement(rates())),
+    "analysis.funding.forecast_carry": Question(
+        "hours of one symbol on 43 venues, 60 days",
+        lambda: funding.forecast_carry(rates(1, 60), hold_hours=168.0, cost_bps=8.0),
+    ),
+    "analysis.funding.half_life": Question(
+        _PAID, lambda: funding.half_life(settled(), interval_hours=8.0, level=None)
+    ),
+    "analysis.funding.hit_rate": Question(
+        "hours of one symbol on 43 venues, 30 days", lambda: funding.hit_rate(rates(1), 24.0)
+    ),
+    "analysis.funding.net_carry": Question(
+        _PAID,
+        lambda: funding.net_carry(settled(), *_PAIR, 240.0, cost_bps=_FREE, interval_hours=8.0),
+    ),
+    "analysis.funding.pair_spreads": Question(
+        "hours of one symbol on 43 venues, 30 days", lambda: funding.pair_spreads(rates(1))
+    ),
+    "analysis.funding.pick_record": Question(
+        "payments of one symbol on 43 venues, 90 days",
+        lambda: funding.pick_record(settled(1), hold_hours=72.0, cost_bps=8.0, interval_hours=8.0),
+    ),
+    "analysis.funding.pick_summary": Question(
+        "picks of one symbol, 90 days", lambda: funding.pick_summary(inputs.picks())
+    ),
+    "analysis.funding.zscore": Question(SIZE, lambda: funding.zscore(rates(), 168)),
+    "analysis.oi.hhi": Question(SIZE, lambda: oi.hhi(share())),
+    "analysis.oi.market_share": Question(SIZE, lambda: oi.market_share(usd())),
+    "analysis.liquidations.clusters": Question(_EVENTS, lambda: liquidations.clusters(events(), gap="10s")),
+    "analysis.backtest.carry": Question(
+        SIZE,
+        lambda: backtest.carry(
+            rates(), backtest.SpreadThreshold(0.5, 0.1), backtest.Costs(1.0), prices=prices(), leg_usd=1e4
+        ),
+    ),
+    "analysis.backtest.sweep": Question(
+        "hours of one symbol on 43 venues, 30 days, six rules",
+        lambda: backtest.sweep(
+            rates(1),
+            {str(n): backtest.SpreadThreshold(0.1 * n + 0.4, 0.1) for n in range(6)},
+            backtest.Costs(1.0),
+        ),
+    ),
+}
