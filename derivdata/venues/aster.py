@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.venues import binance
-from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
 
 _endpoint = partial(Endpoint, "aster")
 
@@ -31,7 +31,7 @@ ENDPOINTS = (
         symbol="symbol", paging=Paging(limit=1000),
     ),
     _endpoint(
-        "book", "GET", "/fapi/v1/depth", ("orderbook_book", "orderbook_depth_history"), binance.depth,
+        "book", "GET", "/fapi/v1/depth", BOOK_TABLES, binance.depth,
         params={"limit": "500"}, symbol="symbol", weight=10,
     ),
     _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), binance.force_orders),

@@ -7,13 +7,13 @@ count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticke
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.tables import contract
-from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.binance_options import option_marks, option_oi, option_tickers
+from derivdata.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.past_rows import payments, prices
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
@@ -21,12 +21,10 @@ from derivdata.venues.record_types import (
     Interval,
     Liquidation,
     OiPoint,
-    Option,
-    Quotes,
     Records,
     State,
 )
-from derivdata.venues.wire import Wire, expiry_of
+from derivdata.venues.wire import Wire
 
 _COIN = "https://dapi.binance.com"
 _OPTIONS = "https://eapi.binance.com"
@@ -241,79 +239,6 @@ def exchange_info(reading: Reading) -> Records:
     return Records(instruments=items)
 
 
-class _Mark(Wire):
-    symbol: str
-    markPrice: str
-    markIV: str
-    delta: str
-    gamma: str
-    vega: str
-    theta: str
-
-
-def option_marks(reading: Reading) -> Records:
-    """Read volatilities and greeks of all options."""
-    records = Records()
-    for row in reading.decode(list[_Mark]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        iv = reading.number(row.markIV)
-        greeks: list[Any] = [reading.number(v) for v in (row.delta, row.gamma, row.vega, row.theta)]
-        records.options.append(
-            Option(
-                row.symbol, symbol, reading.at, expiry, strike, side, iv if iv and iv > 0 else None, *greeks
-            )._replace(quotes=Quotes(False, mark=reading.number(row.markPrice)))
-        )
-    return records
-
-
-def option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
-    """Return base, expiry, strike and side of a name such as BTC-231229-40000-C."""
-    parts = name.split("-")
-    if len(parts) != 4 or parts[3] not in ("C", "P"):
-        reading.fail(f"{name!r} is no name of an option")
-    side = "call" if parts[3] == "C" else "put"
-    return parts[0], expiry_of(parts[1], reading.where), reading.required(parts[2]), side
-
-
-class _OptionTicker(Wire):
-    symbol: str
-    exercisePrice: str
-    bidPrice: str
-    askPrice: str
-    volume: str
-
-
-def option_tickers(reading: Reading) -> Records:
-    """Read quotes and the index that each option settles on; volatilities come with the marks."""
-    records = Records()
-    for row in reading.decode(list[_OptionTicker]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        index = reading.number(row.exercisePrice) or None
-        bid, ask = reading.number(row.bidPrice) or None, reading.number(row.askPrice) or None
-        quotes = Quotes(False, bid, ask, index_price=index, volume=reading.number(row.volume))
-        records.options.append(
-            Option(row.symbol, symbol, reading.at, expiry, strike, side, underlying=index, quotes=quotes)
-        )
-    return records
-
-
-class _OptionOi(Wire):
-    symbol: str
-    sumOpenInterest: str
-    timestamp: str
-
-
-def option_oi(reading: Reading) -> Records:
-    """Read open interest of the options of one expiry, in contracts."""
-    records = Records()
-    for row in reading.decode(list[_OptionOi]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        amount = reading.required(row.sumOpenInterest)
-        time = reading.ms(row.timestamp)
-        records.options.append(Option(row.symbol, symbol, time, expiry, strike, side, open_interest=amount))
-    return records
-
-
 class _Forced(Wire):
     s: str
     S: str
@@ -381,7 +306,6 @@ _linear = partial(_endpoint, margin="linear")
 _inverse = partial(_endpoint, margin="inverse", host=_COIN)
 _STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
 _TICKERS = ("markets_symbol_exchanges", "prices_history")
-_BOOK = ("orderbook_book", "orderbook_depth_history")
 _HISTORY = Paging(limit=1000)
 _OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
 
@@ -404,7 +328,8 @@ ENDPOINTS = (
         note="1,000 requests in 5 minutes; the newest month",
     ),
     _linear(
-        "book", "GET", "/fapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol", weight=10,
+        "book", "GET", "/fapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
+        weight=10,
     ),
     _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
     _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info, pool="funding"),
@@ -424,7 +349,7 @@ ENDPOINTS = (
         confirmed=False, note="the documented example contradicts its units",
     ),
     _inverse(
-        "book", "GET", "/dapi/v1/depth", _BOOK, depth, params={"limit": "500"}, symbol="symbol",
+        "book", "GET", "/dapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
         weight=10,
     ),
     _endpoint(

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from derivdata.tables import contract
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import Instrument, Interval, Liquidation, Records, State
@@ -274,8 +274,6 @@ def contracts(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "bitget")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-_BOOK = ("orderbook_book", "orderbook_depth_history")
 _CATEGORY = {"category": "USDT-FUTURES"}
 _V2 = "/api/v2/mix/market"
 _V3 = "/api/v3/market"
@@ -294,13 +292,13 @@ def _of_type(product: str, quote: str) -> tuple[Endpoint, ...]:
             "funding", "GET", f"{_V2}/current-fund-rate", ("funding_history",), current_rates,
             params=always, every=60,
         ),
-        of("funding", "GET", f"{_V2}/tickers", _STATE, tickers_v2, params=always, every=60),
+        of("funding", "GET", f"{_V2}/tickers", STATE_TABLES, tickers_v2, params=always, every=60),
         of(
             "settlements", "GET", f"{_V2}/history-fund-rate", ("funding_settlements",), funding_history_v2,
             params=always, symbol="symbol", paging=_PAGES,
         ),
         of(
-            "book", "GET", f"{_V2}/merge-depth", _BOOK, book, params={**always, "limit": "max"},
+            "book", "GET", f"{_V2}/merge-depth", BOOK_TABLES, book, params={**always, "limit": "max"},
             symbol="symbol",
         ),
     )  # fmt: skip
@@ -310,7 +308,7 @@ ENDPOINTS = (
     *_of_type("USDT-FUTURES", "USDT"),
     *_of_type("COIN-FUTURES", "USD"),
     *_of_type("USDC-FUTURES", "USDC"),
-    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers_v3, params=_CATEGORY, quote="USDT"),
+    _endpoint("funding", "GET", f"{_V3}/tickers", STATE_TABLES, tickers_v3, params=_CATEGORY, quote="USDT"),
     _endpoint(
         "settlements", "GET", f"{_V3}/history-fund-rate", ("funding_settlements",), funding_history_v3,
         params=_CATEGORY, symbol="symbol", quote="USDT",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from derivdata.errors import VenueError
 from derivdata.tables import contract
-from derivdata.venues.binance import option_name
-from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.bybit_options import option_instruments, option_tickers
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.past_rows import payments, prices
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
@@ -23,8 +23,6 @@ from derivdata.venues.record_types import (
     Interval,
     Liquidation,
     OiPoint,
-    Option,
-    Quotes,
     Records,
     State,
 )
@@ -228,70 +226,12 @@ def order_book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, reading.ms(body.ts), body.b, body.a)])
 
 
-class _OptionTicker(Wire):
-    symbol: str
-    markIv: str
-    delta: str
-    gamma: str
-    vega: str
-    theta: str
-    openInterest: str
-    underlyingPrice: str
-    bid1Price: str
-    ask1Price: str
-    markPrice: str
-    indexPrice: str
-    volume24h: str
-
-
-class _OptionTickers(Wire):
-    rows: list[_OptionTicker] = msgspec.field(name="list")
-
-
-class _OptionsBody(Wire):
-    retCode: int
-    result: _OptionTickers
-    time: int
-
-
-def option_tickers(reading: Reading) -> Records:
-    """Read a chain; USDC- and USDT-settled options are in one list and differ by their names."""
-    body = reading.decode(_OptionsBody)
-    records = Records()
-    for row in body.result.rows:
-        symbol, expiry, strike, side = option_name(reading, row.symbol.removesuffix("-USDT"))
-        numbers: list[Any] = [
-            reading.number(v)
-            for v in (row.delta, row.gamma, row.vega, row.theta, row.openInterest, row.underlyingPrice)
-        ]
-        records.options.append(
-            Option(
-                row.symbol,
-                symbol,
-                reading.ms(body.time),
-                expiry,
-                strike,
-                side,
-                reading.number(row.markIv) or None,
-                *numbers,
-            )._replace(quotes=_quotes(reading, row))
-        )
-    return records
-
-
-def _quotes(reading: Reading, row: _OptionTicker) -> Quotes:
-    """Return the prices in USD; a bid or ask of 0 is none."""
-    bid, ask = reading.number(row.bid1Price) or None, reading.number(row.ask1Price) or None
-    rest = [reading.number(v) for v in (row.markPrice, row.indexPrice, row.volume24h)]
-    return Quotes(False, bid, ask, *rest)
-
-
 class _Listed(Wire):
     symbol: str
     status: str
     baseCoin: str
     quoteCoin: str
-    contractType: str | None = None
+    contractType: str
     fundingInterval: int | None = None
 
 
@@ -310,8 +250,6 @@ def instruments(reading: Reading) -> Records:
     result = reading.decode(_ListedBody).result
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
-        if row.contractType is None:
-            reading.fail(f"{row.symbol} has no contractType")
         item = Instrument(
             row.symbol,
             row.baseCoin,
@@ -324,18 +262,6 @@ def instruments(reading: Reading) -> Records:
         records.instruments.append(item)
         if item.perpetual and row.fundingInterval:
             records.intervals.append(Interval(item, row.fundingInterval / 60))
-    return records
-
-
-def option_instruments(reading: Reading) -> Records:
-    """Read the list of options."""
-    result = reading.decode(_ListedBody).result
-    records = Records(cursor=result.nextPageCursor or None)
-    for row in result.rows:
-        symbol, expiry, strike, side = option_name(reading, row.symbol.removesuffix("-USDT"))
-        if symbol != row.baseCoin:
-            reading.fail(f"{row.symbol}: the body states the base coin {row.baseCoin}")
-        records.options.append(Option(row.symbol, symbol, reading.at, expiry, strike, side))
     return records
 
 
@@ -387,8 +313,6 @@ def mark_klines(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "bybit")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-_BOOK = ("orderbook_book", "orderbook_depth_history")
 _LIST = {"limit": "1000"}
 _WALK = Paging(descending=True, limit=200)
 _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
@@ -406,7 +330,7 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]
             "instruments", "GET", f"/v5/market/instruments-info?category={category}", (), instruments,
             params=_LIST, paging=_CURSOR, lists=True,
         ),
-        of("funding", "GET", f"/v5/market/tickers?category={category}", _STATE, tickers, every=60),
+        of("funding", "GET", f"/v5/market/tickers?category={category}", STATE_TABLES, tickers, every=60),
         of(
             "settlements", "GET", "/v5/market/funding/history", ("funding_settlements",), funding_history,
             params=always, symbol="symbol", paging=_WALK,
@@ -417,7 +341,7 @@ def _of_category(category: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]
             paging=Paging(descending=True, limit=200),
         ),
         of(
-            "book", "GET", "/v5/market/orderbook", _BOOK, order_book, params={**always, "limit": "500"},
+            "book", "GET", "/v5/market/orderbook", BOOK_TABLES, order_book, params={**always, "limit": "500"},
             symbol="symbol",
         ),
         of(
@@ -436,7 +360,7 @@ ENDPOINTS = (
         symbol="baseCoin", every=300, each=_BASES, note="one request for each of BTC, ETH, SOL, XRP and DOGE",
     ),
     _endpoint("instruments", "GET", "/v5/market/instruments-info?category=option", (), option_instruments),
-    _endpoint("funding", "WS", "tickers.{symbol}", _STATE, ticker_frames),
+    _endpoint("funding", "WS", "tickers.{symbol}", STATE_TABLES, ticker_frames),
     _endpoint("liquidations", "WS", "allLiquidation.{symbol}", ("liquidations_fills",), liquidations),
 )  # fmt: skip
 

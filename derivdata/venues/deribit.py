@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import (
     Instrument,
@@ -409,8 +409,6 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "deribit")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-_BOOK = ("orderbook_book", "orderbook_depth_history")
 _CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
 _SUMMARY = "/public/get_book_summary_by_currency"
 
@@ -420,7 +418,7 @@ ENDPOINTS = (
         params={"currency": "any", "expired": "false"}, weight=10, lists=True,
     ),
     _endpoint(
-        "funding", "GET", f"{_SUMMARY}?kind=future", _STATE, future_summaries, symbol="currency",
+        "funding", "GET", f"{_SUMMARY}?kind=future", STATE_TABLES, future_summaries, symbol="currency",
         every=60, each=_CURRENCIES,
     ),
     _endpoint(
@@ -433,7 +431,7 @@ ENDPOINTS = (
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=744, limit_name="", span_hours=744),
     ),
     _endpoint(
-        "book", "GET", "/public/get_order_book", _BOOK, book, params={"depth": "1000"},
+        "book", "GET", "/public/get_order_book", BOOK_TABLES, book, params={"depth": "1000"},
         symbol="instrument_name",
     ),
     _endpoint(
@@ -442,11 +440,11 @@ ENDPOINTS = (
         params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
         paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
     ),
-    _endpoint("book", "WS", "book.{instrument_name}.100ms", _BOOK, book_frames),
+    _endpoint("book", "WS", "book.{instrument_name}.100ms", BOOK_TABLES, book_frames),
     *(
         _endpoint(what, "WS", f"ticker.{{instrument_name}}.{step}", tables, ticker_frames)
         for step in ("100ms", "raw")
-        for what, tables in (("funding", _STATE), ("chain", ("options_snapshot",)))
+        for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
     ),
 )  # fmt: skip
 

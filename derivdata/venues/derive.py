@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Option, Quotes, Records, State
@@ -252,7 +252,6 @@ def instruments(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "derive")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 _HISTORY = Paging(start="start_timestamp", end="end_timestamp", limit=720, limit_name="", span_hours=720)
 _OFF = "forbids publication and products made of its data"
 
@@ -262,7 +261,7 @@ ENDPOINTS = (
         params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
     ),
     _endpoint(
-        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", _STATE, tickers, every=60,
+        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", STATE_TABLES, tickers, every=60,
         note=_OFF,
         confirmed=False,
     ),
@@ -270,7 +269,7 @@ ENDPOINTS = (
         "chain", "POST", "/v3/public/get_tickers?instrument_type=option", ("options_snapshot",), tickers,
         symbol="currency", note=_OFF, confirmed=False,
     ),
-    _endpoint("funding", "POST", "/v3/public/get_ticker", _STATE, ticker, symbol="instrument_name"),
+    _endpoint("funding", "POST", "/v3/public/get_ticker", STATE_TABLES, ticker, symbol="instrument_name"),
     _endpoint(
         "settlements", "POST", "/v3/public/get_funding_rate_history", ("funding_settlements",),
         funding_history, symbol="instrument_name", paging=_HISTORY,
@@ -280,7 +279,7 @@ ENDPOINTS = (
         funding_history_v2, symbol="instrument_name", paging=_HISTORY, confirmed=False,
         note="the former interface",
     ),
-    _endpoint("funding", "WS", "ticker_slim.{instrument_name}.{interval}", _STATE, ticker_frames),
+    _endpoint("funding", "WS", "ticker_slim.{instrument_name}.{interval}", STATE_TABLES, ticker_frames),
     _endpoint(
         "chain", "WS", "ticker_slim.{instrument_name}.{interval}", ("options_snapshot",), ticker_frames
     ),

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, iso_us
@@ -192,7 +192,7 @@ _endpoint = partial(Endpoint, "dydx")
 ENDPOINTS = (
     _endpoint(
         "funding", "GET", "/perpetualMarkets",
-        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), markets,
+        STATE_TABLES, markets,
         lists=True, every=60,
     ),
     _endpoint(
@@ -206,7 +206,7 @@ ENDPOINTS = (
         paging=Paging(descending=True, start="", end="createdBeforeOrAt", unit="iso", limit=1000),
     ),
     _endpoint(
-        "book", "GET", "/orderbooks/perpetualMarket/{ticker}", ("orderbook_book", "orderbook_depth_history"),
+        "book", "GET", "/orderbooks/perpetualMarket/{ticker}", BOOK_TABLES,
         book, symbol="ticker",
     ),
 )  # fmt: skip

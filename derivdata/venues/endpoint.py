@@ -13,11 +13,25 @@ if TYPE_CHECKING:
     from derivdata.venues.reading import Reading
     from derivdata.venues.record_types import Instrument, Records
 
-__all__ = ["Connection", "Endpoint", "Paging", "Stream", "Venue", "pattern"]
+__all__ = [
+    "BOOK_TABLES",
+    "STATE_TABLES",
+    "Connection",
+    "Endpoint",
+    "Paging",
+    "Stream",
+    "Venue",
+    "pattern",
+]
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+STATE_TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
+"""Tables that a bulk answer with rate, open interest, prices and 24 hours fills."""
+BOOK_TABLES = ("orderbook_book", "orderbook_depth_history")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, OiPoint, Payment, Price, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
@@ -300,7 +300,6 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "gateio")
-_FUNDING = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 _TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 
@@ -309,8 +308,8 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[End
     base = f"/futures/{settle}"
     of = partial(_endpoint, margin=margin)
     return (
-        of("funding", "GET", f"{base}/contracts", _FUNDING, contracts, lists=True, every=60),
-        of("funding", "GET", f"{base}/contracts/{{contract}}", _FUNDING, contracts),
+        of("funding", "GET", f"{base}/contracts", STATE_TABLES, contracts, lists=True, every=60),
+        of("funding", "GET", f"{base}/contracts/{{contract}}", STATE_TABLES, contracts),
         of("tickers", "GET", f"{base}/tickers", _TICKERS, tickers, every=60),
         of(
             "settlements", "GET", f"{base}/funding_rate", ("funding_settlements",), funding_rates,
@@ -327,7 +326,7 @@ def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[End
             every=60,
         ),
         of(
-            "book", "GET", f"{base}/order_book", ("orderbook_book", "orderbook_depth_history"), book,
+            "book", "GET", f"{base}/order_book", BOOK_TABLES, book,
             params={"limit": "300", "with_id": "true"}, symbol="contract",
         ),
     )  # fmt: skip

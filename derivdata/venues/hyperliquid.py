@@ -12,7 +12,7 @@ import statistics
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Interval, Records, State
@@ -197,12 +197,13 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "hyperliquid")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 
 ENDPOINTS = (
     _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
     _endpoint("instruments", "POST", "/info allPerpMetas", (), all_metas, weight=20),
-    _endpoint("funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, weight=20, every=60),
+    _endpoint(
+        "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, weight=20, every=60
+    ),
     _endpoint("intervals", "POST", "/info predictedFundings", (), predicted_fundings, weight=20),
     _endpoint(
         "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
@@ -210,10 +211,10 @@ ENDPOINTS = (
         note="the largest 50 coins every hour, the others every 6 hours",
     ),
     _endpoint(
-        "book", "POST", "/info l2Book", ("orderbook_book", "orderbook_depth_history"), book, symbol="coin",
+        "book", "POST", "/info l2Book", BOOK_TABLES, book, symbol="coin",
         weight=2,
     ),
-    _endpoint("funding", "WS", "allDexsAssetCtxs", _STATE, all_contexts),
+    _endpoint("funding", "WS", "allDexsAssetCtxs", STATE_TABLES, all_contexts),
 )  # fmt: skip
 
 VENUE = Venue(
@@ -238,15 +239,15 @@ def _dex(slug: str, dex: str) -> Venue:
     endpoints = (
         of("instruments", "POST", "/info meta", (), meta, params=named, weight=20, lists=True),
         of(
-            "funding", "POST", "/info metaAndAssetCtxs", _STATE, meta_and_contexts, params=named, weight=20,
-            every=60,
+            "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, params=named,
+            weight=20, every=60,
         ),
         of(
             "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
             symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
         ),
         of(
-            "book", "POST", "/info l2Book", ("orderbook_book", "orderbook_depth_history"), book,
+            "book", "POST", "/info l2Book", BOOK_TABLES, book,
             symbol="coin", weight=2,
         ),
     )  # fmt: skip

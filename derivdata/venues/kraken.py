@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, iso_us, require_close
@@ -244,20 +244,19 @@ def trades(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "kraken")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 _V3 = "/derivatives/api/v3"
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_V3}/instruments", (), instruments, lists=True),
-    _endpoint("funding", "GET", f"{_V3}/tickers", _STATE, tickers, every=60),
-    _endpoint("funding", "GET", f"{_V3}/tickers/{{symbol}}", _STATE, ticker),
+    _endpoint("funding", "GET", f"{_V3}/tickers", STATE_TABLES, tickers, every=60),
+    _endpoint("funding", "GET", f"{_V3}/tickers/{{symbol}}", STATE_TABLES, ticker),
     _endpoint(
         "settlements", "GET", "/derivatives/api/v4/historicalfundingrates", ("funding_settlements",),
         funding_history, symbol="symbol", confirmed=False,
         note="a year in one answer; whether a stamp is the hour's start or end is unconfirmed",
     ),
     _endpoint(
-        "book", "GET", f"{_V3}/orderbook", ("orderbook_book", "orderbook_depth_history"), book,
+        "book", "GET", f"{_V3}/orderbook", BOOK_TABLES, book,
         symbol="symbol",
     ),
     _endpoint(
@@ -267,7 +266,7 @@ ENDPOINTS = (
             descending=True, start="", end="lastTime", unit="iso", limit=100, limit_name="", exclusive=True
         ),
     ),
-    _endpoint("funding", "WS", "ticker", _STATE, ticker_frames),
+    _endpoint("funding", "WS", "ticker", STATE_TABLES, ticker_frames),
 )  # fmt: skip
 
 VENUE = Venue(

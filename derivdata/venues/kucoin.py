@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from derivdata.tables import contract
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
 from derivdata.venues.record_types import Instrument, Records, State
@@ -183,12 +183,10 @@ def book(reading: Reading) -> Records:
 
 
 _endpoint = partial(Endpoint, "kucoin")
-_STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
-_BOOK = ("orderbook_book", "orderbook_depth_history")
 
 ENDPOINTS = (
     _endpoint(
-        "funding", "GET", "/api/v1/contracts/active", _STATE, contracts, weight=3, lists=True,
+        "funding", "GET", "/api/v1/contracts/active", STATE_TABLES, contracts, weight=3, lists=True,
         every=60,
     ),
     _endpoint(
@@ -201,8 +199,8 @@ ENDPOINTS = (
         symbol="symbol", weight=5,
         paging=Paging(descending=True, start="from", end="to", limit=100, limit_name=""),
     ),
-    _endpoint("book", "GET", "/api/v1/level2/snapshot", _BOOK, book, symbol="symbol", weight=3),
-    _endpoint("book", "GET", "/api/v1/level2/depth100", _BOOK, book, symbol="symbol", weight=5),
+    _endpoint("book", "GET", "/api/v1/level2/snapshot", BOOK_TABLES, book, symbol="symbol", weight=3),
+    _endpoint("book", "GET", "/api/v1/level2/depth100", BOOK_TABLES, book, symbol="symbol", weight=5),
 )  # fmt: skip
 
 VENUE = Venue("kucoin", "https://api-futures.kucoin.com", ENDPOINTS, refuse, budget=16.0)

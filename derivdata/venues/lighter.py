@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Connection, Endpoint, Paging, Stream, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Liquidation, Payment, Records, State
 from derivdata.venues.wire import Wire, require_close, seconds_us
@@ -287,12 +287,12 @@ ENDPOINTS = (
         symbol="market_id", paging=_PAGES,
     ),
     _endpoint(
-        "book", "GET", "/orderBookOrders", ("orderbook_book", "orderbook_depth_history"), orders,
+        "book", "GET", "/orderBookOrders", BOOK_TABLES, orders,
         params={"limit": "250"}, symbol="market_id",
     ),
     _endpoint(
         "funding", "WS", "market_stats/{market_id}",
-        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), market_stats,
+        STATE_TABLES, market_stats,
     ),
     _endpoint("liquidations", "WS", "trade/{market_id}", ("liquidations_fills",), trades),
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Records, State
@@ -167,7 +167,7 @@ ENDPOINTS = (
     _endpoint("instruments", "GET", f"{_BASE}/detail", (), details, lists=True),
     _endpoint(
         "funding", "GET", f"{_BASE}/ticker",
-        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), tickers, every=60,
+        STATE_TABLES, tickers, every=60,
     ),
     _endpoint("funding", "GET", f"{_BASE}/funding_rate", ("funding_history",), funding_rates, every=60),
     _endpoint(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.venues.endpoint import Endpoint, Paging, Venue
+from derivdata.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Instrument, Interval, Liquidation, Records, State
 from derivdata.venues.wire import Wire, require_close
@@ -210,7 +210,7 @@ ENDPOINTS = (
     _endpoint("instruments", "GET", "/markets", (), markets, lists=True),
     _endpoint(
         "funding", "GET", "/markets/summary",
-        ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history"), summaries,
+        STATE_TABLES, summaries,
         params={"market": "ALL"}, every=60,
     ),
     _endpoint(
@@ -222,7 +222,7 @@ ENDPOINTS = (
         every=300,
     ),
     _endpoint(
-        "book", "GET", "/orderbook/{market}", ("orderbook_book", "orderbook_depth_history"), book,
+        "book", "GET", "/orderbook/{market}", BOOK_TABLES, book,
         params={"depth": "100"}, symbol="market",
     ),
 )  # fmt: skip
