@@ -1,0 +1,94 @@
+"""Pages of payments as each venue writes them, to measure how fast they become rows."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import pandas as pd
+
+from derivdata import venues
+from derivdata.collect import session as sessions
+from derivdata.collect.contracts import contract_name, endpoints_for, list_contracts
+from derivdata.collect.pages import pages
+from derivdata.collect.session import VenueSession
+from derivdata.venues.reading import Context
+from derivdata.venues.record_types import Records
+from derivdata.venues.registry import VENUES
+from derivdata.venues.tabulation import frames
+from derivdata.venues.wire import us_of
+from tests.collect import fakes
+from tests.collect.direct import DirectSession
+
+__all__ = ["History", "histories"]
+
+_END = pd.Timestamp("2026-06-30", tz="UTC")
+_DAYS, _PAGES, _CONTRACTS = 150, 12, 10
+_ROUNDS = 20
+
+
+class History(NamedTuple):
+    """Pages of payments of ten contracts: requests and bodies."""
+
+    exchange: str
+    requests: list[tuple[str, bytes]]
+    context: Context
+
+    def rows_per_second(self) -> float:
+        """Return rows per second of processor time, of the quickest round: others share the machine."""
+        spent, rows = float("inf"), 0
+        for _ in range(_ROUNDS):
+            before, records = time.process_time(), Records()
+            for request, body in self.requests:
+                records.add(venues.records(self.exchange, request, body, at=_END, context=self.context))
+            rows = len(records.payments)
+            frames(self.exchange, records, ["funding_settlements"])
+            spent = min(spent, time.process_time() - before)
+        return rows / spent
+
+
+def histories() -> list[History]:
+    """Return pages of payments of every venue that lists them."""
+    clock = fakes.SimulatedClock(f"{_END:%Y-%m-%dT%H:%M:%S}")
+    told = fakes.Fakes(int(_END.timestamp()), clock.utc)
+    was = sessions.KeylessSession
+    DirectSession.fakes, DirectSession.wait = told, clock.wait
+    sessions.KeylessSession = DirectSession  # type: ignore[assignment,misc]
+    try:
+        return [_history(name, clock, told) for name in fakes.VENUES if _endpoints(name)]
+    finally:
+        sessions.KeylessSession = was  # type: ignore[misc]
+
+
+def _endpoints(exchange: str) -> list[venues.Endpoint]:
+    return endpoints_for(VENUES[exchange], "settlements", unconfirmed=True)
+
+
+def _history(exchange: str, clock: fakes.SimulatedClock, told: fakes.Fakes) -> History:
+    session = VenueSession(VENUES[exchange], clock, address=told.addresses[exchange])
+    item = list_contracts(session).by_symbol["BTC"]
+    endpoint = next(e for e in _endpoints(exchange) if e.covers(item))
+    given = {endpoint.symbol: contract_name(endpoint, item)}
+    asked: list[tuple[str, bytes]] = []
+    ask = session.ask
+
+    def noted(*args, **options):  # type: ignore[no-untyped-def]
+        answer = ask(*args, **options)
+        asked.append(answer[1:])
+        return answer
+
+    session.ask = noted  # type: ignore[method-assign]
+    first = us_of(_END - pd.Timedelta(_DAYS, "D"))
+    for _ in pages(session, endpoint, first, us_of(_END), given, context={"instrument": item.name}):
+        if len(asked) == _PAGES:
+            break
+    names = [f"C{number:02}" for number in range(_CONTRACTS)]
+    made = [_renamed(name, *one) for name in names for one in asked]
+    return History(exchange, made, Context(session.context, exchange))
+
+
+def _renamed(name: str, request: str, body: bytes) -> tuple[str, bytes]:
+    """Return what the venue would say of another coin than BTC, which some call XBT."""
+    for coin in ("XBT", "BTC"):
+        request, body = request.replace(coin, name), body.replace(coin.encode(), name.encode())
+    return request, body
