@@ -6,13 +6,16 @@ import errno
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from derivdata.archive import series_index
 from derivdata.archive.manifest import DataFile
+from derivdata.archive.series_index import SeriesIndex
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 
@@ -22,27 +25,64 @@ PRUNED = ("symbol", "exchange", "order_id")
 """Text columns whose range in a row group may rule out a match."""
 
 
-class Footer(NamedTuple):
-    """A file's metadata, its columns, and per row group the least and greatest value of some of them.
+class Footer:
+    """A file's metadata: its columns, and what may rule out its row groups.
 
-    `words` are, per row group, the word that a text column has in every row; None where it has several.
+    Attributes
+    ----------
+    metadata, names
+        As pyarrow reads it, and the names of the columns.
+    edges
+        First row of each row group, and the number of rows.
     """
 
-    metadata: pq.FileMetaData
-    names: frozenset[str]
-    bounds: Mapping[str, list[tuple[Any, Any]]]
-    words: Mapping[str, list[str | None]]
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self.metadata = metadata
+        self.names = frozenset(metadata.schema.names)
+        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+        self.edges = np.cumsum([0, *rows])
+        self._index = (metadata.metadata or {}).get(series_index.KEY)
+
+    @property
+    def index(self) -> SeriesIndex | None:
+        """Where each series lies; None where the file does not say."""
+        return None if self._index is None else series_index.unpacked(self._index)
+
+    @cached_property
+    def bounds(self) -> Mapping[str, list[tuple[Any, Any]]]:
+        """Per row group the least and greatest value of the columns that reads choose by."""
+        return {
+            name: [_bounds(each, raw=name == "time") for each in self._statistics(name)]
+            for name in (*PRUNED, "time")
+            if name in self.names
+        }
 
     def constants(self, groups: Sequence[int], names: Iterable[str]) -> dict[str, str]:
         """Return those of some columns that have one and the same word in all rows of some row groups."""
         found = {}
         for name in names:
-            words = self.words.get(name)
+            words = self._words.get(name)
             if words is not None and groups:
                 first = words[groups[0]]
                 if first is not None and all(words[group] == first for group in groups):
                     found[name] = first
         return found
+
+    @cached_property
+    def _words(self) -> dict[str, list[str | None]]:
+        """Per row group the word that a text column has in every row; None where it has several."""
+        schema = self.metadata.schema.to_arrow_schema()
+        texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+        return {
+            name: [_only_word(each) for each in self._statistics(name)]
+            for name in texts
+            if name not in (*PRUNED, "time")
+        }
+
+    def _statistics(self, name: str) -> list[pq.Statistics | None]:
+        column = self.metadata.schema.names.index(name)
+        groups = range(self.metadata.num_row_groups)
+        return [self.metadata.row_group(group).column(column).statistics for group in groups]
 
 
 @contextmanager
@@ -75,18 +115,7 @@ def _footer(storage: Storage, file: DataFile, _state: Hashable) -> Footer:
     end = storage.tail(file.path, file.size)
     if digest(end).hexdigest() != file.tail:
         raise OSError("its end is not the one that was written")
-    metadata = pq.read_metadata(pa.BufferReader(end))
-    names = metadata.schema.names
-    bounds: dict[str, list[tuple[Any, Any]]] = {}
-    words: dict[str, list[str | None]] = {}
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-    dictionaries = {f.name for f in metadata.schema.to_arrow_schema() if pa.types.is_dictionary(f.type)}
-    for column, name in enumerate(names):
-        if name in (*PRUNED, "time"):
-            bounds[name] = [_bounds(g.column(column).statistics, raw=name == "time") for g in groups]
-        elif name in dictionaries:
-            words[name] = [_only_word(g.column(column).statistics) for g in groups]
-    return Footer(metadata, frozenset(names), bounds, words)
+    return Footer(pq.read_metadata(pa.BufferReader(end)))
 
 
 def open_parquet(storage: Storage, file: DataFile, footer: Footer | None = None) -> pq.ParquetFile:

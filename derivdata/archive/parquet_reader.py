@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
+from derivdata.archive.series_index import INDEXED, Ints, Pieces, SeriesIndex
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
@@ -36,7 +37,7 @@ __all__ = [
 
 
 _BATCH_ROWS = 1_000_000
-_FEW_BATCHES = 8
+_FEW_FILES = 8
 _READERS = min(4, os.cpu_count() or 1)
 
 
@@ -61,11 +62,13 @@ def row_group_batches(
         if not window.touches(file.first, file.last):
             continue
         footer = _footer_of_table(storage, file, table)
-        chosen = _candidates(footer, window, where)
+        chosen = _candidates(footer, file, window, where)
         batch: list[int] = []
         rows = 0
         for group in chosen:
-            size = footer.metadata.row_group(group).num_rows  # older versions wrote larger row groups
+            size = int(
+                footer.edges[group + 1] - footer.edges[group]
+            )  # older versions wrote larger row groups
             if batch and rows + size > _BATCH_ROWS:
                 yield RowGroups(file, batch)
                 batch, rows = [], 0
@@ -97,19 +100,84 @@ def load(
     place = storage.place(batch.file.path)
     with footers.reading(place):
         footer = footers.footer(storage, batch.file)
+        index = footer.index
         requested = table.columns if names is None else {*names, *where, "time"}
         columns = [name for name in table.columns if name in footer.names and name in requested]
-        constants = footer.constants(batch.groups, [name for name in columns if name not in where])
-        stored = [name for name in columns if name not in constants]
-        with footers.open_parquet(storage, batch.file, footer) as parquet:
-            rows = parquet.read_row_groups(batch.groups, columns=stored, use_threads=threads)
-        rows.validate(full=True)
+        if index is not None and set(where) <= set(INDEXED):
+            rows = _load_series(storage, batch, footer, index, window, where, columns, threads)
+        else:
+            rows = _load_groups(storage, batch, footer, window, where, columns, threads)
+    return as_now(rows, table, place)
+
+
+def _load_series(
+    storage: Storage,
+    batch: RowGroups,
+    footer: footers.Footer,
+    index: SeriesIndex,
+    window: TimeRange,
+    where: Where,
+    columns: list[str],
+    threads: bool,
+) -> pa.Table:
+    """Load some columns of the rows that are chosen, found by the file's index."""
+    pieces = index.pieces(window, where, footer.edges)
+    if len(batch.groups) < footer.edges.size - 1:
+        inside = np.isin(pieces.group, batch.groups)
+        pieces = Pieces(*(part[inside] for part in pieces))
+    count = int(pieces.length.sum())
+    made = dict(index.columns(pieces, columns))
+    for name in columns:
+        if name in index.constants:
+            zeros = pa.array(np.zeros(count, np.int32))
+            made[name] = pa.DictionaryArray.from_arrays(zeros, [index.constants[name]])
+    stored = [name for name in columns if name not in made]
+    groups = np.unique(pieces.group)
+    with footers.open_parquet(storage, batch.file, footer) as parquet:
+        rows = parquet.read_row_groups(groups.tolist(), columns=stored, use_threads=threads)
+    rows.validate(full=True)
+    sizes = np.diff(footer.edges)[groups]
+    # Rows of the groups before, in the file and in what was read of it.
+    place = (
+        pieces.row - (footer.edges[groups] - np.cumsum(sizes) + sizes)[np.searchsorted(groups, pieces.group)]
+    )
+    rows = _picked(rows, place, pieces.length, int(sizes.sum()))
+    return pa.table({name: made[name] if name in made else rows[name] for name in columns})
+
+
+def _picked(rows: pa.Table, first: Ints, length: Ints, size: int) -> pa.Table:
+    """Return the rows of some pieces in order: a slice, which copies nothing, where they are neighbours."""
+    count = int(length.sum())
+    if not count:
+        return rows.slice(0, 0)
+    if (first[1:] == (first + length)[:-1]).all():
+        return rows if count == size else rows.slice(int(first[0]), count)
+    # The k-th row of all is row k − (rows of the pieces before) of its piece.
+    places = np.repeat(first - np.cumsum(length) + length, length) + np.arange(count)
+    return rows.take(pa.array(places))
+
+
+def _load_groups(
+    storage: Storage,
+    batch: RowGroups,
+    footer: footers.Footer,
+    window: TimeRange,
+    where: Where,
+    columns: list[str],
+    threads: bool,
+) -> pa.Table:
+    """Load some columns of the rows that are chosen, found by looking at each row of the groups."""
+    constants = footer.constants(batch.groups, [name for name in columns if name not in where])
+    stored = [name for name in columns if name not in constants]
+    with footers.open_parquet(storage, batch.file, footer) as parquet:
+        rows = parquet.read_row_groups(batch.groups, columns=stored, use_threads=threads)
+    rows.validate(full=True)
     inside = batch.file.first >= window.start and batch.file.last < window.end
     rows = _selected(rows, None if inside else window, where)
     for name, word in constants.items():
         column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), [word])
         rows = rows.add_column(columns.index(name), name, column)
-    return as_now(rows, table, place)
+    return rows
 
 
 def scan(
@@ -124,12 +192,17 @@ def scan(
 
     A series over many files is little of each, and opening them takes the time: several threads read them.
     """
-    batches = list(row_group_batches(storage, table, files, window, where))
-    read = partial(load, storage, table, window=window, where=where, names=names)
-    if len(batches) < _FEW_BATCHES or sum(len(batch.groups) for batch in batches) > 4 * len(batches):
-        return [read(batch) for batch in batches]
+    files = [file for file in files if window.touches(file.first, file.last)]
+    threads = not where or len(files) < _FEW_FILES
+
+    def read(file: DataFile) -> list[pa.Table]:
+        batches = row_group_batches(storage, table, [file], window, where)
+        return [load(storage, table, batch, window, where, names, threads) for batch in batches]
+
+    if threads:
+        return list(chain.from_iterable(map(read, files)))
     with ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(partial(read, threads=False), batches))
+        return list(chain.from_iterable(pool.map(read, files)))
 
 
 def scan_latest(
@@ -218,8 +291,13 @@ def _footer_of_table(storage: Storage, file: DataFile, table: Table) -> footers.
     return footer
 
 
-def _candidates(footer: footers.Footer, window: TimeRange, where: Where) -> list[int]:
-    """Return the row groups whose statistics do not rule out a match."""
+def _candidates(footer: footers.Footer, file: DataFile, window: TimeRange, where: Where) -> list[int]:
+    """Return the row groups that hold a match, or whose statistics do not rule one out."""
+    if not where and file.first >= window.start and file.last < window.end:
+        return list(range(footer.metadata.num_row_groups))
+    if footer.index is not None and set(where) <= set(INDEXED):
+        groups: list[int] = np.unique(footer.index.pieces(window, where, footer.edges).group).tolist()
+        return groups
     chosen = [g for g, bounds in enumerate(footer.bounds["time"]) if window.touches(*bounds)]
     for name, values in where.items():
         if name not in footer.bounds:  # no range is read of it, at most the one word of a whole group

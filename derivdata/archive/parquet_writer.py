@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import latest_by, schema_of
+from derivdata.archive.series_index import IndexBuilder
 from derivdata.archive.storage import LocalFolder, Storage
 from derivdata.schema import Table
 
@@ -85,6 +86,7 @@ def _write_rows(
     schema = schema_of(table)
     text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
     count, bounds = 0, []
+    index = IndexBuilder(table)
     with pq.ParquetWriter(
         path,
         schema,
@@ -101,10 +103,13 @@ def _write_rows(
         for batch in _in_chunks(rows):
             whole = batch.combine_chunks().cast(schema)
             writer.write_table(whole, row_group_size=GROUP_ROWS)
+            index.take(whole)
             if newest is not None:
                 newest.take(whole)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
+        if count > GROUP_ROWS:  # in a single row group there is nothing to find
+            writer.add_key_value_metadata(index.metadata())
     return count, min(bounds), max(bounds)
 
 
