@@ -19,7 +19,8 @@ from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
-from derivdata.archive.series_index import INDEXED, Ints, Pieces, SeriesIndex
+from derivdata.archive.series_index import INDEXED
+from derivdata.archive.series_reader import load_pieces
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
 from derivdata.schema import Table
@@ -66,9 +67,7 @@ def row_group_batches(
         batch: list[int] = []
         rows = 0
         for group in chosen:
-            size = int(
-                footer.edges[group + 1] - footer.edges[group]
-            )  # older versions wrote larger row groups
+            size = int(footer.edges[group + 1] - footer.edges[group])  # older versions wrote larger ones
             if batch and rows + size > _BATCH_ROWS:
                 yield RowGroups(file, batch)
                 batch, rows = [], 0
@@ -104,57 +103,11 @@ def load(
         requested = table.columns if names is None else {*names, *where, "time"}
         columns = [name for name in table.columns if name in footer.names and name in requested]
         if index is not None and set(where) <= set(INDEXED):
-            rows = _load_series(storage, batch, footer, index, window, where, columns, threads)
+            pieces = index.pieces(window, where, footer.edges)
+            rows = load_pieces(storage, batch.file, footer, index, pieces, batch.groups, columns, threads)
         else:
             rows = _load_groups(storage, batch, footer, window, where, columns, threads)
     return as_now(rows, table, place)
-
-
-def _load_series(
-    storage: Storage,
-    batch: RowGroups,
-    footer: footers.Footer,
-    index: SeriesIndex,
-    window: TimeRange,
-    where: Where,
-    columns: list[str],
-    threads: bool,
-) -> pa.Table:
-    """Load some columns of the rows that are chosen, found by the file's index."""
-    pieces = index.pieces(window, where, footer.edges)
-    if len(batch.groups) < footer.edges.size - 1:
-        inside = np.isin(pieces.group, batch.groups)
-        pieces = Pieces(*(part[inside] for part in pieces))
-    count = int(pieces.length.sum())
-    made = dict(index.columns(pieces, columns))
-    for name in columns:
-        if name in index.constants:
-            zeros = pa.array(np.zeros(count, np.int32))
-            made[name] = pa.DictionaryArray.from_arrays(zeros, [index.constants[name]])
-    stored = [name for name in columns if name not in made]
-    groups = np.unique(pieces.group)
-    with footers.open_parquet(storage, batch.file, footer) as parquet:
-        rows = parquet.read_row_groups(groups.tolist(), columns=stored, use_threads=threads)
-    rows.validate(full=True)
-    sizes = np.diff(footer.edges)[groups]
-    # Rows of the groups before, in the file and in what was read of it.
-    place = (
-        pieces.row - (footer.edges[groups] - np.cumsum(sizes) + sizes)[np.searchsorted(groups, pieces.group)]
-    )
-    rows = _picked(rows, place, pieces.length, int(sizes.sum()))
-    return pa.table({name: made[name] if name in made else rows[name] for name in columns})
-
-
-def _picked(rows: pa.Table, first: Ints, length: Ints, size: int) -> pa.Table:
-    """Return the rows of some pieces in order: a slice, which copies nothing, where they are neighbours."""
-    count = int(length.sum())
-    if not count:
-        return rows.slice(0, 0)
-    if (first[1:] == (first + length)[:-1]).all():
-        return rows if count == size else rows.slice(int(first[0]), count)
-    # The k-th row of all is row k − (rows of the pieces before) of its piece.
-    places = np.repeat(first - np.cumsum(length) + length, length) + np.arange(count)
-    return rows.take(pa.array(places))
 
 
 def _load_groups(

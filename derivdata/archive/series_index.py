@@ -10,7 +10,7 @@ Files of irregular instants, of few rows and of earlier versions have none, and 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -32,7 +32,8 @@ KEY = b"derivdata.series"
 
 _VERSION = 1
 _ROWS_PER_RUN = 4
-_MOST_RUNS = 1 << 17
+_MOST_RUNS = 1 << 15
+"""Such an index takes a quarter of a megabyte in memory, and those of a thousand files are kept."""
 _CODEC = pa.Codec("zstd", compression_level=3)
 
 Ints = np.ndarray[Any, Any]
@@ -68,55 +69,46 @@ class SeriesIndex(NamedTuple):
         Symbols and venues.
     codes
         Number of each run's symbol and venue among them.
-    ends
-        Number of rows up to and with each run.
-    first
-        First instant of each run [µs].
+    bounds
+        First row of each run, and the number of rows.
     step
         Distance of the instants of a run [µs].
+    origin, unit, units
+        First instant of each run: ``origin + unit * units`` [µs].
     constants
         The word of each other text column that has the same in every row.
     """
 
     words: list[list[str]]
     codes: list[Ints]
-    ends: Ints
-    first: Ints
+    bounds: Ints
     step: int
+    origin: int
+    unit: int
+    units: Ints
     constants: Mapping[str, str]
 
     def pieces(self, window: TimeRange, where: Where, edges: Ints) -> Pieces:
         """Return the rows within a window whose symbol and venue are chosen, cut at the row groups' edges."""
-        run = np.arange(self.ends.size)
-        for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
-            if name in where:
-                wanted = np.array([word in where[name] for word in words])
-                run = run[wanted[codes[run]]]
-        length = np.diff(self.ends, prepend=0)[run]
-        begin = self.ends[run] - length
-        low, high = self._inside(window, self.first[run], length)
-        run, start, stop = (part[high > low] for part in (run, begin + low, begin + high))
+        run = self._runs(where)
+        begin, end = (self.bounds[row].astype(np.int64) for row in (run, run + 1))
+        low, high = self._inside(window, run, end - begin)
+        some = high > low
+        if not some.all():
+            run, begin, low, high = (part[some] for part in (run, begin, low, high))
+        start, stop = begin + low, begin + high
+        group, last = (np.searchsorted(edges, row, side="right") - 1 for row in (start, stop - 1))
+        if (group == last).all():
+            return Pieces(run, start, group, stop - start)
         # A run over several row groups becomes a piece in each: piece j of run i is the j-th group from its
         # first on, and numbers of pieces before run i are subtracted from a plain count to get j.
-        group, last = (np.searchsorted(edges, row, side="right") - 1 for row in (start, stop - 1))
         count = last - group + 1
         which = np.repeat(np.arange(run.size), count)
         group = group[which] + np.arange(which.size) - np.repeat(np.cumsum(count) - count, count)
         row = np.maximum(start[which], edges[group])
         return Pieces(run[which], row, group, np.minimum(stop[which], edges[group + 1]) - row)
 
-    def _inside(self, window: TimeRange, first: Ints, length: Ints) -> tuple[Ints, Ints]:
-        """Return the numbers of the first row of each run within a window, and of the first after it."""
-        if not first.size or not self.step:
-            inside = (first >= window.start) & (first < window.end)
-            return np.zeros_like(length), np.where(inside, length, 0)
-        # Instants may be compared with ever: the window is cut to those of the runs before it is subtracted.
-        least, most = int(first.min()), int((first + self.step * length).max())
-        edges = (min(max(edge, least), most) for edge in window)
-        low, high = (np.clip(-(-(edge - first) // self.step), 0, length) for edge in edges)
-        return low, high
-
-    def columns(self, pieces: Pieces, names: list[str]) -> dict[str, pa.Array]:
+    def columns(self, pieces: Pieces, names: Sequence[str]) -> dict[str, pa.Array]:
         """Return those of symbol, venue and time that are named, for the rows of some pieces."""
         columns: dict[str, pa.Array] = {}
         for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
@@ -126,27 +118,61 @@ class SeriesIndex(NamedTuple):
                 texts = pa.array([words[code] for code in used.tolist()], pa.string())
                 columns[name] = pa.DictionaryArray.from_arrays(indices, texts)
         if "time" in names:
-            since = np.diff(self.ends, prepend=0)[pieces.run] - self.ends[pieces.run] + pieces.row
             # The k-th row of all is row k − (rows of the pieces before) of its piece.
             before = np.cumsum(pieces.length) - pieces.length
-            origin = self.first[pieces.run] + self.step * (since - before)
-            stamps = np.repeat(origin, pieces.length) + self.step * np.arange(pieces.length.sum())
+            origin = self._first(pieces.run) + self.step * (pieces.row - self.bounds[pieces.run] - before)
+            stamps = np.repeat(origin, pieces.length)
+            stamps += np.arange(0, self.step * stamps.size, self.step) if self.step else 0
             columns["time"] = pa.array(stamps).view(INSTANT)
         return columns
 
+    def _runs(self, where: Where) -> Ints:
+        """Return the numbers of the runs whose symbol and venue are chosen."""
+        run: Ints | None = None
+        for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
+            if name in where:
+                wanted = np.array([word in where[name] for word in words])
+                within = codes if run is None else codes[run]
+                # Comparing with the only code is many times faster than looking each up.
+                mask = within == wanted.argmax() if wanted.sum() == 1 else wanted[within]
+                run = np.flatnonzero(mask) if run is None else run[mask]
+        return np.arange(self.units.size) if run is None else run
 
-@lru_cache(maxsize=64)
+    def _first(self, run: Ints) -> Ints:
+        """Return the first instant of some runs [µs]."""
+        first: Ints = self.origin + self.unit * self.units[run].astype(np.int64)
+        return first
+
+    def _inside(self, window: TimeRange, run: Ints, length: Ints) -> tuple[Ints, Ints]:
+        """Return the numbers of the first row of each run within a window, and of the first after it."""
+        first = self._first(run)
+        if not first.size or not self.step:
+            inside = (first >= window.start) & (first < window.end)
+            return np.zeros_like(length), np.where(inside, length, 0)
+        # The window may be ever: it is cut to the instants of the runs before they are subtracted.
+        least, most = int(first.min()), int((first + self.step * length).max())
+        if window.start <= least and window.end >= most:
+            return np.zeros_like(length), length
+        edges = (min(max(edge, least), most) for edge in window)
+        low, high = (np.clip(-((first - edge) // self.step), 0, length) for edge in edges)
+        return low, high
+
+
+@lru_cache(maxsize=1024)
 def unpacked(text: bytes) -> SeriesIndex | None:
     """Return the index from a file's metadata; None where it is of a later version."""
     data = base64.b64decode(text)
     size = int.from_bytes(data[:8], "little")
-    packed = msgspec.msgpack.decode(_CODEC.decompress(data[8:], size, asbytes=True), type=_Packed)
+    packed = msgspec.msgpack.decode(_CODEC.decompress(data[8:], size), type=_Packed)
     if packed.version != _VERSION:
         return None
-    symbol, exchange, length, first = (np.frombuffer(b, dtype=kind) for kind, b in packed.numbers)
-    instants = packed.origin + packed.unit * first.astype(np.int64)
-    ends = np.cumsum(length, dtype=np.int64)
-    return SeriesIndex(packed.words, [symbol, exchange], ends, instants, packed.step, packed.constants)
+    symbol, exchange, length, units = (np.frombuffer(part, dtype=kind) for kind, part in packed.numbers)
+    bounds = np.zeros(length.size + 1, np.int32)  # a file of more rows than fit would be of many GB
+    np.cumsum(length, out=bounds[1:])
+    codes = [symbol, exchange]
+    return SeriesIndex(
+        packed.words, codes, bounds, packed.step, packed.origin, packed.unit, units, packed.constants
+    )
 
 
 class IndexBuilder:

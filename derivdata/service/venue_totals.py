@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata._typing import Floats
+from derivdata._typing import Floats, Indices
 from derivdata.service import buckets
 from derivdata.service.buckets import length
 from derivdata.service.kept_days import DAY, cut, kept_days
@@ -177,31 +177,51 @@ def _regular_sums(
         return None
     if own != resolution and int(micros.max()) + width > buckets.micros(view.horizon):
         return None
-    symbol, venue = (pd.Categorical(rows[name]) for name in ("symbol", "exchange"))
+    venue = pd.Categorical(rows["exchange"])
     bucket = grid if own == resolution else grid // (resolution // own)
     first = int(bucket.min())
-    shape = (len(symbol.categories), int(bucket.max()) - first + 1, len(venue.categories))
-    if np.prod(shape, dtype=float) > _MOST_CELLS:
+    shape = (int(bucket.max()) - first + 1, len(venue.categories))
+    if own == resolution:  # of a symbol and venue a bucket has one row, whichever symbol that is
+        cell = (bucket - first) * shape[1] + venue.codes
+        symbols = np.bincount(cell, minlength=shape[0] * shape[1])
+        value: Floats = np.asarray(np.bincount(cell, rows[question.value], minlength=symbols.size))
+    else:
+        summed = _symbols_summed(rows, question, bucket - first, shape)
+        if summed is None:
+            return None
+        symbols, value = summed
+    if np.isnan(value).any():
         return None
-    cell = symbol.codes.astype(np.intp)  # one per symbol, bucket and venue; made in place, in few passes
-    cell *= shape[1]
-    cell += bucket
-    cell *= shape[2]
-    cell += venue.codes
-    cell -= first * shape[2]
-    count = np.bincount(cell, minlength=int(np.prod(shape)))
-    total: Floats = np.asarray(
-        np.bincount(cell, rows[question.value].to_numpy(), minlength=count.size), np.float64
-    )
-    if np.isnan(total).any():
-        return None
-    if own != resolution:
-        total = (total if question.added else total / np.maximum(count, 1)).round(2)
-    symbols = (count > 0).reshape(shape).sum(axis=0).ravel()
-    value = total.reshape(shape).sum(axis=0).ravel()
     seen = np.flatnonzero(symbols)
-    place, which = np.divmod(seen, shape[2])
+    place, which = np.divmod(seen, shape[1])
     time = (place + first) * buckets.micros_of(resolution)
     inside = (time >= buckets.micros(window.start)) & (time < buckets.micros(window.end))
     exchanges = np.asarray(venue.categories, dtype=object)[which[inside]]
     return time[inside], exchanges, value[seen][inside], symbols[seen][inside]
+
+
+def _symbols_summed(
+    rows: pd.DataFrame, question: _Question, bucket: Indices, shape: tuple[int, int]
+) -> tuple[Indices, Floats] | None:
+    """Return for each bucket and venue the number of symbols and the sum over their sums or means.
+
+    Rows that follow each other in one symbol, venue and bucket are added up first: archives are sorted by
+    series, so these are most. In another order of rows it only takes longer. None: there are too many cells.
+    """
+    symbol, venue = (pd.Categorical(rows[name]) for name in ("symbol", "exchange"))
+    cells = len(symbol.categories) * shape[0] * shape[1]
+    if cells > _MOST_CELLS:
+        return None
+    codes = symbol.codes, bucket, venue.codes
+    opens = np.ones(len(rows), dtype=bool)
+    opens[1:] = False
+    for each in codes:
+        opens[1:] |= each[1:] != each[:-1]
+    begin = np.flatnonzero(opens)
+    cell = symbol.codes[begin].astype(np.intp)
+    cell = (cell * shape[0] + bucket[begin]) * shape[1] + venue.codes[begin]
+    count = np.bincount(cell, np.diff(begin, append=len(rows)), minlength=cells)
+    total = np.bincount(cell, np.add.reduceat(rows[question.value].to_numpy(), begin), minlength=cells)
+    each_symbol = (total if question.added else total / np.maximum(count, 1)).round(2)
+    by_symbol = (len(symbol.categories), shape[0] * shape[1])
+    return (count > 0).reshape(by_symbol).sum(axis=0), each_symbol.reshape(by_symbol).sum(axis=0)

@@ -1,0 +1,140 @@
+"""The index of a file: reads by it give what reads without it give, of whatever rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from derivdata import tables
+from derivdata.archive import Archive, footers, manifest, open_archive, parquet_writer
+from derivdata.archive.series_index import SeriesIndex
+from tests.archive.rates import EVER, START, rates
+
+
+def _indexes(archive: Archive, table: str = "funding_history") -> list[SeriesIndex | None]:
+    storage = archive._storage
+    state = manifest.load(storage)
+    assert state is not None
+    return [footers.footer(storage, file).index for file in state.tables[table].files]
+
+
+def _without_index(archive: Archive, monkeypatch: pytest.MonkeyPatch, **read: Any) -> pd.DataFrame:
+    with monkeypatch.context() as patch:
+        patch.setattr(footers.Footer, "index", None)
+        return archive.read(**read)
+
+
+def _uneven(seed: int) -> pd.DataFrame:
+    """Series of one step with gaps, late starts and early ends; some have one row, venues differ."""
+    rng = np.random.default_rng(seed)
+    frame = rates(["A", "B", "Bé", "千"], ["binance", "okx", "zo"], hours=60)
+    frame["rate_bps_8h"] = rng.normal(size=len(frame)).round(3)
+    keep = rng.random(len(frame)) > 0.1
+    keep &= ~((frame["symbol"] == "B") & (frame["exchange"] == "zo")).to_numpy()
+    keep &= ~((frame["symbol"] == "千") & (frame["time"] > START + pd.Timedelta("30h"))).to_numpy()
+    return frame[keep]
+
+
+@pytest.mark.parametrize("rows_per_group", [7, 100])
+def test_reads_by_the_index_give_what_reads_without_it_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
+) -> None:
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", rows_per_group)
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", _uneven(rows_per_group))
+    assert all(index is not None for index in _indexes(archive))
+    for symbols in (None, ["B", "千"]):
+        for venues in (None, ["okx"]):
+            for first, last in ((-5, 90), (23, 25), (29.5, 31.25)):
+                read: dict[str, Any] = {
+                    "table": "funding_history",
+                    "start": START + pd.Timedelta(first, "h"),
+                    "end": START + pd.Timedelta(last, "h"),
+                    "symbols": symbols,
+                    "exchanges": venues,
+                }
+                plain = _without_index(archive, monkeypatch, **read)
+                pd.testing.assert_frame_equal(archive.read(**read), plain)
+                columns = ["exchange", "time", "rate_bps_8h"]
+                some = archive.read(**read, columns=columns).sort_values(columns, ignore_index=True)
+                expected = plain[columns].sort_values(columns, ignore_index=True)
+                pd.testing.assert_frame_equal(some, expected, check_categorical=False)
+
+
+def test_the_index_names_each_series_its_instants_and_what_all_rows_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    frame = rates(["A", "B"], ["okx", "zo"], hours=10)
+    gap = (
+        (frame["symbol"] == "A") & (frame["exchange"] == "zo") & (frame["time"] == START + pd.Timedelta("4h"))
+    )
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", frame[~gap])
+    (index,) = _indexes(archive)
+    assert index is not None
+    assert [index.words[0][code] for code in index.codes[0]] == ["A", "A", "A", "B", "B"]
+    assert [index.words[1][code] for code in index.codes[1]] == ["okx", "zo", "zo", "okx", "zo"]
+    assert index.bounds.tolist() == [0, 10, 14, 19, 29, 39]
+    assert (index.origin * 1000, index.unit) == (START.as_unit("ns").value, 5 * 3_600_000_000)
+    assert index.units.tolist() == [0, 0, 1, 0, 0]
+    assert index.step == 3_600_000_000
+    assert index.constants["kind"] == "sampled"
+
+
+def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    frame = rates(["A", "B"], ["okx", "zo"], hours=30)
+    jitter = np.random.default_rng(3).integers(0, 3_000, len(frame))
+    frame["time"] = frame["time"] + pd.to_timedelta(jitter, unit="s")
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", frame, accept=["interval"])
+    assert _indexes(archive) == [None]
+    assert len(archive.read("funding_history", *EVER, symbols=["A"])) == 60
+
+
+def test_an_index_of_a_later_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr("derivdata.archive.series_index._VERSION", 2)
+    archive = open_archive(tmp_path)
+    archive.append("funding_history", rates(["A"], ["okx"], hours=30))
+    monkeypatch.setattr("derivdata.archive.series_index._VERSION", 1)
+    assert _indexes(archive) == [None]
+    assert len(archive.read("funding_history", *EVER, symbols=["A"])) == 30
+
+
+def test_chains_that_share_an_instant_are_runs_of_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chain has many rows at one instant: a step of zero."""
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    expiry = START + pd.Timedelta("30D")
+    rows = [
+        {
+            "symbol": "BTC",
+            "exchange": "deribit",
+            "time": START + pd.Timedelta(hour, "h"),
+            "instrument_name": f"BTC-{strike}-C",
+            "expiry": expiry,
+            "strike": float(strike),
+            "side": "call",
+            "iv": 0.5 + hour / 100,
+        }
+        for hour in range(3)
+        for strike in range(10, 20)
+    ]
+    table = tables.OPTIONS_SNAPSHOT
+    archive = open_archive(tmp_path)
+    archive.merge("options_snapshot", table.empty().reindex(range(30)).assign(**pd.DataFrame(rows)))
+    (index,) = _indexes(archive, "options_snapshot")
+    assert index is not None
+    assert (index.step, index.bounds.tolist()) == (0, [0, 10, 20, 30])
+    second = START + pd.Timedelta("1h")
+    chain = archive.read("options_snapshot", second, second + pd.Timedelta("1us"), symbols=["BTC"])
+    assert chain["iv"].tolist() == [0.51] * 10
