@@ -19,8 +19,10 @@ __all__ = ["DAY", "cut", "kept_days"]
 T = TypeVar("T")
 
 DAY = pd.Timedelta(1, "D")
-_BLOCK_ROWS = 1_000_000
-"""Rows that are read at once, about: some 100 MiB with what is made from them."""
+_BLOCK_ROWS = 2_000_000
+"""Rows that are read at once, about: some 200 MiB with what is made from them.
+
+Each block reads the day before it again, whose last values may still hold."""
 _MOST_DAYS = 32
 
 

@@ -172,13 +172,12 @@ def _regular_sums(
     if own is None or resolution is None or resolution % own != pd.Timedelta(0):
         return None
     micros, width = rows["time"].array.asi8, buckets.micros_of(own)
-    grid = micros // width
-    if (grid * width != micros).any():
+    if (micros % width).any():
         return None
     if own != resolution and int(micros.max()) + width > buckets.micros(view.horizon):
         return None
     venue = pd.Categorical(rows["exchange"])
-    bucket = grid if own == resolution else grid // (resolution // own)
+    bucket = micros // buckets.micros_of(resolution)
     first = int(bucket.min())
     shape = (int(bucket.max()) - first + 1, len(venue.categories))
     if own == resolution:  # of a symbol and venue a bucket has one row, whichever symbol that is
