@@ -413,6 +413,45 @@ def test_the_half_life_of_a_pair_is_that_of_what_stays_or_cannot_be_told() -> No
     assert "half-life unknown" in carry._earning(noise)
 
 
+@pytest.mark.parametrize(("fee", "clears"), [(2.0, True), (40.0, False)])
+def test_the_forecast_table_and_whether_anything_clears_its_costs(fee: float, clears: bool) -> None:
+    """The cells are those of the forecast; four trades of 2 bps cost 8 bps, of 40 bps 160."""
+    from derivdata.analysis import funding
+    from derivdata.reports.sections.carry_forecast import add_forecast
+
+    rng = np.random.default_rng(5)
+    rates = _spread_rates(3.0 + rng.standard_normal(180))
+    told: dict[str, Any] = {"text": [], "finding": [], "number": [], "table": []}
+    section: Any = SimpleNamespace(
+        heading=lambda words: None,
+        text=lambda words: told["text"].append(words),
+        finding=lambda kind, words: told["finding"].append(words),
+        number=lambda value, label, **window: told["number"].append(value),
+        table=lambda frame, **how: told["table"].append(frame),
+    )
+    add_forecast(section, rates, SimpleNamespace(fee=lambda venue: fee))  # type: ignore[arg-type]
+    [frame], [sentence], [number] = told["table"], told["finding"], told["number"]
+    panel = rates.panel.sel(symbol="BTC", drop=True)
+    own = funding.forecast_carry(panel, hold_hours=168.0, cost_bps=4 * fee, interval_hours=8.0)
+    best = own.isel(pair=int(own["net_bps"].argmax("pair")))
+    net, low, high = (float(best[f"net_{end}bps"]) for end in ("", "low_", "high_"))
+    first = frame.iloc[0]
+    assert (first["symbol"], first["long"], first["short"]) == ("BTC", "a", "b")
+    assert first["forecast net [bps]"] == pytest.approx(net)
+    assert first["90 % of outcomes"] == f"{low:+.1f} to {high:+.1f}"
+    assert first["chance above costs [%]"] == pytest.approx(100 * float(best["probability_net_positive"]))
+    assert first["costs [bps]"] == pytest.approx(4 * fee)
+    assert net == pytest.approx(21 * 3.0 - 4 * fee, abs=8.0), "21 payments of about 3 bps in a week"
+    assert number == f"{int((own['net_bps'] > 0).sum())} of {own.sizes['pair']}"
+    if clears:
+        assert sentence.startswith(f"Largest forecast: BTC, long a, short b, {net:+.1f} bps after costs")
+    else:
+        assert sentence == (
+            f"Nothing clears its costs: the largest forecast is {net:+.1f} bps after them "
+            "(BTC, long a, short b)."
+        )
+
+
 def test_a_trend_that_cannot_be_told_is_not_named() -> None:
     trend = xr.Dataset(
         {

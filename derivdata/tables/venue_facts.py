@@ -27,8 +27,9 @@ class VenueFact(NamedTuple):
         The symbol that it is about; empty: all of the venue's.
     fact
         ``interval_hours``, ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval's rate),
-        ``maker_fee_bps``, ``taker_fee_bps``, ``contract_coin`` or ``contract_usd`` (what a linear or an
-        inverse contract is of), ``multiplier`` (coins that one unit of the symbol stands for).
+        ``maker_fee_bps``, ``taker_fee_bps`` (of futures), ``option_taker_fee_bps``, ``option_fee_cap``,
+        ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is of), ``multiplier``
+        (coins that one unit of the symbol stands for).
     value, unit
         The figure.
     as_of
@@ -56,6 +57,8 @@ _UNITS = {
     "funding_floor_bps": "bps per interval",
     "maker_fee_bps": "bps",
     "taker_fee_bps": "bps",
+    "option_taker_fee_bps": "bps of the underlying",
+    "option_fee_cap": "fraction of the option's price",
     "contract_coin": "coin",
     "contract_usd": "USD",
     "multiplier": "coin",
@@ -158,6 +161,32 @@ def _facts() -> Iterator[VenueFact]:
         taker_fee_bps=5,
         maker_fee_bps=0,
     )
+    yield from _of(
+        "deribit",
+        "BTC",
+        "2022-12-22",
+        "documentation",
+        "docs.deribit.com, public/get_instrument: BTC-13JAN23-16000-P, made on that day",
+        option_taker_fee_bps=3,
+    )
+    yield from _of(
+        "deribit",
+        "ETH",
+        "2026-08-19",
+        "sample",
+        f"public/get_instruments quoted in {_CCXT}, deribit.py: ETH-25JUN27-5500-P, made on that day",
+        option_taker_fee_bps=3,
+    )
+    for symbol in ("BTC", "ETH"):
+        yield from _of(
+            "deribit",
+            symbol,
+            "2025-11-01",
+            "documentation",
+            "support.deribit.com/hc/en-us/articles/25944746248989-Fees: never above 12.5 % of the option's "
+            "price; the day is that of the fee levels which the page came to describe",
+            option_fee_cap=0.125,
+        )
     yield from _of(
         "lighter",
         "ETH",

@@ -140,6 +140,25 @@ def test_what_cannot_be_told_is_said():
         business_time.fit(term_structure().drop_vars("expiry"))
 
 
+def test_an_event_after_the_last_expiry_shows_nowhere():
+    """The last two expiries are 26 June and 25 September: only the last one holds an event of 15 August."""
+    quoted = term_structure()
+    seen = business_time.fit(quoted, events=["2026-08-15T12:00Z"])
+    assert int(seen["status"]) & Status.UNDETERMINED == 0
+    np.testing.assert_allclose(seen["event_variance"], [0.0], atol=1e-4)
+    last = quoted["expiry"].values[-1]
+    there, figures = quoted["expiry"] < last, [name for name in quoted if quoted[name].dtype.kind == "f"]
+    lost = quoted.assign({name: quoted[name].where(there) for name in figures})
+    unseen = business_time.fit(lost, events=["2026-08-15T12:00Z"])
+    assert int(unseen["status"]) == Status.UNDETERMINED
+    assert np.isnan(unseen["event_variance"]).all()
+    assert np.isnan(unseen["event_move"]).all()
+    after = pd.Timestamp(last, tz="UTC") + pd.Timedelta("1us")
+    for outside in (after, pd.Timestamp(AS_OF, tz="UTC") - pd.Timedelta("1us")):
+        with pytest.raises(ValueError, match="does not lie between the surface and its last expiry"):
+            business_time.fit(quoted, events=[outside])
+
+
 def test_histories_and_lazy_surfaces_give_the_same():
     two = xr.concat([term_structure(weight) for weight in (0.2, 0.8)], "time")
     two = two.assign_coords(year_fraction=term_structure()["year_fraction"])

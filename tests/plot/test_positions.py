@@ -40,6 +40,14 @@ def test_trends_are_a_point_a_day() -> None:
     assert len(again.get_yticklabels()) == 1
 
 
+def test_shares_are_the_same_in_coins_and_in_usd() -> None:
+    """One price turns every venue's USD into coins: the figure of shares needs no second unit."""
+    held = plot.oi_shares.panel_of(made.holdings(), "oi_usd")
+    coins = held.copy(data=held.values / 100.0).rename("oi_coin").assign_attrs(units="coin")
+    found, other = (oi.market_share(part) for part in (held, coins))
+    np.testing.assert_allclose(found.values, other.values, rtol=1e-12)
+
+
 def test_a_trend_that_cannot_be_told_is_a_hollow_dot() -> None:
     share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
     trend = oi.share_trend(share).assign(status=("exchange", [oi.TrendStatus.CANNOT_TELL, 0, 0]))

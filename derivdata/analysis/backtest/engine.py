@@ -56,13 +56,13 @@ def simulate(
     accrual = np.full(marks.shape, np.nan), np.full(marks.shape, -np.inf)
     equity = account.capital
     for row in range(rows):
-        priced = np.ones(marks.shape, dtype=np.bool_)
+        costs, tradable = slippage.at(market.times[row])
         if market.prices is not None:
             prices = market.prices.row(row)
             priced = np.isfinite(prices) & (prices > 0.0)
             np.copyto(marks, prices, where=priced)
-        costs, deep = slippage.at(market.times[row])
-        now = _Now(row, market.since[row], Fills(marks, costs), priced & deep, knowledge.interval)
+            tradable = tradable & priced
+        now = _Now(row, market.since[row], Fills(marks, costs), tradable, knowledge.interval)
         _earn(book, market, now, accrual, journal)
         if market.prices is not None:
             _liquidate(book, now, journal)
@@ -106,7 +106,7 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
 def _liquidate(book: Book, now: _Now, journal: Journal) -> None:
     """Close pairs of which a leg is below its maintenance margin: the other leg would be unhedged."""
     lost = book.lost_legs()
-    at = np.flatnonzero(lost.any(axis=0))
+    at = lost.any(axis=0).nonzero()[0]
     _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
 
 
@@ -122,12 +122,12 @@ def _follow(book: Book, now: _Now, target: Target, equity: float, journal: Journ
     """Trade from the positions to the target, the highest scores first, as far as the capital reaches."""
     wanted = np.stack([target.long, target.short])
     changes = (wanted != book.legs).any(axis=0)
-    leaves = np.flatnonzero(changes & (book.legs[0] >= 0))
+    leaves = (changes & (book.legs[0] >= 0)).nonzero()[0]
     if leaves.size:
         paid = journal.fees[now.row].sum() + journal.slippage[now.row].sum()
         _close(book, now, leaves, Reason.RULE, journal)
         equity -= journal.fees[now.row].sum() + journal.slippage[now.row].sum() - paid
-    enters = np.flatnonzero(changes & (wanted[0] >= 0))
+    enters = (changes & (wanted[0] >= 0)).nonzero()[0]
     if not enters.size:
         return
     fills = now.tradable[enters, wanted[:, enters]].all(axis=0)

@@ -105,20 +105,28 @@ class Knowledge:
         stop = min(start + _BLOCK, ends.size)
         firsts = np.searchsorted(ends, ends[start:stop] - window + _ROUNDING, side="right")
         begin = int(firsts[0])
-        rates = market.rates.rows(begin, stop)
-        if market.interval is not None:
-            hours = market.interval.rows(begin, stop)
-        else:
-            gap = np.minimum((ends - market.since)[begin:stop], market.limit)
-            hours = np.broadcast_to(gap[:, None, None], rates.shape)
-        hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
-        paid = np.where(hours > 0.0, rates * hours, 0.0)
-        sums = [
-            np.concatenate([np.zeros((1, *part.shape[1:])), np.cumsum(part, 0)]) for part in (paid, hours)
-        ]
-        last = np.arange(start, stop) + 1 - begin
-        total, covered = (part[last] - part[firsts - begin] for part in sums)
-        return np.where(covered >= _COVER * window, total / covered, np.nan)
+        first, last = firsts - begin, np.arange(start, stop) + 1 - begin
+        gap = np.minimum((ends - market.since)[begin:stop], market.limit)
+        means = np.empty((stop - start, *self.last.shape))
+        # One symbol at a time, in the panels' own order: the sums of one fit into the processor's cache.
+        for symbol in range(len(market.symbols)):
+            rates = market.rates.array[symbol, :, begin:stop]
+            hours = gap if market.interval is None else market.interval.array[symbol, :, begin:stop]
+            hours = np.where(np.isfinite(rates) & (hours > 0.0), hours, 0.0)
+            paid = np.where(hours > 0.0, rates * hours, 0.0)
+            total, covered = (_sums_between(part, first, last) for part in (paid, hours))
+            enough = covered >= _COVER * window
+            np.divide(total, covered, out=total, where=enough)
+            means[:, symbol] = np.where(enough, total, np.nan).T
+        return means
+
+
+def _sums_between(values: Floats, first: Indices, last: Indices) -> Floats:
+    """Return the sums of ``values[:, first:last]``, as differences of one running sum."""
+    running = np.zeros((values.shape[0], values.shape[1] + 1))
+    np.cumsum(values, axis=-1, out=running[:, 1:])
+    sums: Floats = running[:, last] - running[:, first]
+    return sums
 
 
 class Past:
@@ -229,8 +237,10 @@ def _checked(target: Target, past: Past) -> Target:
     if long.shape != size or short.shape != size or score.shape != size:
         raise ValueError(f"a rule's Target needs one long, short and score for each of {size[0]} symbols")
     held = long >= 0
-    if ((short >= 0) != held).any() or (long >= venues).any() or (short >= venues).any():
-        raise ValueError("a rule's Target names a venue that the panel does not have, or one leg only")
-    if (held & (long == short)).any():
+    foreign = ((short >= 0) != held) | (long >= venues) | (short >= venues)
+    both = held & (long == short)
+    if (foreign | both).any():
+        if foreign.any():
+            raise ValueError("a rule's Target names a venue that the panel does not have, or one leg only")
         raise ValueError("a rule's Target is long and short on one venue")
     return Target(long, short, score)

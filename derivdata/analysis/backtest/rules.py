@@ -283,7 +283,7 @@ def _widest(signal: Floats, past: Past) -> Target:
     symbols = np.arange(signal.shape[0])
     low, high = np.where(usable, signal, np.inf), np.where(usable, signal, -np.inf)
     long, short = np.argmin(low, axis=-1), np.argmax(high, axis=-1)
-    some = (long != short) & usable.any(axis=-1)
+    some = long != short  # both are 0 where nothing is usable
     score = np.where(some, high[symbols, short] - low[symbols, long], -np.inf)
     return Target(np.where(some, long, -1), np.where(some, short, -1), score)
 

@@ -15,10 +15,15 @@ from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_ro
 from derivdata.analysis.chain.option_prices import quoted, require_price_units
 from derivdata.analysis.inputs import require_columns
 from derivdata.arguments import typed
+from derivdata.tables.venue_facts import fact_value
+from derivdata.units import BPS
 
 __all__ = ["executable"]
 
-_COLUMNS = ("kind", "expiry", "far_expiry", "side", "legs", "gross_usd", "fees_usd", "net_usd", "size_coin")
+_COLUMNS = (
+    *("kind", "expiry", "far_expiry", "side", "legs"),
+    *("gross_usd", "fees_usd", "net_usd", "size_coin", "fees_of"),
+)
 
 
 class _Expiry(NamedTuple):
@@ -57,9 +62,9 @@ def executable(
     options: pd.DataFrame | xr.Dataset,
     *,
     futures: pd.DataFrame | None = None,
-    fee_rate: float = 0.0003,
-    fee_cap: float = 0.125,
-    future_fee_rate: float = 0.0005,
+    fee_rate: float | None = None,
+    fee_cap: float | None = None,
+    future_fee_rate: float | None = None,
     as_of: Any = None,
 ) -> pd.DataFrame:
     """Find static arbitrage between executable quotes: buys at the ask, sells at the bid.
@@ -74,10 +79,11 @@ def executable(
         Quotes of the futures: columns ``expiry``, ``bid_usd``, ``ask_usd`` (and ``symbol``, ``exchange``
         where they differ), for parity. Without it there are no rows of kind ``"parity"``.
     fee_rate, fee_cap
-        Fee of an option [fraction of the forward], at most `fee_cap` of its price: by default what Deribit
-        charges takers (0.03 %, capped at 12.5 %). Put in your own.
+        Fee of an option [fraction of the forward], at most `fee_cap` of its price. None: what the chain's
+        venue charges takers by ``dd.venues.facts``, and Deribit's fees (0.03 %, capped at 12.5 %) where that
+        knows none; the column ``fees_of`` says whose.
     future_fee_rate
-        Fee of a future [fraction of its value]; Deribit's taker fee of 0.05 %.
+        Fee of a future [fraction of its value]; None as above (Deribit: 0.05 %).
     as_of
         Instant of the quotes, where the chain has no ``time``.
 
@@ -87,7 +93,8 @@ def executable(
         The labels of the chain; ``kind``; ``expiry`` and ``far_expiry`` (missing but for calendars);
         ``side``; ``legs``, the trades in words; ``gross_usd``, ``fees_usd`` and ``net_usd`` [USD per coin of
         the first leg]; ``size_coin`` [coins of the first leg], the least that its legs offer, NaN where the
-        chain has no sizes. Kinds:
+        chain has no sizes; ``fees_of``, the venue whose published fees are used, ``"given"`` if all are
+        arguments. Kinds:
 
         - ``"vertical"``: a call is bought below the bid of one of higher strike; puts the other way round.
         - ``"butterfly"``: a bid above the asks of a mix of a lower and a higher strike, which pays more.
@@ -108,15 +115,15 @@ def executable(
     another stays so, and the profit is valued at the forward. Of all combinations of an option only the best
     is listed, and a list is no order: quotes of a snapshot need not have stood at one instant.
     """
-    if not (fee_rate >= 0.0 and fee_cap >= 0.0 and future_fee_rate >= 0.0):
+    given = (fee_rate, fee_cap, future_fee_rate)
+    if not all(fee is None or fee >= 0.0 for fee in given):
         raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
     rows = option_rows(options, as_of=as_of)
     require_price_units(rows)
     by_chain: dict[tuple[Any, ...], list[_Expiry]] = {}
     for each in _expiries(rows):
         by_chain.setdefault(tuple(each.labels.values()), []).append(each)
-    fees = (fee_rate, fee_cap, future_fee_rate)
-    found = [row for expiries in by_chain.values() for row in _violations(expiries, futures, fees)]
+    found = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
     table = pd.DataFrame(found, columns=[*keys_of(rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
@@ -124,9 +131,10 @@ def executable(
 
 
 def _violations(
-    expiries: list[_Expiry], futures: pd.DataFrame | None, fees: tuple[float, float, float]
+    expiries: list[_Expiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
 ) -> Iterator[dict[str, Any]]:
     """List what the expiries of one chain allow, in order of time."""
+    fees = _fees(expiries[0].labels, given)
     for i, each in enumerate(expiries):
         for kind, trades in (*_verticals(each), *_butterflies(each)):
             yield _row(kind, trades, fees)
@@ -134,6 +142,28 @@ def _violations(
         for far in expiries[i + 1 :]:
             for trades in _calendars(each, far):
                 yield _row("calendar", trades, fees)
+
+
+class _Fees(NamedTuple):
+    rate: float
+    cap: float
+    future: float
+    whose: str
+
+
+def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
+    """Return the fees that are given, and the others as the chain's venue publishes them, or Deribit."""
+    symbol, venue = str(labels.get("symbol", "")), str(labels.get("exchange", ""))
+    facts = (("option_taker_fee_bps", BPS), ("option_fee_cap", 1.0), ("taker_fee_bps", BPS))
+    published = [fact_value(venue, fact, symbol) for fact, _ in facts]
+    whose = venue
+    if None in published:
+        whose, published = "deribit", [fact_value("deribit", fact, "BTC") for fact, _ in facts]
+    fees = [
+        own if own is not None else (value or 0.0) / unit
+        for own, value, (_, unit) in zip(given, published, facts, strict=True)
+    ]
+    return _Fees(fees[0], fees[1], fees[2], whose if None in given else "given")
 
 
 def _expiries(rows: pd.DataFrame) -> Iterator[_Expiry]:
@@ -237,9 +267,7 @@ def _calendars(near: _Expiry, far: _Expiry) -> Iterator[list[_Trade]]:
                 yield [_Trade(-1.0, near, side, int(place)), _Trade(quantity, far, side, best)]
 
 
-def _forwards(
-    each: _Expiry, future: tuple[float, float] | None, fees: tuple[float, float, float]
-) -> Iterator[dict[str, Any]]:
+def _forwards(each: _Expiry, future: tuple[float, float] | None, fees: _Fees) -> Iterator[dict[str, Any]]:
     """Compare the forwards that call less put lock in, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
@@ -294,7 +322,7 @@ def _future_of(futures: pd.DataFrame | None, each: _Expiry) -> tuple[float, floa
 def _row(
     kind: str,
     trades: list[_Trade],
-    fees: tuple[float, float, float],
+    fees: _Fees,
     *,
     gross: float | None = None,
     future: tuple[str, float] | None = None,
@@ -307,14 +335,14 @@ def _row(
         # Coin is coin: a far option's price is valued at the same rate as the near one's.
         price, unit = of.price[trade.key][at], first.unit
         paid -= quantity * price * unit
-        cost += abs(quantity) * min(fees[0] * of.forward, fees[1] * price * unit)
+        cost += abs(quantity) * min(fees.rate * of.forward, fees.cap * price * unit)
         sizes.append(of.size[trade.key][at] / abs(quantity))
         verb = "buy" if quantity > 0 else "sell"
         texts.append(f"{verb} {abs(quantity):.8g} {side} {of.strike[at]:.15g} at {price:.6g}")
     if future is not None:
         verb, price = future
         notional = float(first.strike[trades[0].at])  # what hedges 1 − K/S: a future of K USD, paid in coin
-        cost += fees[2] * (notional if first.inverse else first.forward)
+        cost += fees.future * (notional if first.inverse else first.forward)
         size = f"{notional:.15g} USD of the future" if first.inverse else "1 future"
         texts.append(f"{verb} {size} at {price:.8g}")
     total = paid if gross is None else gross
@@ -329,4 +357,5 @@ def _row(
         "fees_usd": cost,
         "net_usd": total - cost,
         "size_coin": float(np.min(sizes)),
+        "fees_of": fees.whose,
     }

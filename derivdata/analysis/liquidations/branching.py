@@ -152,14 +152,14 @@ def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:
     Their units are whole blocks and whole days, which bursts of minutes leave independent.
     """
     day = clock.day[known] - clock.day[known].min()
-    cells = np.full((int(day.max()) + 1, _BLOCKS), np.nan)
+    days = int(day.max()) + 1
     place = day * _BLOCKS + clock.block[known]
-    count = np.bincount(place, minlength=cells.size)
-    total = np.bincount(place, weights=level[known], minlength=cells.size)
-    cells.flat[count > 0] = (total / np.maximum(count, 1))[count > 0]
+    count = np.bincount(place, minlength=days * _BLOCKS)
+    total = np.bincount(place, weights=level[known], minlength=days * _BLOCKS)
+    cells = np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(days, _BLOCKS)
     whole = np.isfinite(cells).all(axis=1)
     daily = cells[whole].mean(axis=1)
-    weekend = np.zeros(len(cells), dtype=np.bool_)
+    weekend = np.zeros(days, dtype=np.bool_)
     weekend[day] = clock.weekend[known]
     apart = cells[whole] - daily[:, None]
     return _differ(apart.T, lost=len(apart) - 1) or _differ([daily[weekend[whole]], daily[~weekend[whole]]])
