@@ -57,19 +57,8 @@ class Footer:
             if name in self.names
         }
 
-    def constants(self, groups: Sequence[int], names: Iterable[str]) -> dict[str, str]:
-        """Return those of some columns that have one and the same word in all rows of some row groups."""
-        found = {}
-        for name in names:
-            words = self._words.get(name)
-            if words is not None and groups:
-                first = words[groups[0]]
-                if first is not None and all(words[group] == first for group in groups):
-                    found[name] = first
-        return found
-
     @cached_property
-    def _words(self) -> dict[str, list[str | None]]:
+    def words(self) -> dict[str, list[str | None]]:
         """Per row group the word that a text column has in every row; None where it has several."""
         schema = self.metadata.schema.to_arrow_schema()
         texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
@@ -78,6 +67,17 @@ class Footer:
             for name in texts
             if name not in (*PRUNED, "time")
         }
+
+    def constants(self, groups: Sequence[int], names: Iterable[str]) -> dict[str, str]:
+        """Return those of some columns that have one and the same word in all rows of some row groups."""
+        found = {}
+        for name in names:
+            words = self.words.get(name)
+            if words is not None and groups:
+                first = words[groups[0]]
+                if first is not None and all(words[group] == first for group in groups):
+                    found[name] = first
+        return found
 
     def _statistics(self, name: str) -> list[pq.Statistics | None]:
         column = self.metadata.schema.names.index(name)
