@@ -66,7 +66,7 @@ class Book:
     @property
     def held(self) -> Indices:
         """Places of the symbols that have a position."""
-        return (self.legs[0] >= 0).nonzero()[0]
+        return np.flatnonzero(self.legs[0] >= 0)
 
     def mark_to(self, marks: Floats) -> Floats:
         """Take in the marks of a row; return what the held pairs gained by price [USD]."""

@@ -106,7 +106,7 @@ def _earn(book: Book, market: Market, now: _Now, accrual: tuple[Floats, Floats],
 def _liquidate(book: Book, now: _Now, journal: Journal) -> None:
     """Close pairs of which a leg is below its maintenance margin: the other leg would be unhedged."""
     lost = book.lost_legs()
-    at = lost.any(axis=0).nonzero()[0]
+    at = np.flatnonzero(lost.any(axis=0))
     _close(book, now, at, Reason.LIQUIDATION, journal, lost[:, at])
 
 
