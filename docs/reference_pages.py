@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def _page(name: str, title: str) -> str:
     dotted = f"derivdata.{name}" if name else "derivdata"
     names = [n for n in module.__all__ if _is_shown(getattr(module, n))]
     rows = ((f"[`{n}`](#{dotted}.{n})", _first_line(getattr(module, n))) for n in names)
-    intro = inspect.cleandoc(module.__doc__ or "")
+    # Headings of a docstring are no sections of the page: two pages would have the same label.
+    intro = re.sub(r"^(\w+)\n-{4,}$", r".. rubric:: \1", inspect.cleandoc(module.__doc__ or ""), flags=re.M)
     entries = "\n".join(_entry(dotted, n, getattr(module, n)) for n in names)
     return (
         f"# {title}\n\n```{{eval-rst}}\n{intro}\n```\n\n{grid(('name', ''), rows)}\n"

@@ -64,8 +64,8 @@ def funding_history(
     Returns
     -------
     Axes
-        Missing rates leave gaps in the lines. The scale holds 99 % of all rates and every rate of the
-        coloured venues between the 0.5 and 99.5 percentile; an arrowhead marks each rate outside.
+        Missing rates and payments leave gaps in the lines. The scale holds 99 % of all rates and every rate
+        of the coloured venues between the 0.5 and 99.5 percentile; an arrowhead marks each rate outside.
 
     Raises
     ------
@@ -78,10 +78,10 @@ def funding_history(
     chosen = _chosen(means, venues, highlight)
     times = rates["time"].values
     for venue in means.index.difference(chosen):
-        ax.plot(times, rates.sel(exchange=venue), color=GREY, lw=0.5, alpha=0.35, rasterized=True)
+        ax.plot(*_line(rates.sel(exchange=venue)), color=GREY, lw=0.5, alpha=0.35, rasterized=True)
     for place, venue in enumerate(chosen):
         label = f"{venue} ({means[venue]:+.2f})"
-        ax.plot(times, rates.sel(exchange=venue), lw=1.2, label=label, **look(place))
+        ax.plot(*_line(rates.sel(exchange=venue)), lw=1.2, label=label, **look(place))
     low, high = np.nanpercentile(rates, [0.5, 99.5])
     margin = 0.15 * (high - low) + 0.1
     ax.set_ylim(low - margin, high + margin)
@@ -98,6 +98,25 @@ def funding_history(
     utc_axis(ax)
     footer(ax, data, source=source)
     return ax
+
+
+def _line(rates: xr.DataArray) -> tuple[Any, Any]:
+    """Return times and rates of one venue's line.
+
+    Venues pay at different hours, so that in a panel of payments most instants are those of other venues:
+    only these are left out, and a payment that is missing stays a gap.
+    """
+    if rates.attrs.get("kind") != "settled":
+        return rates["time"].values, rates.values
+    paid = rates.dropna("time")
+    stamps = paid["time"].values
+    steps = np.diff(stamps) / np.timedelta64(1, "h")
+    if len(steps) > 1:
+        # A venue's interval may change for good: a payment lacks only where both steps beside are shorter.
+        beside = np.maximum(np.append(steps[1:], 0.0), np.insert(steps[:-1], 0, 0.0))
+        gaps = stamps[:-1][steps > 1.6 * np.maximum(beside, np.median(steps))]
+        paid = paid.reindex(time=np.sort(np.append(stamps, gaps + np.timedelta64(1, "m"))))
+    return paid["time"].values, paid.values
 
 
 @figure_function

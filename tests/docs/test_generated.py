@@ -62,3 +62,5 @@ def test_the_reference_has_every_public_function(reference_pages: ModuleType, tm
         if callable(getattr(getattr(dd.analysis, m), n))
     }
     assert families | functions | analysis <= entries
+    assert ".. rubric:: References" in text
+    assert re.findall(r"^\w+\n-{4,}$", text, flags=re.M) == [], "sections of the same name on several pages"

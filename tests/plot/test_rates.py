@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
+import xarray as xr
 
 import derivdata as dd
 from derivdata import plot
@@ -85,3 +87,20 @@ def test_one_of_several_symbols_must_be_named(draw: object) -> None:
         draw(both)  # type: ignore[operator]
     with pytest.raises(ValueError, match="symbol='SOL'"):
         draw(both, symbol="SOL")  # type: ignore[operator]
+
+
+def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
+    """Of b, which pays every eight hours beside a's every hour, the payment of hour 40 is missing."""
+    hours = pd.date_range("2026-06-01", periods=96, freq="1h")
+    rates = xr.DataArray(
+        np.vstack([np.ones(96), np.where(np.arange(96) % 8 == 0, 2.0, np.nan)]),
+        {"exchange": ["a", "b"], "time": hours},
+        ("exchange", "time"),
+        attrs={"units": "bps/8h", "kind": "settled"},
+    )
+    rates[1, 40] = np.nan
+    lines = {str(line.get_label())[0]: line for line in plot.funding_history(rates, source=rates).get_lines()}
+    drawn = np.asarray(lines["b"].get_ydata(), dtype=float)
+    assert np.flatnonzero(np.isnan(drawn)).tolist() == [5]
+    assert drawn.size == 12
+    assert np.isfinite(np.asarray(lines["a"].get_ydata(), dtype=float)).all()
