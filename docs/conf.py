@@ -40,6 +40,7 @@ napoleon_use_rtype = False
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["tables.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,

@@ -89,14 +89,13 @@ def _block(found: re.Match[str], names: dict[str, Any], page: str, numbers: Any)
     values = [(label, value) for label, value in values if not _is_drawing(value)]
     others = [pair for pair in values if not pair[0].startswith("dd.connect(")]
     figures = plt.get_fignums()
-    if others or figures or printed.getvalue():
-        values = others
-    else:  # a connection is shown where it is all that there is to see
-        values = last_assigned(code, names) or values
-    for label, value in values:
-        if len(values) > 1:
+    if not (others or figures or printed.getvalue()):
+        # A connection is shown where it is all that there is to see.
+        others = last_assigned(code, names) or values
+    for label, value in others:
+        if len(others) > 1:
             shown.append(f'\n<div class="output-of"><code>{escape(label)}</code></div>\n')
-        shown.append(_shown(value, 5 if len(values) > 1 else _ROWS))
+        shown.append(_shown(value, 5 if len(others) > 1 else _ROWS))
     shown += [_figure(plt.figure(number), f"{page}-{next(numbers)}") for number in figures]
     return "\n".join(shown)
 
