@@ -1,4 +1,4 @@
-"""Which venues were asked for liquidations, or listened to, and when: no rows differ from not asked.
+"""Which venues were asked, or listened to, and when: no rows differ from not asked.
 
 A store that was collected has a ledger of requests (`LedgerStore`); of others nothing is known or said.
 """
@@ -14,7 +14,7 @@ from derivdata import times
 from derivdata.service.store import LedgerStore
 from derivdata.service.view import View
 
-__all__ = ["Asked", "asked_spans", "notices_of", "on_wire"]
+__all__ = ["Asked", "asked_spans", "never_requested", "notices_of", "on_wire"]
 
 
 class Asked(NamedTuple):
@@ -86,6 +86,31 @@ def notices_of(asked: Asked | None, start: pd.Timestamp, end: pd.Timestamp) -> l
     if not parts:
         return []
     return [f"liquidations were asked or listened to {'; '.join(parts)} (no rows is then not none)"]
+
+
+def never_requested(
+    view: View,
+    table: str,
+    symbol: str,
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    *,
+    exchanges: Sequence[str] | None = None,
+) -> list[str]:
+    """Return a notice, for an answer without rows, where no venue was asked for any part of its window.
+
+    Without it some venue was asked, and has no rows; or the store has no ledger, and nothing is known.
+    """
+    ledger = _ledger(view)
+    if ledger.empty:
+        return []
+    about = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
+    inside = (ledger["end"] > start) & (ledger["start"] < end) & ledger["answered"]
+    named = True if exchanges is None else ledger["exchange"].isin(exchanges)
+    if (about & inside & named).any():
+        return []
+    venues = "any venue" if exchanges is None else _listed(sorted(exchanges))
+    return [f"{table} of {symbol} in this range was never requested of {venues} (no rows is then not none)"]
 
 
 def on_wire(asked: Asked) -> dict[str, list[list[str]]]:

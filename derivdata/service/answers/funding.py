@@ -10,7 +10,8 @@ from derivdata import tables, units
 from derivdata.service import json_rows, market
 from derivdata.service.access import FREE_SYMBOLS
 from derivdata.service.answers.context import Answers, RequestContext
-from derivdata.service.view import View
+from derivdata.service.asked import never_requested
+from derivdata.service.window import Window
 
 __all__ = ["ANSWERS"]
 
@@ -83,7 +84,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
         "unit": "bps_8h",
         "resolution": used,
         "series": json_rows.split(points, frame["exchange"]),
-        "notices": window.notices + _no_data(view, frame),
+        "notices": window.notices + _no_data(context, window, "funding_history", frame),
     }
 
 
@@ -108,17 +109,20 @@ def settlement(context: RequestContext) -> dict[str, Any]:
     return {
         "symbol": params["symbol"],
         "series": json_rows.split(points, frame["exchange"]),
-        "notices": window.notices + _no_data(view, frame),
+        "notices": window.notices + _no_data(context, window, "funding_settlements", frame),
     }
 
 
-def _no_data(view: View, frame: pd.DataFrame) -> list[str]:
+def _no_data(context: RequestContext, window: Window, table: str, frame: pd.DataFrame) -> list[str]:
     if len(frame):
         return []
+    view, params = context.view, context.params
     first = view.store.start
-    return [
-        f"no data for this request: historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
-    ]
+    why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+    lacking = never_requested(
+        view, table, params["symbol"], window.start, window.end, exchanges=params["exchanges"]
+    )
+    return [f"no data for this request: {why}", *lacking]
 
 
 def _venues(slugs: list[str]) -> dict[str, Any]:

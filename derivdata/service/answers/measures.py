@@ -8,6 +8,7 @@ import pandas as pd
 
 from derivdata.service import json_rows
 from derivdata.service.answers.context import RequestContext
+from derivdata.service.asked import never_requested
 from derivdata.service.refusal import not_found
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import Series
@@ -86,12 +87,18 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     )
     names = {"time": "timestamp", "exchange": "exchange", measure.column: measure.one}
     frame = frame.sort_values(["time", "exchange"])[list(names)].rename(columns=names)
+    remarks = notices(window, frame, left_out)
+    if frame.empty:
+        span = window.start, window.end
+        remarks += never_requested(
+            view, measure.table, params["symbol"], *span, exchanges=params["exchanges"]
+        )
     return {
         "symbol": params["symbol"],
         "unit": "usd",
         "resolution": used,
         "data": json_rows.rows(frame),
-        "notices": notices(window, frame, left_out),
+        "notices": remarks,
     }
 
 

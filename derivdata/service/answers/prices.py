@@ -8,6 +8,7 @@ import pandas as pd
 
 from derivdata.service import json_rows
 from derivdata.service.answers.context import Answers, RequestContext
+from derivdata.service.asked import never_requested
 
 __all__ = ["ANSWERS"]
 
@@ -30,13 +31,17 @@ def history(context: RequestContext) -> dict[str, Any]:
     )
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = json_rows.objects({"timestamp": stamps, "y": frame["price_usd"]})
+    nothing = [] if len(frame) else ["no data in this range"]
+    if nothing:
+        span = window.start, window.end
+        nothing += never_requested(view, _TABLE, params["symbol"], *span, exchanges=params["exchanges"])
     return {
         "symbol": params["symbol"],
         "kind": params["kind"],
         "unit": "usd",
         "resolution": used,
         "series": json_rows.split(points, frame["exchange"]),
-        "notices": window.notices + ([] if len(frame) else ["no data in this range"]),
+        "notices": window.notices + nothing,
     }
 
 

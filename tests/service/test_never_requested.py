@@ -1,0 +1,63 @@
+"""An answer without rows says whether any venue was asked for its window: no rows and not asked differ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import derivdata as dd
+from derivdata import tables
+from derivdata.archive import Request, open_archive
+from derivdata.errors import DataNotice
+
+NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
+DAY = pd.Timedelta(1, "D")
+SYMBOLS = ("BTC", "ETH", "SOL")
+VALUES: dict[str, dict[str, Any]] = {
+    "funding_settlements": {"rate_bps_8h": 1.0, "interval_hours": 8.0, "kind": "settled"},
+    "funding_history": {"rate_bps_8h": 1.0, "resolution": "raw", "kind": "sampled"},
+    "oi_history": {"oi_usd": 1e6, "resolution": "raw"},
+    "prices_history": {"price_usd": 5e4, "resolution": "raw", "kind": "mark"},
+}
+
+
+@pytest.fixture
+def market(tmp_path: Path) -> Iterator[None]:
+    """Rows of a month ago of three symbols; in the last day bybit answered about ETH, okx failed on SOL."""
+    archive = open_archive(tmp_path / "market")
+    for name, values in VALUES.items():
+        rows = [{"symbol": s, "exchange": "bybit", "time": NOW - 30 * DAY, **values} for s in SYMBOLS]
+        asked = [Request("bybit", s, NOW - 31 * DAY, NOW - 29 * DAY) for s in SYMBOLS]
+        asked += [Request("bybit", "ETH", NOW - DAY, NOW), Request("okx", "SOL", NOW - DAY, NOW, "HTTP 503")]
+        archive.merge(name, tables.TABLES[name].conform(pd.DataFrame(rows)), requests=asked)
+    dd.connect(str(tmp_path / "market"), now=NOW)
+    yield
+    dd.disconnect()
+
+
+@pytest.mark.parametrize(
+    ("call", "table"),
+    [
+        ("funding.settlements", "funding_settlements"),
+        ("funding.history", "funding_history"),
+        ("oi.history", "oi_history"),
+        ("prices.history", "prices_history"),
+    ],
+)
+def test_an_empty_answer_says_that_nobody_was_asked(market: None, call: str, table: str) -> None:
+    family, _, name = call.partition(".")
+    said = {}
+    for symbol in SYMBOLS:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DataNotice)
+            assert getattr(getattr(dd, family), name)(symbol, NOW - DAY, NOW).empty
+        said[symbol] = [str(one.message) for one in caught if "never requested" in str(one.message)]
+    assert said["ETH"] == [], "bybit was asked, and has none"
+    for symbol in ("BTC", "SOL"):  # never, and without an answer
+        assert len(said[symbol]) == 1
+        assert f"{table} of {symbol} in this range was never requested of any venue" in said[symbol][0]
