@@ -67,9 +67,9 @@ def test_every_table_is_compared_here(tables: list[list[list[str]]]) -> None:
         "symbol",  # pairs
         "venue",  # open interest of BTC, of all symbols
         "venue",
-        "expiry",  # options: expiries, tenors, term structure, venues, positions
-        "tenor [days]",
-        "days",
+        "tenor [days]",  # options: tenors, expiries, term structure, venues, positions
+        "expiry",
+        "expiry",
         "venue",
         "expiry",
         "venue",  # liquidations: venues, cascades
@@ -202,12 +202,13 @@ def test_tenors(tables: list[list[list[str]]]) -> None:
 
 def test_term_structure(tables: list[list[list[str]]]) -> None:
     """Volatility at the forward is 50 % at every expiry, and so it is between them."""
-    rows = find(tables, "days", "ATM [%]", "model-free [%]", "from [%]", "to [%]", "forward vol [%]")
+    columns = ("days", "ATM [%]", "model-free [%]", "from [%]", "to [%]", "forward vol [%]")
+    rows = find(tables, "expiry", *columns)
     free = variance.model_free(fitted(), method="smile")
     low, high = (np.sqrt((free[end] / free["year_fraction"]).values) for end in ("lower", "upper"))
     for place, (row, days) in enumerate(zip(rows, made.DAYS, strict=True)):
         three = [f"{100 * line[place]:.2f}" for line in (free["vol"].values, low, high)]
-        same([row], [[f"{days:.2f}", "50.00", *three, "50.00"]])
+        same([row], [[EXPIRIES[place], f"{days:.2f}", "50.00", *three, "50.00"]])
 
 
 def test_venues_and_positions(tables: list[list[list[str]]]) -> None:
@@ -347,7 +348,7 @@ def test_what_changed_since_an_earlier_report(tmp_path: Path, monkeypatch: pytes
 def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a day to a month; 8 hours are the usual interval where no payment says it."""
+    """A day to a month; 8 hours are the usual interval where no payment says it."""
     from derivdata.analysis import funding
 
     horizons, intervals = [], []
@@ -358,7 +359,7 @@ def test_carry_by_holding_time_and_the_interval_of_a_venue_that_states_none(
     )
     dd.connect(known_archive.write(tmp_path / "archive"))
     dd.report("BTC", out=tmp_path / "r.html", window="15d", sections=["carry"])
-    assert horizons == [168.0] * 6 + [12.0, 24.0, 48.0, 72.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0]
+    assert horizons == [168.0] * 6 + [24.0, 48.0, 96.0, 168.0, 336.0, 504.0, 720.0]
     assert intervals == [8.0] * 6
 
 
@@ -464,7 +465,7 @@ def test_a_trend_that_cannot_be_told_is_not_named() -> None:
     assert open_interest._trends(trend.isel(exchange=[1]), 30.0).startswith("; no venue's share has")
 
 
-def test_expected_carry_is_drawn_from_half_a_day_to_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_carry_is_drawn_from_a_day_to_a_month(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     section: Any = SimpleNamespace(
         heading=lambda text: None, figure=lambda plot, curve, **words: drawn.append(curve)
@@ -474,4 +475,4 @@ def test_expected_carry_is_drawn_from_half_a_day_to_a_month(monkeypatch: pytest.
     pair: Any = SimpleNamespace(carry=names)
     rates: Any = SimpleNamespace(settled=True, table=None)
     carry._holding(section, SimpleNamespace(), rates, pair)  # type: ignore[arg-type]
-    assert [hours / 24 for hours in drawn[0]] == [0.5, 1, 2, 3, 5, 7, 10, 14, 21, 30]
+    assert [hours / 24 for hours in drawn[0]] == [1, 2, 4, 7, 14, 21, 30]

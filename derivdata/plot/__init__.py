@@ -4,7 +4,7 @@ Every function draws on the axes ``ax`` that it is given, or on a new figure, an
 axes with units, writes times in UTC, and states below the axes where the data is from, as of when, and
 whether it is synthetic. Most results of an analysis do not carry that along: ``source`` is the table, panel
 or surface that they were made of. Figures of several strips take the place of the axes given and return the
-main one of theirs.
+main one of theirs. ``derivdata.plot.data(ax)`` gives what a figure draws as a frame.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from derivdata.plot.backtests import (
 )
 from derivdata.plot.cards import Card, card
 from derivdata.plot.carry import cumulative_funding, funding_spreads, net_carry
+from derivdata.plot.densities import implied_density
+from derivdata.plot.frames import data
 from derivdata.plot.funding_rates import funding_heatmap, funding_history
 from derivdata.plot.levels_over_time import implied_and_realised, oi_level
 from derivdata.plot.liquidation_orders import liquidations
@@ -32,6 +34,7 @@ from derivdata.plot.surfaces import surface
 from derivdata.plot.term_structures import term_structure
 from derivdata.plot.venue_differences import venue_difference
 from derivdata.plot.volatility_cones import volatility_cone
+from derivdata.plot.volatility_histories import volatility_history
 
 __all__ = [
     "Card",
@@ -44,11 +47,13 @@ __all__ = [
     "backtest_turnover",
     "card",
     "cumulative_funding",
+    "data",
     "funding_heatmap",
     "funding_history",
     "funding_spreads",
     "gamma_exposure",
     "implied_and_realised",
+    "implied_density",
     "liquidations",
     "net_carry",
     "oi_level",
@@ -62,6 +67,7 @@ __all__ = [
     "term_structure",
     "venue_difference",
     "volatility_cone",
+    "volatility_history",
 ]
 
 

@@ -9,6 +9,7 @@ import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, LONG, SHORT, axes, dress, footer, number, row_size
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def pnl_attribution(
     ax.set_ylim(len(names) + 0.6, -0.6)
     ax.set_xlim(min(0.0, *starts, *ends) - 0.04 * span, max(0.0, *starts, *ends) + 0.14 * span)
     ax.axvline(0.0, color=GREY, lw=0.8)
-    dress(ax, title="Where the P&L came from", grid="x")
+    most = int(np.argmax(np.abs(steps)))
+    total = f"{written(widths[-1])} {'USD' if currency == 'usd' else 'coins'}"
+    dress(ax, title=f"P&L {total}, the most of it from {names[most]} ({written(steps[most])})", grid="x")
     ax.set_xlabel({"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency])
     footer(ax, attribution, source=source)
-    return ax
+    return keep_frame(ax, {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths})

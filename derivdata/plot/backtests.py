@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis.backtest import trades
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import (
     GREY,
     PALETTE,
@@ -81,7 +82,8 @@ def backtest_equity(result: xr.Dataset, *, source: Any = None, ax: Axes | None =
     percent(lower)
     utc_axis(lower)
     footer(lower, result, source=source)
-    return upper
+    gain = result["equity_usd"].to_numpy() - capital
+    return keep_frame(upper, {"time": times, "gain_usd": gain, "drawdown": result["drawdown"].to_numpy()})
 
 
 @figure_function
@@ -133,7 +135,7 @@ def backtest_positions(result: xr.Dataset, *, source: Any = None, ax: Axes | Non
     utc_axis(ax)
     legend(ax, "right")
     footer(ax, result, source=source)
-    return ax
+    return keep_frame(ax, table)
 
 
 @figure_function
@@ -179,7 +181,7 @@ def backtest_trades(result: xr.Dataset, *, source: Any = None, ax: Axes | None =
     ax.set_xlim(left=0)
     legend(ax)
     footer(ax, result, source=source)
-    return ax
+    return keep_frame(ax, table.assign(days=days, net_bps=net))
 
 
 @figure_function
@@ -228,7 +230,7 @@ def backtest_attribution(result: xr.Dataset, *, source: Any = None, ax: Axes | N
     legend(ax, "right")
     utc_axis(ax)
     footer(ax, result, source=source)
-    return ax
+    return keep_frame(ax, {"time": times, **total, "net_usd": net})
 
 
 @figure_function
@@ -269,7 +271,7 @@ def backtest_turnover(result: xr.Dataset, *, source: Any = None, ax: Axes | None
     ax.yaxis.set_major_formatter(lambda value, _: number(value))
     utc_axis(ax)
     footer(ax, result, source=source)
-    return ax
+    return keep_frame(ax, {"time": sums.index, "traded_usd": sums.to_numpy()})
 
 
 @figure_function
@@ -319,7 +321,7 @@ def backtest_capacity(curve: xr.Dataset, *, source: Any = None, ax: Axes | None 
         axis.set_major_formatter(lambda value, _: number(value))
     legend(ax)
     footer(ax, curve, source=source)
-    return ax
+    return keep_frame(ax, {"size_usd": sizes, "net_usd": net, "filled": filled})
 
 
 @figure_function
@@ -359,7 +361,7 @@ def backtest_sweep(table: pd.DataFrame, *, source: Any = None, ax: Axes | None =
     dress(ax, title=f"Best Sharpe ratio {best['sharpe']:.2f}, {chance}", grid="x")
     ax.set_xlabel("Sharpe ratio of daily returns [annualised]")
     footer(ax, table, source=source)
-    return ax
+    return keep_frame(ax, rows)
 
 
 def _require(result: xr.Dataset) -> None:

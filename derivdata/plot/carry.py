@@ -13,6 +13,7 @@ from derivdata import tables
 from derivdata.analysis import funding
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import (
     GREY,
     NO_DATA,
@@ -65,18 +66,17 @@ def funding_spreads(
     Returns
     -------
     Axes
-        One row per pair, in the order given: a ring for the gross expectation, a dot for the net one with its
-        interval, both as
-        simple APR of one leg's notional over the holding time. A half-life that is unknown or infinite is
-        grey. Pairs whose carry is unknown (NaN) are left out.
+        One row per pair, the highest net expectation at the top: a ring for the gross expectation, a dot for
+        the net one with its interval, both as simple APR of one leg's notional over the holding time. A
+        half-life that is unknown or infinite is grey. Pairs whose carry is unknown (NaN) are left out.
 
     Raises
     ------
     ValueError
         No pair has a figure.
     """
-    rows = _pairs(carry)
-    ax = axes(ax, size=row_size(len(rows), 0.32))
+    rows = _pairs(carry).sort_values("net_apr", ascending=False, kind="stable", ignore_index=True)
+    ax = axes(ax, size=row_size(len(rows), 0.36))
     place = np.arange(len(rows))
     ax.hlines(place, rows["net_apr"], rows["gross_apr"], color=GREY, lw=0.8, alpha=0.5)
     ax.hlines(place, rows["low_apr"], rows["high_apr"], color=GREY, lw=2.2)
@@ -84,7 +84,7 @@ def funding_spreads(
     ax.scatter(rows["net_apr"], place, s=42, color=NO_DATA, edgecolor=GREY, lw=0.5, zorder=3)
     _net(ax, rows, place)
     ax.axvline(0, color=GREY, lw=1.0)
-    ax.set_yticks(place, rows["name"])
+    ax.set_yticks(place, rows["name"].str.replace(", ", ",\n"))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     horizons = rows["horizon_hours"].unique()
     subject = f"pairs held {horizons[0] / 24:.3g} days" if len(horizons) == 1 else "pairs"
@@ -94,7 +94,7 @@ def funding_spreads(
     ax.set_xlabel("simple APR of one leg's notional [% per year]; bar: interval of the expectation")
     legend(ax, "top", ncols=2)
     footer(ax, *_each(carry), source=source)
-    return ax
+    return keep_frame(ax, rows.drop(columns="name"))
 
 
 def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
@@ -114,7 +114,7 @@ def _net(ax: Axes, rows: pd.DataFrame, place: Any) -> None:
     }
     dots = ax.scatter(rows["net_apr"], place, c=lasting, label="net of costs", **look)
     lack = "\ngrey: none found" if np.isnan(lasting).any() else ""
-    round_numbers = [d * 10.0**p for p in range(-2, 6) for d in (1, 2, 5)]
+    round_numbers = [d * 10.0**p for p in range(-2, 6) for d in (1, 1.5, 2, 3, 5, 7)]
     ticks = [hours for hours in round_numbers if ends[0] <= hours <= ends[1]]
     scale = colorbar(ax, dots, f"half-life of the spread [h]{lack}", ticks=ticks)
     scale.minorticks_off()
@@ -153,19 +153,28 @@ def net_carry(
     ax = axes(ax)
     days = rows["horizon_hours"].to_numpy() / 24.0
     ax.fill_between(days, rows["net_low_bps"], rows["net_high_bps"], color=PALETTE[0], alpha=0.2, lw=0)
-    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label="net expectation, with its interval")
+    ax.plot(days, rows["net_bps"], color=PALETTE[0], lw=1.8, label=_net_label(carry, rows))
     ax.plot(days, rows["gross_bps"], color=PALETTE[1], lw=1.2, ls="--", label="gross")
     ax.axhline(0, color=GREY, lw=1.0)
     even = float(rows["breakeven_hours"].iloc[-1]) / 24.0
+    paid = f"paid after {even:.3g} days" if np.isfinite(even) else "never paid"
     if np.isfinite(even) and even <= days.max():
         ax.axvline(even, color=PALETTE[2], lw=1.2, ls=":", label=f"costs are paid after {even:.3g} days")
     cost = float(rows["gross_bps"].iloc[-1] - rows["net_bps"].iloc[-1])
-    dress(ax, title=f"{rows['name'].iloc[0]}: expected carry after costs of {cost:.3g} bps")
+    dress(ax, title=f"{rows['name'].iloc[0]}: costs of {cost:.3g} bps are {paid}")
     ax.set(xlabel="holding time [days]", ylabel="carry [bps of one leg's notional]")
     ax.set_xlim(0, days.max())
     legend(ax)
     footer(ax, *_each(carry), source=source)
-    return ax
+    return keep_frame(ax, rows.drop(columns="name"))
+
+
+def _net_label(carry: xr.Dataset | Sequence[xr.Dataset], rows: pd.DataFrame) -> str:
+    levels = {one.attrs.get("level") for one in _each(carry)}
+    level = levels.pop() if len(levels) == 1 else None
+    interval = f"{level:.0%} interval".replace("%", " %") if level is not None else "its interval"
+    size = f"\n({int(rows['periods'].max())} periods)" if "periods" in rows else ""
+    return f"net expectation, {interval}{size}"
 
 
 @figure_function
@@ -211,6 +220,7 @@ def cumulative_funding(
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
     times = rates["time"].values
+    lines = {"integral_bps": accrued.to_series()}
     ax.plot(
         times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {_last(accrued):+.1f} bps"
     )
@@ -218,19 +228,23 @@ def cumulative_funding(
         paid = _payments(settled, symbol, exchange)
         label = f"sum of the payments: {_last(paid):+.1f} bps"
         ax.step(paid["time"].values, paid, where="post", color=PALETTE[1], lw=1.2, label=label)
+        lines["payments_bps"] = paid.to_series()
     if naive:
         added = rates.cumsum("time").where(rates.notnull())
         ratio = float(added.max() / accrued.max()) if float(accrued.max()) > 0 else np.nan
         excess = f", {ratio:.2g} × as much" if np.isfinite(ratio) else ""
         label = f"naive sum of the samples, not money: {_last(added):+.1f}{excess}"
         ax.plot(times, added, color=GREY, lw=1.0, ls="--", label=label)
+        lines["naive_sum_bps"] = added.to_series()
     ax.axhline(0, color=GREY, lw=0.8)
-    dress(ax, title=f"{symbol} on {exchange}: funding paid by a long")
+    total, days = _last(accrued), (times[-1] - times[0]) / np.timedelta64(1, "D")
+    did = "paid" if total >= 0 else "received"
+    dress(ax, title=f"{symbol} on {exchange}: a long {did} {abs(total):.1f} bps in {days:.3g} days")
     ax.set_ylabel("cumulative funding [bps of notional]")
     legend(ax)
     utc_axis(ax)
     footer(ax, sampled, *([] if settled is None else [settled]), source=source)
-    return ax
+    return keep_frame(ax, pd.DataFrame(lines).rename_axis("time").reset_index())
 
 
 def _venue(panel: xr.DataArray, exchange: str) -> xr.DataArray:
@@ -272,8 +286,13 @@ def _each(carry: xr.Dataset | Sequence[xr.Dataset]) -> list[xr.Dataset]:
 
 def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     """Return one row per pair and horizon that has a net figure."""
-    rows = [one if one.dims else one.expand_dims("row") for one in _each(carry)]
-    frames = [one.drop_attrs().to_dataframe().reset_index() for one in rows]
+    # Numbers one by one: a frame of xarray's takes a hundred times as long for one row.
+    frames = [
+        one.drop_attrs().to_dataframe().reset_index()
+        if one.dims
+        else pd.DataFrame({name: [variable.item()] for name, variable in one.variables.items()})
+        for one in _each(carry)
+    ]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])
     rows = rows[rows["net_bps"].notna()].reset_index(drop=True)
     if rows.empty:

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import times
+from derivdata import tables, times
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame, long_table
 from derivdata.plot.style import (
     DIVERGING,
     GREY,
@@ -87,17 +88,20 @@ def funding_history(
     ax.set_ylim(low - margin, high + margin)
     ax.axhline(0, color=GREY, lw=0.8)
     colors = {venue: look(place)["color"] for place, venue in enumerate(chosen)}
+    outside = ((rates < low - margin) | (rates > high + margin)).any("time")
     clipped = sum(
         mark_clipped(ax, times, rates.sel(exchange=venue), color=colors.get(venue, GREY))
         for venue in means.index
+        if outside.sel(exchange=venue)
     )
-    cut = f" ({clipped:,} outside the axis: ▲▼)" if clipped else ""
-    dress(ax, title=f"{symbol} funding: {_ends(means)}{cut}")
+    cut = f"; ▲▼: {clipped:,} outside the axis" if clipped else ""
+    dress(ax, title=f"{symbol} funding: {_ends(means)}")
     ax.set_ylabel("funding rate [bps per 8 h]")
-    legend(ax, "right", title="venue (mean)")
+    legend(ax, "right", title=f"venue (mean){cut}")
     utc_axis(ax)
     footer(ax, data, source=source)
-    return ax
+    frame: pd.DataFrame = rates.transpose("time", "exchange").to_pandas()
+    return keep_frame(ax, long_table(frame[list(means.index)], "time", "exchange", "rate_bps_8h"))
 
 
 def _line(rates: xr.DataArray) -> tuple[Any, Any]:
@@ -126,6 +130,8 @@ def funding_heatmap(
     symbol: str | None = None,
     step: str | None = None,
     limit: float | None = None,
+    centre: float = 0.0,
+    by_kind: bool = False,
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -141,14 +147,20 @@ def funding_heatmap(
         Width of a column, over which rates are averaged; None takes the finest that is no finer than the
         rates and leaves at most 400 columns.
     limit
-        Rate [bps/8h] at which the colours end on both sides; None takes the 98th percentile of sizes.
+        Distance from `centre` [bps/8h] at which the colours end on both sides; None takes the 98th
+        percentile.
+    centre
+        Rate [bps/8h] between the two colours: 0, or 1 to see who leaves the usual 0.01 % per 8 hours.
+    by_kind
+        Put centralised and decentralised venues under a heading of their own.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        Venues in order of their mean rate, the highest at the top. A column without a rate is grey.
+        Venues in order of their mean rate, the highest at the top. A column without a rate is grey; arrows
+        of the colour scale mark rates beyond it.
 
     Raises
     ------
@@ -158,27 +170,53 @@ def funding_heatmap(
     rates, symbol = one_symbol(panel_of(data, "rate_bps_8h"), symbol)
     if limit is not None and not 0 < limit < np.inf:
         raise ValueError(f"{limit=} is not a rate at which colours could end")
+    if not np.isfinite(centre):
+        raise ValueError(f"{centre=} is not a rate at which colours could meet")
     cells = _columns(rates, step)
-    order = rates.mean("time").to_series().dropna().sort_values().index
-    ax = axes(ax, size=row_size(len(order), 0.16))
-    shown = cells[order].to_numpy().T
-    limit = limit or max(float(np.nanpercentile(np.abs(shown), 98)), 0.01)
+    means = rates.mean("time").to_series().dropna().sort_values()
+    rows = _rows(list(means.index), by_kind=by_kind)
+    ax = axes(ax, size=row_size(len(rows), 0.16))
+    shown = cells.reindex(columns=rows).to_numpy().T
+    limit = limit or max(float(np.nanpercentile(np.abs(shown - centre), 98)), 0.01)
     width = cells.index[1] - cells.index[0] if len(cells) > 1 else np.timedelta64(1, "h")
     edges = np.append(cells.index.to_numpy(), cells.index.to_numpy()[-1:] + width)
     ax.set_facecolor(NO_DATA)
     drawn = ax.pcolormesh(
-        edges, np.arange(len(order) + 1), shown, cmap=DIVERGING, vmin=-limit, vmax=limit, rasterized=True
+        edges,
+        np.arange(len(rows) + 1),
+        shown,
+        cmap=DIVERGING,
+        vmin=centre - limit,
+        vmax=centre + limit,
+        rasterized=True,
     )
-    ax.set_yticks(np.arange(len(order)) + 0.5, list(order))
-    positive = float(np.mean(shown[~np.isnan(shown)] > 0))
-    dress(ax, title=f"{symbol} funding: longs paid {positive:.0%} of the time".replace("%", " %"), grid="")
-    ax.tick_params(axis="y", labelsize=7 if len(order) > 20 else 8.5, length=0)
+    for place in np.flatnonzero(~np.isin(rows, means.index)):  # headings
+        ax.axhspan(place, place + 1, color="white", lw=0)
+    ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    known = shown[~np.isnan(shown)]
+    share = f"{np.mean(known > centre):.0%}".replace("%", " %")
+    above = f"longs paid {share} of the time" if centre == 0 else f"above {centre:g} bps {share} of the time"
+    dress(ax, title=f"{symbol} funding: {above}", grid="")
+    ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     ax.set_ylabel("venue")
-    lack = "\ngrey: no rate" if np.isnan(shown).any() else ""
-    colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=_beyond(shown, limit))
+    lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""
+    beyond = _beyond(known, centre - limit, centre + limit)
+    colorbar(ax, drawn, f"funding rate [bps per 8 h]{lack}", extend=beyond)
     utc_axis(ax)
     footer(ax, data, source=source)
-    return ax
+    return keep_frame(ax, long_table(cells[list(means.index)], "time", "exchange", "rate_bps_8h"))
+
+
+def _rows(venues: list[str], *, by_kind: bool) -> list[str]:
+    """Return the rows from below, with a heading above the venues of each kind."""
+    if not by_kind:
+        return venues
+    kinds = [tables.VENUES[name].kind if name in tables.VENUES else "other" for name in venues]
+    return [
+        row
+        for kind in sorted(set(kinds), reverse=True)
+        for row in [*(name for name, of in zip(venues, kinds, strict=True) if of == kind), kind.upper()]
+    ]
 
 
 def _ends(means: pd.Series) -> str:
@@ -215,8 +253,8 @@ def _columns(rates: xr.DataArray, step: str | None) -> pd.DataFrame:
     return frame.resample(step).mean()
 
 
-def _beyond(shown: Any, limit: float) -> str:
-    low, high = bool(np.nanmin(shown) < -limit), bool(np.nanmax(shown) > limit)
+def _beyond(known: Any, low: float, high: float) -> str:
+    below, above = bool(known.min() < low), bool(known.max() > high)
     return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
-        low, high
+        below, above
     ]

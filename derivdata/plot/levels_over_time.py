@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import oi as analysis
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import (
     PALETTE,
     axes,
@@ -85,7 +87,10 @@ def oi_level(
     )
     utc_axis(strip[-1])
     footer(strip[-1], data, price, source=source)
-    return strip[0]
+    columns = dict(zip(("oi_usd", "oi_coins", "price_usd"), lines.values(), strict=False))
+    table = pd.DataFrame({name: line.to_series() for name, line in columns.items()})
+    table["oi_usd"] *= _BILLION
+    return keep_frame(strip[0], table.rename_axis("time").reset_index())
 
 
 @figure_function
@@ -138,7 +143,8 @@ def implied_and_realised(
     legend(ax)
     utc_axis(ax)
     footer(ax, implied, realised, source=source)
-    return ax
+    table = pd.DataFrame({"implied": implied.to_series(), "realised": realised.to_series()})
+    return keep_frame(ax, table.rename_axis("time").reset_index())
 
 
 def _level(price: Any, symbol: str) -> xr.DataArray:

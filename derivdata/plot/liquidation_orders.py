@@ -10,7 +10,21 @@ import pandas as pd
 from derivdata import times
 from derivdata.analysis.liquidations import observed
 from derivdata.plot._decorator import figure_function
-from derivdata.plot.style import GREY, LONG, NO_DATA, PALETTE, SHORT, dress, footer, legend, strips, utc_axis
+from derivdata.plot.frames import keep_frame
+from derivdata.plot.style import (
+    GREY,
+    LONG,
+    NO_DATA,
+    PALETTE,
+    SHORT,
+    dress,
+    footer,
+    legend,
+    number,
+    panel_of,
+    strips,
+    utc_axis,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +34,8 @@ __all__ = ["liquidations"]
 _SIDES = (("long", LONG), ("short", SHORT))
 _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
+_STEPS = (1, 2, 4, 8, 12, 24)
+_BARS = 170
 
 
 @figure_function
@@ -27,13 +43,14 @@ def liquidations(
     events: pd.DataFrame,
     *,
     coverage: pd.DataFrame | None = None,
+    price: Any = None,
     start: Any = None,
     end: Any = None,
     venues: int = 12,
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw liquidations by venue and time, their sums by side, and the coverage of the feed.
+    """Draw liquidations by venue and time under the price, their value per hour, and the feed's coverage.
 
     Parameters
     ----------
@@ -42,6 +59,9 @@ def liquidations(
     coverage
         Spans that were watched, columns ``start`` and ``end`` (UTC). None takes those that a frame of
         ``dd.liquidations.poll`` brings along, and else says that nobody knows.
+    price
+        Prices [USD] with a dim ``time``, or the table ``prices_history``, whose venues' median is taken; of
+        one symbol. None draws no strip of the price.
     start, end
         The span that is drawn; the events' own without them.
     venues
@@ -52,9 +72,10 @@ def liquidations(
     Returns
     -------
     Axes
-        That of the raster, where the area of a dot grows as the square root of the order's value. Below it
-        stand the cumulative value by side, and the coverage: blank where nobody watched. Feeds are throttled
-        on some venues, so that levels do not compare across venues.
+        That of the raster, where the area of a dot grows as the square root of the order's value. Above it
+        stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
+        that 170 bars or fewer are left, and the coverage: blank where nobody watched. Feeds are throttled on
+        some venues, so that levels do not compare across venues.
 
     Raises
     ------
@@ -62,26 +83,46 @@ def liquidations(
         There are no events and no span.
     """
     first, last = _span(events, start, end)
-    raster, sums, seen = strips(ax, 4.2, 1.8, 0.35, size=(8.0, 6.0))
+    heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
+    *upper, raster, sums, seen = strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
     names = _raster(raster, events, venues)
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
-    dress(raster, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
+    top = upper[0] if upper else raster
+    dress(raster)
+    dress(top, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
     raster.set_yticks(range(len(names)), names)
     margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
-    raster.set(ylim=(len(names) - 0.4, -0.6), ylabel="venue", xlim=(first - margin, last + margin))
-    _sums(sums, events, last)
+    raster.set(
+        ylim=(len(names) - 0.4, -0.6 - 0.12 * len(names)),
+        ylabel="venue",
+        xlim=(first - margin, last + margin),
+    )
+    if upper:
+        _price(top, price, first, last)
+    _bars(sums, events, first, last)
     dress(sums)
-    sums.set_ylabel("cumulative\n[million USD]")
     legend(sums)
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
     _coverage(seen, coverage)
     utc_axis(seen)
-    footer(seen, events, source=source)
-    return raster
+    footer(seen, events, price, source=source)
+    return keep_frame(raster, events[["time", "symbol", "exchange", "side", "value_usd"]])
+
+
+def _price(ax: Axes, price: Any, first: pd.Timestamp, last: pd.Timestamp) -> None:
+    level = panel_of(price, "price_usd", name="price")
+    others = [dim for dim in level.dims if dim != "time"]
+    if "symbol" in others and level.sizes["symbol"] > 1:
+        raise ValueError("price holds several symbols: choose one")
+    line = level.median(others) if others else level
+    line = line.sel(time=slice(first, last))
+    ax.plot(line["time"], line, color=PALETTE[4], lw=1.3)
+    ax.set_ylabel("price\n[USD]")
+    ax.yaxis.set_major_formatter(lambda value, _: number(value))
 
 
 def _span(events: pd.DataFrame, start: Any, end: Any) -> tuple[pd.Timestamp, pd.Timestamp]:
@@ -131,17 +172,23 @@ def _size_legend(ax: Axes, largest: float) -> None:
         label = f"{value / 1e6:g} M USD" if value >= 1e6 else f"{value / 1e3:g} k USD"
         ax.scatter([], [], s=_LARGEST * np.sqrt(value / largest), color=GREY, alpha=0.6, lw=0, label=label)
     if shown:
-        legend(ax, "top", ncols=3, handletextpad=0.2, columnspacing=1.0)
+        legend(ax, handletextpad=0.2, loc="upper right", ncols=3, columnspacing=1.0, borderpad=0.1)
 
 
-def _sums(ax: Axes, events: pd.DataFrame, last: pd.Timestamp) -> None:
-    for side, color in _SIDES:
-        mine = events[events["side"] == side].sort_values("time")
-        total = mine["value_usd"].cumsum().to_numpy() / 1e6
-        times = np.append(_times(mine), np.datetime64(last))
-        sums = np.append(total, total[-1:] if total.size else 0.0)
-        ax.step(times, sums, where="post", color=color, lw=1.5, label=f"{side}s: {sums[-1]:,.1f} M USD")
-    ax.set_ylim(0, None)
+def _bars(ax: Axes, events: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> None:
+    """Draw the value of shorts upwards and of longs downwards, per hour or a longer step."""
+    hours = max((last - first) / pd.Timedelta(1, "h"), 1.0)
+    step = next((each for each in _STEPS if hours / each <= _BARS), 24)
+    place = pd.DatetimeIndex(_times(events)).floor(f"{step}h")
+    for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
+        mine = (events["side"] == side).to_numpy()
+        sums = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
+        label = f"{side}s: {sums.sum():,.1f} M USD"
+        width = np.timedelta64(step, "h")
+        ax.bar(sums.index, sign * sums, width=width, align="edge", color=color, label=label)
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
+    ax.set_ylabel(f"per {'hour' if step == 1 else f'{step} hours'}\n[million USD]")
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

@@ -10,6 +10,7 @@ import xarray as xr
 
 from derivdata.analysis import oi as analysis
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame, long_table
 from derivdata.plot.style import (
     GREY,
     PALETTE,
@@ -17,6 +18,7 @@ from derivdata.plot.style import (
     dress,
     footer,
     legend,
+    number,
     one_symbol,
     panel_of,
     percent,
@@ -70,9 +72,9 @@ def oi_share(
     bands = frame[order[:venues]].copy()
     if len(order) > venues:
         bands["others"] = frame[order[venues:]].sum(axis=1, min_count=1)
-    colors = [*PALETTE[: min(venues, len(order))], GREY]
-    labels = [f"{name} {bands[name].ffill().iloc[-1]:.0%}" for name in bands]
-    upper.stackplot(bands.index, bands.to_numpy().T, labels=labels, colors=colors, lw=0)
+    colors = [*PALETTE[: min(venues, len(order))], GREY][: bands.shape[1]]
+    upper.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0)
+    _label_bands(upper, bands.ffill().iloc[-1], colors)
     lead = bands.columns[0]
     title = f"{symbol}: {lead} holds {bands[lead].ffill().iloc[-1]:.0%} of the open interest".replace(
         "%", " %"
@@ -80,21 +82,45 @@ def oi_share(
     dress(upper, title=title, grid="")
     upper.set(ylabel="share of open interest [%]", ylim=(0, 1), xlim=(bands.index[0], bands.index[-1]))
     percent(upper)
-    legend(upper, "right", reverse=True, title="latest share")
     concentration = analysis.hhi(share)["hhi_10000"]
     lower.plot(frame.index, concentration, color=PALETTE[0], lw=1.4)
     dress(lower)
     lower.set_ylabel("HHI\n[0 to 10,000]")
+    lower.yaxis.set_major_formatter(lambda value, _: number(value))
     utc_axis(lower)
     footer(lower, data, source=source)
-    return upper
+    table = long_table(frame[list(order)], "time", "exchange", "share")
+    hhi = pd.Series(concentration.to_numpy(), index=frame.index)
+    return keep_frame(upper, table.assign(hhi_10000=table["time"].map(hhi)))
+
+
+def _label_bands(ax: Axes, last: pd.Series, colors: list[str]) -> None:
+    """Write each venue and its latest share beside its band, at least a line apart."""
+    middle = (last.cumsum() - last / 2.0).to_numpy()
+    least = 0.075
+    places = middle.copy()
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + least)
+    places -= max(places[-1] - (1.0 - least / 2), 0.0)
+    for i in range(len(places) - 2, -1, -1):  # what was moved down may now be too close to its neighbour
+        places[i] = min(places[i], places[i + 1] - least)
+    for name, share, place, color in zip(last.index, last, places, colors, strict=True):
+        words = f"{name} {share:.0%}".replace("%", " %")
+        ax.text(1.01, place, "■", transform=ax.transAxes, va="center", fontsize=8, color=color)
+        ax.text(1.05, place, words, transform=ax.transAxes, va="center", fontsize=8)
 
 
 @figure_function
 def share_trend(
-    data: Any, *, symbol: str | None = None, venues: int = 15, source: Any = None, ax: Axes | None = None
+    data: Any,
+    *,
+    symbol: str | None = None,
+    venues: int = 15,
+    days: float | None = None,
+    source: Any = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Draw the trend of each venue's share of open interest, with an interval.
+    """Draw how much share of open interest each venue gained or lost by its trend, with an interval.
 
     Parameters
     ----------
@@ -104,21 +130,28 @@ def share_trend(
         Which symbol, where there are several.
     venues
         How many venues are drawn, those with the steepest trends.
+    days
+        Length of time that the changes are of [days]; None takes the window of a table or panel, and 1 for
+        trends, which do not say from which window they are.
     source, ax
         As in every figure: see `derivdata.plot`.
 
     Returns
     -------
     Axes
-        One row per venue, the greatest gain at the top; filled dots where the interval excludes zero and the
-        status does not say that the data cannot tell. The trends of a table are those of `trend_of`.
+        One row per venue, the greatest gain at the top, in percentage points over the window; filled dots
+        where the interval excludes zero and the status does not say that the data cannot tell. The axis ends
+        at four times the greatest change and arrowheads mark intervals that go on. The trends of a table are
+        those of `trend_of`.
 
     Raises
     ------
     ValueError
         The symbol is not in the data, or no venue has a trend.
     """
-    trend, symbol = _trend(data, symbol)
+    if days is not None and not 0 < days < np.inf:
+        raise ValueError(f"{days=} is not a length of time")
+    trend, symbol, window = _trend(data, symbol)
     trend = trend if "status" in trend else trend.assign(status=xr.zeros_like(trend["slope"], dtype=np.int32))
     columns = ["slope", "low", "high", "status"]
     frame = trend[columns].to_dataframe()[columns].dropna()
@@ -127,7 +160,8 @@ def share_trend(
     steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
     steepest = steepest.sort_values("slope", ascending=False)
     sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & (steepest["status"] == 0)
-    steepest = 100.0 * steepest[["slope", "low", "high"]]
+    length = days or window or 1.0
+    steepest = 100.0 * length * steepest[["slope", "low", "high"]]
     ax = axes(ax, size=row_size(len(steepest), 0.26))
     place = np.arange(len(steepest))
     ax.hlines(place, steepest["low"], steepest["high"], color=PALETTE[0], lw=1.6, alpha=0.6)
@@ -141,14 +175,31 @@ def share_trend(
         f"{len(steepest)} of {len(frame)} venues" if len(steepest) < len(frame) else f"{len(steepest)} venues"
     )
     moving = steepest.loc[sure, "slope"]
-    lead = (
-        f"{len(moving)} shares of open interest have a trend" if len(moving) else "no share has a clear trend"
-    )
+    lead = "no share of open interest has a clear trend"
+    if len(moving):
+        most = moving.abs().idxmax()
+        did = "gained" if moving[most] > 0 else "lost"
+        lead = f"{most} {did} most, {abs(moving[most]):.2g} points; clear trends: {len(moving)}"
+    _mark_long_intervals(ax, steepest)
     dress(ax, title=f"{symbol}: {lead}; {shown}", grid="x")
-    ax.set_xlabel(f"change of share [percentage points a day], with {level}")
+    span = "a day" if length == 1.0 else f"in {length:.3g} days"
+    ax.set_xlabel(f"change of share by its trend [percentage points {span}], with {level}")
     legend(ax, "top", ncols=2)
     footer(ax, data, source=source)
-    return ax
+    table = steepest.rename(columns={"slope": "change_pp", "low": "low_pp", "high": "high_pp"})
+    return keep_frame(ax, table.rename_axis("exchange").reset_index().assign(days=length))
+
+
+def _mark_long_intervals(ax: Axes, rows: pd.DataFrame) -> None:
+    """End the axis at four times the greatest change; arrowheads mark intervals that go on."""
+    limit = 4.0 * max(float(rows["slope"].abs().max()), 1e-6)
+    ends = rows[["low", "high"]].abs().to_numpy().max()
+    if ends <= limit:
+        return
+    ax.set_xlim(-limit, limit)
+    for beyond, edge, marker in ((rows["high"] > limit, limit, ">"), (rows["low"] < -limit, -limit, "<")):
+        place = np.flatnonzero(beyond)
+        ax.plot(np.full(place.size, 0.985 * edge), place, marker, ms=5, color=PALETTE[0], label="_clipped")
 
 
 def trend_of(share: xr.DataArray) -> xr.Dataset:
@@ -183,8 +234,10 @@ def _shares(data: Any, symbol: str | None) -> tuple[xr.DataArray, str]:
     return traded, symbol
 
 
-def _trend(data: Any, symbol: str | None) -> tuple[xr.Dataset, str]:
+def _trend(data: Any, symbol: str | None) -> tuple[xr.Dataset, str, float | None]:
+    """Return trends [1/day], the symbol, and the length of the window [days] where it is known."""
     if isinstance(data, xr.Dataset):
-        return one_symbol(data, symbol)
+        return *one_symbol(data, symbol), None
     share, symbol = _shares(data, symbol)
-    return trend_of(share), symbol
+    times = share["time"].values
+    return trend_of(share), symbol, float((times[-1] - times[0]) / np.timedelta64(1, "D"))

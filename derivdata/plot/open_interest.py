@@ -11,6 +11,7 @@ import xarray as xr
 from derivdata.analysis import exposure
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import listed_expiry
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, LONG, PALETTE, SHORT, axes, dress, footer, legend, number
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ __all__ = ["gamma_exposure", "open_interest_by_strike"]
 
 Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
-_BARS = 60
+_BARS = 45
+_STACKED = 4
+"""Expiries with a colour of their own where all are added up."""
 
 
 @figure_function
@@ -32,14 +35,15 @@ def open_interest_by_strike(
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw open calls and puts by strike, with the underlying's price and max pain.
+    """Draw open calls and puts by strike, stacked by expiry, with the underlying's price and max pain.
 
     Parameters
     ----------
     chain
         The table ``options_snapshot`` or a surface, of one symbol on one venue.
     expiry
-        Which expiry; None adds up all of them, and then no pain is drawn: it belongs to one expiry.
+        Which expiry; None stacks all of them, the four largest in colours of their own, and draws max pain
+        of the largest: it belongs to one expiry.
     contract_size
         Coins per contract.
     source, ax
@@ -48,9 +52,9 @@ def open_interest_by_strike(
     Returns
     -------
     Axes
-        Calls upwards, puts downwards [coins]; the strikes that hold 99.5 % of the open interest, more than 60
-        of them added up in bins. Options whose open interest is not known are counted in the title and not
-        drawn.
+        Calls upwards, puts downwards [coins], at the right in USD at the underlying's price; the strikes that
+        hold 99.5 % of the open interest, more than 45 of them added up in bins. Options whose open interest
+        is not known are counted in the title and not drawn.
 
     Raises
     ------
@@ -61,21 +65,38 @@ def open_interest_by_strike(
         raise ValueError(f"{contract_size=} is no number of coins")
     sums = _sums(chain, expiry, contract_size)
     symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
+    price = _price(chain, expiry, sums)
     ax = axes(ax)
-    _bars(ax, sums, symbol)
-    _marks(ax, chain, sums, expiry, contract_size)
+    table = _bars(ax, sums, symbol)
+    _marks(ax, chain, sums, price, contract_size)
     missing = int(sums["missing"].sum())
     lack = f" ({missing} options without open interest)" if missing else ""
-    if expiry is None:
-        which = f"{sums.sizes['expiry']} expiries"
+    most = float(table.groupby("strike")["open_interest"].sum().idxmax())
+    coins = float(table["open_interest"].sum())
+    worth = f", {number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
+    which = f"{sums.sizes['expiry']} expiries" if "expiry" in sums.dims else f"{_date(sums['expiry'].values)}"
+    words = f"{number(coins)} {symbol} open{worth}, most at {number(most)} USD, {which}{lack}"
+    dress(ax, title=f"{symbol}: {words}" if symbol == "coin" else words)
+    ax.set(
+        xlabel="strike [USD], with 99.5 % of all open options", ylabel=f"puts (down), calls (up) [{symbol}]"
+    )
+    if np.isfinite(price):
+        _usd_axis(ax, price)
+    if "expiry" in sums.dims:
+        legend(ax, "above", title=f"expiry: calls and puts [{symbol}]")
     else:
-        which = f"expiry {pd.Timestamp(sums['expiry'].values):%Y-%m-%d}"
-    most = sums["open_interest"].sum([dim for dim in sums["open_interest"].dims if dim != "strike"]).idxmax()
-    dress(ax, title=f"{symbol}: most options are open at {number(float(most))} USD, {which}{lack}")
-    ax.set(xlabel="strike [USD]", ylabel=f"calls (up) and puts (down) [{symbol}]")
-    legend(ax, "right")
+        legend(ax)
     footer(ax, chain, source=source)
-    return ax
+    return keep_frame(ax, table)
+
+
+def _usd_axis(ax: Axes, price: float) -> None:
+    """Write the same bars in dollars at the right."""
+    right = ax.secondary_yaxis("right", functions=(lambda y: y * price / 1e6, lambda y: y * 1e6 / price))
+    right.set_ylabel("[million USD]")
+    right.tick_params(labelsize=8.5)
+    right.spines["right"].set_visible(False)
+    right.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
 
 
 @figure_function
@@ -104,7 +125,7 @@ def gamma_exposure(
     Returns
     -------
     Axes
-        Bars [million USD per 1 %], more than 60 strikes added up in bins.
+        Bars [million USD per 1 %], more than 45 strikes added up in bins.
 
     Raises
     ------
@@ -121,7 +142,9 @@ def gamma_exposure(
         raise ValueError("chain: no option has gamma and open interest, or they cancel out")
     symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
     up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
-    strike, up, down = _binned(np.asarray(gamma["strike"]), up, down)
+    bins = _bins(np.asarray(gamma["strike"]), up + down)
+    strike, place = np.unique(bins, return_inverse=True)
+    up, down = np.bincount(place, up), np.bincount(place, down)
     ax = axes(ax)
     width = 0.85 * float(np.percentile(np.diff(strike), 25)) if strike.size > 1 else 0.02 * float(strike[0])
     ax.bar(strike, up - down, width=width, color=np.where(up >= down, PALETTE[0], PALETTE[1]).tolist())
@@ -137,11 +160,13 @@ def gamma_exposure(
             ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=f"zero gamma: {number(turn)} USD")
     whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
     dress(ax, title=f"{symbol}: gamma {number(float(values.sum()))} M USD per 1 % move, {whose}")
-    ax.set(xlabel="strike [USD]", ylabel="gamma [million USD per 1 %]")
+    ax.set(xlabel="strike [USD], with 99.5 % of all gamma", ylabel="gamma [million USD per 1 %]")
+    ax.yaxis.set_major_formatter(lambda value, _: number(value))
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
+    ax.locator_params(axis="x", nbins=6)
     legend(ax)
     footer(ax, chain, source=source)
-    return ax
+    return keep_frame(ax, {"strike": strike, "gamma_musd": up - down})
 
 
 def _sums(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
@@ -158,33 +183,71 @@ def _sums(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
     return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
 
 
-def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> None:
-    coins = sums["open_interest"]
-    if "expiry" in coins.dims:
-        coins = coins.sum("expiry", min_count=1)
-    coins = coins.reindex(side=["call", "put"])  # a chain may have one of them only
-    calls, puts = (np.nan_to_num(np.asarray(coins.sel(side=side))) for side in ("call", "put"))
-    strike, calls, puts = _binned(np.asarray(sums["strike"]), calls, puts)
-    listed = strike[calls + puts > 0]
+def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> pd.DataFrame:
+    """Draw the bars, one colour per expiry where there are several, and return what they hold."""
+    coins = sums["open_interest"].reindex(side=["call", "put"])  # a chain may have one of them only
+    strike = np.asarray(sums["strike"])
+    if "expiry" not in coins.dims:
+        coins = coins.expand_dims("expiry")
+    values = np.nan_to_num(coins.transpose("expiry", "side", "strike").to_numpy())
+    expiries = np.atleast_1d(coins["expiry"].to_numpy())
+    bins = _bins(strike, values.sum((0, 1)))
+    places = np.unique(bins)
     # One width for all bars: nearly the distance between close strikes.
-    width = 0.85 * float(np.percentile(np.diff(listed), 25)) if listed.size > 1 else 0.02 * float(listed[0])
-    ax.bar(strike, calls, width=width, color=LONG, label=f"calls: {number(float(np.sum(calls)))} {symbol}")
-    ax.bar(strike, -puts, width=width, color=SHORT, label=f"puts: {number(float(np.sum(puts)))} {symbol}")
-    ax.set_xlim(_range(strike, calls + puts))
+    used = places[np.isin(places, bins[values.sum((0, 1)) > 0])]
+    width = 0.85 * float(np.percentile(np.diff(used), 25)) if used.size > 1 else 0.02 * float(used[0])
+    groups = _groups(values.sum((1, 2)))
+    bottoms = np.zeros((2, places.size))
+    rows = []
+    for group, members in enumerate(groups):
+        words = _date(expiries[members[0]]) if len(members) == 1 else f"{len(members)} others"
+        for side, (name, sign, color) in enumerate((("call", 1.0, LONG), ("put", -1.0, SHORT))):
+            cells = values[members, side].sum(0)
+            held = np.array([cells[bins == place].sum() for place in places])
+            label = f"{name}s: {number(float(cells.sum()))} {symbol}"
+            look: dict[str, Any] = {"color": color, "label": label}
+            if len(groups) > 1:
+                shade = 0.35 if len(members) > 1 else 1.0 - 0.16 * group
+                look = {
+                    "color": color,
+                    "alpha": shade,
+                    "label": f"{words}: {number(float(values[members].sum()))}",
+                }
+                look["label"] = look["label"] if side == 0 else "_puts"
+            ax.bar(places, sign * held, width=width, bottom=sign * bottoms[side], **look)
+            bottoms[side] += held
+            rows.append(
+                pd.DataFrame({"expiry": words, "side": name, "strike": places, "open_interest": held})
+            )
+    ax.set_xlim(_range(strike, values.sum((0, 1))))
     ax.axhline(0, color=GREY, lw=0.8)
     ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
+    ax.locator_params(axis="x", nbins=6)
+    table = pd.concat(rows, ignore_index=True)
+    return table[table["open_interest"] > 0]
 
 
-def _binned(strike: Floats, calls: Floats, puts: Floats) -> tuple[Floats, Floats, Floats]:
-    """Add up strikes in bins of equal width where there are too many for bars that can be seen."""
+def _groups(sizes: Floats) -> list[list[int]]:
+    """Return the places of the largest expiries one by one, in order of time, and those of all others."""
+    order = [int(place) for place in np.argsort(-sizes, kind="stable")]
+    if len(order) <= _STACKED + 1:
+        return [[place] for place in sorted(order)]
+    return [*([place] for place in sorted(order[:_STACKED])), sorted(order[_STACKED:])]
+
+
+def _date(expiry: Any) -> str:
+    return f"{pd.Timestamp(expiry):%Y-%m-%d}"
+
+
+def _bins(strike: Floats, total: Floats) -> Floats:
+    """Return the middle of each strike's bin: of equal width where there are too many for bars to be seen."""
     if strike.size <= _BARS:
-        return strike, calls, puts
-    low, high = _range(strike, calls + puts)
+        return strike
+    low, high = _range(strike, total)
     width = (high - low) / _BARS
-    place = np.floor((strike - low) / width)  # strikes far out keep bins of the same width
-    bins, inverse = np.unique(place, return_inverse=True)
-    return low + (bins + 0.5) * width, np.bincount(inverse, calls), np.bincount(inverse, puts)
+    middle: Floats = low + (np.floor((strike - low) / width) + 0.5) * width  # strikes far out keep the width
+    return middle
 
 
 def _range(strike: Floats, total: Floats) -> tuple[float, float]:
@@ -196,17 +259,18 @@ def _range(strike: Floats, total: Floats) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _marks(ax: Axes, chain: Any, sums: xr.Dataset, expiry: Any, contract_size: float) -> None:
-    price = _price(chain, expiry, sums)
+def _marks(ax: Axes, chain: Any, sums: xr.Dataset, price: float, contract_size: float) -> None:
     if np.isfinite(price):
         ax.axvline(price, color=GREY, lw=1.2, ls="--", zorder=0.5, label=f"underlying: {number(price)} USD")
-    if expiry is None:
-        return
-    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=sums["expiry"])
+    expiry = sums["expiry"]
+    if "expiry" in sums.dims:
+        expiry = sums["open_interest"].sum(["strike", "side"]).idxmax("expiry")
+    pain = exposure.max_pain(chain, contract_size=contract_size)["max_pain"].sel(expiry=expiry)
     if np.isfinite(pain):
-        ax.axvline(
-            float(pain), color=PALETTE[2], lw=1.2, ls=":", label=f"max pain: {number(float(pain))} USD"
-        )
+        words = f"max pain: {number(float(pain))} USD"
+        if "expiry" in sums.dims:
+            words = f"max pain {_date(expiry.values)}: {number(float(pain))}"
+        ax.axvline(float(pain), color=PALETTE[2], lw=1.2, ls=":", label=words)
 
 
 def _price(chain: Any, expiry: Any, sums: xr.Dataset) -> float:

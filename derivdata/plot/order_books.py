@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, LONG, SEQUENTIAL, SHORT, axes, dress, footer, legend, number, utc_axis
 from derivdata.tables.required import require_columns, require_instants
 from derivdata.units import BPS
@@ -50,16 +51,16 @@ def orderbook_depth(data: pd.DataFrame, *, source: Any = None, ax: Axes | None =
     ax = axes(ax)
     name = f"{data['symbol'].iloc[0]} on {data['exchange'].iloc[0]}"
     if "depth_bps" in data:
-        _history(ax, data, name)
+        table = _history(ax, data, name)
     elif "level" in data:
-        _book(ax, data, name)
+        table = _book(ax, data, name)
     else:
         raise ValueError("give the table of dd.orderbook.book or dd.orderbook.depth_history")
     footer(ax, data, source=source)
-    return ax
+    return keep_frame(ax, table)
 
 
-def _book(ax: Axes, data: pd.DataFrame, name: str) -> None:
+def _book(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     if data["time"].nunique() > 1:
         raise ValueError("the table holds several books: choose one instant")
     sides = {str(side): rows.sort_values("level") for side, rows in data.groupby("side", observed=True)}
@@ -67,22 +68,25 @@ def _book(ax: Axes, data: pd.DataFrame, name: str) -> None:
         raise ValueError(f"a book has bids and asks; this one has {', '.join(sides)}")
     best = {side: float(rows["price_usd"].iloc[0]) for side, rows in sides.items()}
     mid = (best["bid"] + best["ask"]) / 2
+    tables = []
     for side, color in (("bid", LONG), ("ask", SHORT)):
         rows = sides[side]
         away = BPS * (rows["price_usd"] / mid - 1.0)
         depth = (rows["price_usd"] * rows["size"]).cumsum() / 1e6
         label = f"{side}s: {number(depth.iloc[-1])} M USD"
+        tables.append(pd.DataFrame({"side": side, "distance_bps": away, "cumulative_usd": 1e6 * depth}))
         ax.step(np.r_[away.iloc[0], away], np.r_[0.0, depth], where="post", color=color, lw=1.5, label=label)
     ax.axvline(0, color=GREY, lw=0.8)
     spread = BPS * (best["ask"] - best["bid"]) / mid
-    dress(ax, title=f"{name}: depth of the book, spread {spread:.2g} bps")
+    dress(ax, title=f"{name}: mid price {number(mid)} USD, spread {spread:.2g} bps")
     ax.set(
         xlabel="distance from the mid price [bps]", ylabel="cumulative value [million USD]", ylim=(0, None)
     )
     legend(ax)
+    return pd.concat(tables, ignore_index=True)
 
 
-def _history(ax: Axes, data: pd.DataFrame, name: str) -> None:
+def _history(ax: Axes, data: pd.DataFrame, name: str) -> pd.DataFrame:
     from matplotlib import colormaps
 
     distances = sorted(data["depth_bps"].unique())
@@ -94,7 +98,12 @@ def _history(ax: Axes, data: pd.DataFrame, name: str) -> None:
         ax.plot(times, -rows["bid_depth_usd"] / 1e6, color=color, lw=1.2)
     ax.axhline(0, color=GREY, lw=0.8)
     ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    dress(ax, title=f"{name}: depth of the book over time")
+    near = data[data["depth_bps"] == distances[0]].sort_values("time")
+    both = (near["bid_depth_usd"] + near["ask_depth_usd"]) / 1e6
+    now, low, high = (number(float(value)) for value in (both.iloc[-1], both.min(), both.max()))
+    words = f"{now} M USD within {distances[0]:g} bps, {low} to {high} over the window"
+    dress(ax, title=f"{name}: {words}")
     ax.set_ylabel("bids (down) and asks (up) [million USD]")
     legend(ax, "right", title="within", reverse=True)
     utc_axis(ax)
+    return data[["time", "depth_bps", "bid_depth_usd", "ask_depth_usd"]]

@@ -12,7 +12,19 @@ from derivdata.analysis import smile as analysis
 from derivdata.analysis.status import Status
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import days, is_fit, listed_expiry, name_of, quotes_of, single
-from derivdata.plot.style import GREY, SEQUENTIAL, SHORT, axes, dress, footer, legend, percent, strips
+from derivdata.plot.frames import keep_frame
+from derivdata.plot.style import (
+    GREY,
+    SEQUENTIAL,
+    SHORT,
+    axes,
+    dress,
+    footer,
+    legend,
+    mark_clipped,
+    percent,
+    strips,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,18 +90,53 @@ def smile(
     shades = colormaps[SEQUENTIAL](0.25 + 0.62 * np.arange(len(chosen)) / max(len(chosen) - 1, 1))
     for color, expiry in zip(shades, chosen, strict=True):
         _one(upper, lower, _at(points, expiry), _at(curve, expiry), color)
+    table = _table(points, curve, chosen)
     upper.axvline(0, color=GREY, lw=0.8)
-    dress(upper, title=f"{name_of(shown)}: implied volatility by expiry")
+    dress(upper, title=f"{name_of(shown)}: {_finding(table, chosen)}")
     percent(upper)
     upper.set_ylabel("implied volatility\n[% per √year]")
     has_errors = curve is not None and "atm_error_vol" in curve
     legend(upper, "right", title="expiry, fit − quote\nat the money [points]" if has_errors else "expiry")
     if lower is not None:
-        _dress_g(lower)
+        _dress_g(lower, table)
     lowest = upper if lower is None else lower
     lowest.set_xlabel("log-moneyness ln(K/F) [1]")
     footer(lowest, quotes, fit, source=source)
-    return upper
+    return keep_frame(upper, table)
+
+
+def _table(points: xr.Dataset | None, curve: xr.Dataset | None, chosen: pd.DatetimeIndex) -> pd.DataFrame:
+    """Return quotes and fitted volatilities by log-moneyness, with Durrleman's g of the fit."""
+    rows = []
+    for expiry in chosen:
+        quotes, fit = _at(points, expiry), _at(curve, expiry)
+        if quotes is not None:
+            names = [name for name in ("iv", "iv_bid", "iv_ask") if name in quotes]
+            part = {name: np.asarray(quotes[name]) for name in names}
+            k = np.asarray(quotes["log_moneyness"])
+            rows.append(pd.DataFrame({"expiry": expiry, "kind": "quote", "log_moneyness": k} | part))
+        if fit is not None and np.isfinite(fit["k_min"]) and np.isfinite(fit["k_max"]):
+            k = np.linspace(float(fit["k_min"]), float(fit["k_max"]), _POINTS)
+            part = {"iv": np.asarray(analysis.iv(fit, k)), "g": np.asarray(analysis.durrleman(fit, k))}
+            rows.append(pd.DataFrame({"expiry": expiry, "kind": "fit", "log_moneyness": k} | part))
+    table = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=["expiry", "kind", "iv"])
+    return table[table["iv"].notna()]
+
+
+def _finding(table: pd.DataFrame, chosen: pd.DatetimeIndex) -> str:
+    """Say which wing costs more at the middle expiry drawn, as far out as both wings are known."""
+    expiry = chosen[len(chosen) // 2]
+    rows = table[table["expiry"] == expiry]
+    rows = rows[rows["kind"] == ("fit" if (rows["kind"] == "fit").any() else "quote")]
+    rows = rows.sort_values("log_moneyness")
+    if rows.empty or not rows["log_moneyness"].min() < 0.0 < rows["log_moneyness"].max():
+        return "implied volatility by expiry"
+    k = 0.8 * min(-rows["log_moneyness"].min(), rows["log_moneyness"].max())
+    low, middle, high = (100 * np.interp([-k, 0.0, k], rows["log_moneyness"], rows["iv"])).tolist()
+    side, gap = ("puts", low - high) if low >= high else ("calls", high - low)
+    return (
+        f"{middle:.1f} % at the money on {expiry:%Y-%m-%d}, {side} {gap:.1f} points richer at |k| = {k:.2g}"
+    )
 
 
 def _chosen(data: xr.Dataset, expiries: Any, most: int) -> pd.DatetimeIndex:
@@ -111,7 +158,7 @@ def _one(upper: Axes, lower: Axes | None, points: Any, curve: Any, color: Any) -
     shown = points if points is not None else curve
     label = f"{float(days(shown)):.3g} days"
     if "forward" in shown.coords or "underlying_price" in shown:  # a bare slice has a placeholder date
-        label = f"{pd.Timestamp(shown['expiry'].values):%Y-%m-%d} ({float(days(shown)):.3g} d)"
+        label = f"{pd.Timestamp(shown['expiry'].values):%Y-%m-%d}"
     label += _at_the_money_error(curve)
     if points is not None:
         _dots(upper, points, color, "" if curve is not None else label)
@@ -143,9 +190,13 @@ def _dots(ax: Axes, points: xr.Dataset, color: Any, label: str) -> None:
     ax.plot(k[finite], iv[finite], ".", ms=3.5, color=color, alpha=0.8, label=label or "_quotes")
 
 
-def _dress_g(ax: Axes) -> None:
+def _dress_g(ax: Axes, table: pd.DataFrame) -> None:
     dress(ax)
     ax.axhline(0, color=SHORT, lw=1.0)
     low, high = ax.get_ylim()
     ax.set_ylim(min(low, -0.1), min(high, 2.5))
-    ax.set_ylabel("g(k) [1]\n≥ 0: no arbitrage", fontsize=8)
+    # One arrowhead per expiry whose g leaves the axes, at its highest and at its lowest.
+    curves = table[table["kind"] == "fit"].groupby("expiry")["g"]
+    ends = table.loc[pd.concat([curves.idxmax(), curves.idxmin()])]
+    mark_clipped(ax, ends["log_moneyness"], ends["g"])
+    ax.set_ylabel("g(k) [1]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,8 +28,8 @@ __all__ = [
     "SEQUENTIAL",
     "SHORT",
     "axes",
+    "cell_width",
     "colorbar",
-    "day_axis",
     "dress",
     "footer",
     "legend",
@@ -54,6 +55,8 @@ NO_DATA = "#c3c7cd"
 
 _SIZE = (8.0, 4.5)
 _TITLE = 58
+_NARROW = 420.0
+"""Width of a figure [points] below which legends stand above the axes."""
 
 
 def look(place: int) -> dict[str, Any]:
@@ -124,14 +127,31 @@ def row_size(rows: int, each: float, *, wide: float = _SIZE[0]) -> tuple[float, 
     return wide, 1.7 + max(each * rows, 1.3)
 
 
+def cell_width(ax: Axes) -> float:
+    """Return the width [points] of the cell of the figure's grid that axes are in."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    grid = figure.axes[0].get_gridspec() if figure.axes else None
+    return 72.0 * float(figure.get_figwidth()) / (grid.ncols if grid is not None else 1)
+
+
 def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "both") -> None:
-    """Style axes: title at the left, in lines of at most 58 characters, no frame, a faint grid."""
-    ax.set_title(textwrap.fill(title, _TITLE), loc="left", fontsize=11)
+    """Style axes: title at the left, in lines that fit the figure, no frame, a faint grid."""
+    width = cell_width(ax)
+    size = _title_size(width)
+    fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
+    kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
+    lines = textwrap.fill(kept, min(_TITLE, max(fitting, 20))).replace("\u00a0", " ")
+    ax.set_title(lines, loc="left", fontsize=size)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
+
+
+def _title_size(width: float) -> float:
+    return 11.0 if width >= _NARROW else 10.0
 
 
 def utc_axis(ax: Axes) -> None:
@@ -144,16 +164,30 @@ def utc_axis(ax: Axes) -> None:
     ax.set_xlabel("time [UTC]")
 
 
-def legend(ax: Axes, where: Literal["inside", "right", "top"] = "inside", **options: Any) -> None:
-    """Add a small legend: inside where there is room, right of the axes, or on the title's line."""
+def legend(ax: Axes, where: Literal["inside", "right", "top", "above"] = "inside", **options: Any) -> None:
+    """Add a small legend: inside where there is room, right of the axes, or between title and axes.
+
+    ``"above"`` takes as many columns as fit, at the left; so does ``"right"`` in a narrow figure.
+    """
+    width = cell_width(ax)
+    handles, names = ax.get_legend_handles_labels()
+    if where == "above" or (where == "right" and width < _NARROW):
+        where = "above"
+        names = [name.replace("\n", " ") for name in names]
+        fitting = int(0.85 * width / (4.4 * max(map(len, names), default=1) + 26.0))
+        options["title"] = options.get("title", "").replace("\n", " ") or None
+        options |= {"ncols": max(1, min(3, len(names), fitting)), "columnspacing": 1.0}
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
         "top": {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "frameon": False, "borderaxespad": 0.2},
+        "above": {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "frameon": False, "alignment": "left"},
     }
-    if where == "top":  # a line of its own: title and legend would run into one another
-        ax.set_title(ax.get_title(loc="left"), loc="left", fontsize=11, pad=20)
-    ax.legend(**{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
+    if where in ("top", "above"):  # lines of its own: title and legend would run into one another
+        lines = -(-len(names) // options.get("ncols", 1)) + bool(options.get("title"))
+        title = ax.get_title(loc="left")
+        ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines)
+    ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
 
 
 def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:
@@ -180,19 +214,6 @@ def percent(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
     (ax.yaxis if axis == "y" else ax.xaxis).set_major_formatter(PercentFormatter(1.0, symbol=" %"))
 
 
-def day_axis(ax: Axes, days: Any) -> None:
-    """Make x a logarithmic axis of days to expiry, labelled at round numbers within the data."""
-    low, high = float(np.min(days)), float(np.max(days))
-    ax.set_xscale("log")
-    ax.set_xlim(low / 1.15, high * 1.15)
-    round_days = [
-        d for d in (0.25, 0.5, 1, 2, 4, 7, 14, 30, 60, 90, 180, 365, 730) if low / 1.1 <= d <= high * 1.1
-    ]
-    ax.set_xticks(round_days, [f"{d:g}" for d in round_days])
-    ax.minorticks_off()
-    ax.set_xlabel("time to expiry [days]")
-
-
 def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     """Write source, instant, attribution and whether the data is synthetic below the axes.
 
@@ -205,8 +226,11 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
     source
         What to name where an analysis dropped the provenance.
     """
+    ax.set_xlabel(textwrap.fill(ax.get_xlabel(), max(int(0.78 * cell_width(ax) / 5.4), 20)))
     provenances = [provenance for provenance in map(_provenance, (*data, source)) if provenance is not None]
     text, url = stated(provenances)
+    if cell_width(ax) < _NARROW:
+        text = "\n".join(map(_in_lines, text.split("\n")))
     written = ax.annotate(
         text,
         xy=(1.0, 0.0),
@@ -215,13 +239,26 @@ def footer(ax: Axes, *data: Any, source: Any = None) -> Text:
         textcoords="offset points",
         ha="right",
         va="top",
-        fontsize=7,
+        fontsize=8,
         color=GREY,
         annotation_clip=False,
     )
     if url:
         written.set_url(url)
     return written
+
+
+def _in_lines(words: str, most: int = 46) -> str:
+    """Break the words of a footer between its parts, and a long part between words."""
+    lines: list[str] = []
+    for part in words.split(" · "):
+        if lines and len(lines[-1]) + len(part) + 3 <= most:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return "\n".join(
+        textwrap.fill(line, most, break_long_words=False, break_on_hyphens=False) for line in lines
+    )
 
 
 def stated(provenances: Sequence[dict[str, Any]]) -> tuple[str, str]:

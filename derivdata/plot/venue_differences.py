@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import surface
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import fit_of
+from derivdata.plot.frames import keep_frame, long_table
 from derivdata.plot.style import DIVERGING, NO_DATA, axes, colorbar, dress, footer, row_size
 
 if TYPE_CHECKING:
@@ -69,16 +71,32 @@ def venue_difference(
     for (i, j), value in np.ndenumerate(cells):
         if np.isfinite(value):
             ink = "#fcfcfc" if abs(value) > 0.65 * limit else "#222222"
-            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=7.5, color=ink)
+            ax.text(j + 0.5, i + 0.5, f"{value:+.2f}", ha="center", va="center", fontsize=8, color=ink)
     ax.set_yticks(np.arange(len(rows)) + 0.5, [f"{venue}, {tenor:g} d" for venue, tenor in rows])
     ax.set_xticks(np.arange(len(_DEVIATIONS)) + 0.5, [f"{d:+.1f}" if d else "at F" for d in _DEVIATIONS])
     ax.invert_yaxis()
+    for place in range(gap.sizes["days"], len(rows), gap.sizes["days"]):  # a gap between venues
+        ax.axhline(place, color="white", lw=4)
     symbol = str(fit["symbol"].item()) if "symbol" in fit.coords and fit["symbol"].ndim == 0 else "options"
-    dress(ax, title=f"{symbol}: implied volatility less that of {reference}", grid="")
+    dress(ax, title=f"{symbol}: {_largest(cells, rows, reference)}", grid="")
     ax.set(xlabel="moneyness ln(K/F) / (σ√T) [standard deviations]", ylabel="venue and tenor")
     colorbar(ax, drawn, "difference [volatility points]")
     footer(ax, data, source=source)
-    return ax
+    table = long_table(pd.DataFrame(cells, columns=_DEVIATIONS), "row", "deviations", "difference_points")
+    named = pd.DataFrame(rows, columns=["exchange", "days"]).iloc[table["row"]].reset_index(drop=True)
+    return keep_frame(ax, pd.concat([named, table.drop(columns="row").astype(float)], axis=1))
+
+
+def _largest(cells: np.ndarray[Any, Any], rows: list[tuple[str, float]], reference: str) -> str:
+    """Describe the largest difference."""
+    if not np.isfinite(cells).any():
+        return f"no quotes to compare with those of {reference}"
+    row, column = np.unravel_index(np.nanargmax(np.abs(cells)), cells.shape)
+    venue, days = rows[row]
+    away = f"{_DEVIATIONS[column]:+.1f} deviations" if _DEVIATIONS[column] else "the forward"
+    return (
+        f"{venue} differs most from {reference}, {cells[row, column]:+.2f} points in {days:g} days at {away}"
+    )
 
 
 def _differences(fit: xr.Dataset, reference: str, days: Sequence[float]) -> xr.DataArray:

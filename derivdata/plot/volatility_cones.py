@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.inputs import require_variables
 from derivdata.plot._decorator import figure_function
+from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, PALETTE, axes, dress, footer, legend, percent
 
 if TYPE_CHECKING:
@@ -81,10 +83,14 @@ def volatility_cone(
         ax.plot(
             list(implied), list(implied.values()), "D", color=PALETTE[1], mec="white", ms=7, label="implied"
         )
-    dress(ax, title="Realised volatility by length of window")
+    middle = len(days) // 2
+    rank = np.interp(latest[middle], values[:, middle], quantiles)
+    words = f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"
+    dress(ax, title=f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}")
     ax.set_xlabel("window, time to expiry [days]")
     ax.set_ylabel("volatility [% per √year]")
     percent(ax)
     legend(ax, "right")
     footer(ax, cone, source=source)
-    return ax
+    table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
+    return keep_frame(ax, pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1))

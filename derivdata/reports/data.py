@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -9,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from derivdata import api, tables
 from derivdata.analysis import chain
-from derivdata.errors import BadRequest, NotFound, NotRecorded, TierError
+from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
 from derivdata.fetch import funding, liquidations, markets, oi, options, prices
 from derivdata.reports.report_options import ReportOptions
 
@@ -27,6 +29,9 @@ _LACKS = (BadRequest, NotFound, TierError)
 _LIQUIDATION_DAYS = 7
 _PRICE_TOLERANCE = pd.Timedelta(2, "h")
 _BEFORE = pd.Timedelta(7, "D")
+_SURFACE_DAYS = pd.Timedelta(30, "D")
+_SURFACES = 31
+"""Most instants of which a surface is fitted for the histories of the index and of skew."""
 _PRICED = 5
 """Venues whose marks are requested; the price of the report is their median."""
 
@@ -59,6 +64,7 @@ class Data:
         self._tables: dict[str, pd.DataFrame | None] = {}
         self._chains: dict[str, pd.DataFrame | None] = {}
         self._symbols: set[str] = set()
+        self._computed: dict[str, Any] = {}
 
     @property
     def synthetic(self) -> bool:
@@ -82,6 +88,12 @@ class Data:
             if symbol not in listed_symbols:
                 offered = ", ".join(sorted(self._symbols)) or "nothing for any symbol of this report"
                 raise ValueError(f"symbols: the source has nothing of {symbol!r}; it has {offered}")
+
+    def computed(self, what: str, compute: Callable[[], Any]) -> Any:
+        """Return a result that several sections use; it is computed once."""
+        if what not in self._computed:
+            self._computed[what] = compute()
+        return self._computed[what]
 
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""
@@ -200,6 +212,31 @@ class Data:
         except ValueError as problem:
             self.missing[what] = f"The {what}, cannot be used: {problem}."
             return None
+
+    def quotes(self, symbol: str, venue: str) -> xr.Dataset:
+        """Return the options out of the money, over log-moneyness, of a venue that has `options`."""
+        found: xr.Dataset = self.computed(
+            f"quotes on {symbol}, {venue}", lambda: chain.smiles(self.options(symbol, venue))
+        )
+        return found
+
+    def surfaces(self, symbol: str, venue: str) -> xr.Dataset | None:
+        """Return surfaces over the last month of the window at most, no more than `_SURFACES` instants."""
+        window, what = self.report_options.window, f"option surfaces over time on {symbol}, {venue}"
+        start = max(window.start, window.end - _SURFACE_DAYS)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataNotice)  # the section on provenance lists it
+                history = options.surface_history(symbol, venue, start, window.end)
+        except (*_LACKS, NotRecorded) as problem:
+            self.missing[what] = f"No {what}: {problem}."
+            return None
+        self.fetched.append(FetchedTable(what, tables.provenance(history)))
+        if history.sizes["time"] < 2:
+            self.missing[what] = f"The source has no {what} for this window."
+            return None
+        step = -(-history.sizes["time"] // _SURFACES)
+        return history.isel(time=slice((history.sizes["time"] - 1) % step, None, step))
 
     def metrics(self, symbol: str, venue: str) -> pd.DataFrame | None:
         """Return table ``options_metrics``."""

@@ -32,6 +32,11 @@ class Rates(NamedTuple):
 
 def rates_of(data: Data) -> Rates | None:
     """Return sampled rates of two instants or more, else settlements summed over 8 hours, else None."""
+    found: Rates | None = data.computed("rates", lambda: _rates(data))
+    return found
+
+
+def _rates(data: Data) -> Rates | None:
     sampled = data.funding()
     if sampled is not None and sampled["time"].nunique() > 1:  # one instant says nothing of time
         return Rates(tables.panel(sampled), sampled, settled=False)

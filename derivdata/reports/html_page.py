@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from derivdata.text import escape_controls
 
 __all__ = ["WIDE", "Finding", "Metric", "Number", "Section", "linked", "render_page"]
 
-WIDE = 6.2
-"""Width of a figure [inches]: its words can be read when it is shrunk to the width of a phone."""
+WIDE = 4.5
+"""Width of a figure [inches]: on a phone, 390 pixels wide, its smallest words are 9 pixels high."""
 
-_SIZE = (WIDE, 3.9)
+_SIZE = (WIDE, 3.5)
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script}'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
@@ -131,9 +132,19 @@ class Section:
         caption = f"<figcaption><b>How to read it.</b> {escape(reading)}</figcaption>"
         self.blocks.append(f"<figure>{image}{caption}</figure>")
 
-    def table(self, frame: pd.DataFrame, *, formats: dict[str, str] | None = None, fold: str = "") -> None:
-        """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line."""
-        html = _table(frame, formats or {})
+    def table(
+        self,
+        frame: pd.DataFrame,
+        *,
+        formats: dict[str, str] | None = None,
+        fold: str = "",
+        narrow: bool = False,
+    ) -> None:
+        """Add a table, missing values blank; `formats` by column, `fold` hides it behind that line.
+
+        A `narrow` one, of four short columns at most, stays a table on a phone; others become lists.
+        """
+        html = _table(frame, formats or {}, " class=narrow" if narrow else "")
         self.blocks.append(f"<details><summary>{escape(fold)}</summary>{html}</details>" if fold else html)
 
 
@@ -147,7 +158,7 @@ def render_page(
     """
     links = " ".join(f'<a href="#{s.anchor}">{escape(s.title)}</a>' for s in sections)
     body = "\n".join(
-        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n{chr(10).join(s.blocks)}</section>'
+        f'<section id="{s.anchor}"><h2>{escape(s.title)}</h2>\n{_side_by_side(s.blocks)}</section>'
         for s in sections
     )
     script = _resource("tables.js")
@@ -167,6 +178,17 @@ def render_page(
     )
 
 
+def _side_by_side(blocks: Sequence[str]) -> str:
+    """Join blocks; figures that follow one another share a grid."""
+    runs = [
+        (figures, list(run)) for figures, run in itertools.groupby(blocks, lambda b: b.startswith("<figure>"))
+    ]
+    return "\n".join(
+        f'<div class="figures">{chr(10).join(run)}</div>' if figures else "\n".join(run)
+        for figures, run in runs
+    )
+
+
 @functools.cache
 def _resource(name: str) -> str:
     return resources.files("derivdata.reports").joinpath(name).read_text(encoding="utf-8")
@@ -181,7 +203,7 @@ def _slug(words: str) -> str:
     return re.sub(r"\W+", "-", words.lower()).strip("-")
 
 
-def _table(frame: pd.DataFrame, formats: dict[str, str]) -> str:
+def _table(frame: pd.DataFrame, formats: dict[str, str], kind: str) -> str:
     kinds = {name: _kind(frame[name], str(name)) for name in frame.columns}
     head = "".join(f"<th{kinds[n]}>{escape(str(n))}</th>" for n in frame.columns)
     rows = (
@@ -192,7 +214,9 @@ def _table(frame: pd.DataFrame, formats: dict[str, str]) -> str:
         for row in frame.itertuples(index=False)
     )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def _kind(column: pd.Series, name: str) -> str:

@@ -15,9 +15,12 @@ _RULES: dict[Any, Any] = {
     "svg.hashsalt": "derivdata",
     "svg.fonttype": "none",
     "text.parse_math": False,  # a symbol or venue may hold "$"
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # a long list is looked up, and written, for every word
     "font.size": 9,
+    "axes.titley": 1.0,  # no search for room above the ticks of a top axis, which no figure has
     "figure.dpi": 100,
-    "savefig.dpi": 130,
+    "savefig.dpi": 170,
     "path.simplify_threshold": 0.3,
     "figure.facecolor": "none",
     "axes.facecolor": "none",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 CONTRAST = """() => {
   const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
   const linear = (c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
@@ -33,6 +35,27 @@ UNNAMED = """() => [...document.querySelectorAll("a, button, summary, input, svg
   .filter((node) => !(node.textContent.trim() || node.getAttribute("aria-label") || node.getAttribute("alt")))
   .map((node) => node.outerHTML.slice(0, 80))"""
 """Controls, pictures and columns that a screen reader could not name."""
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds: rules of WCAG 2.1, levels A and AA, and the elements that break them."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
+    levels = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
+    found = axe.Axe().run(page, options=levels).response["violations"]
+    return [f"{rule['id']}: {node['html'][:90]}" for rule in found for node in rule["nodes"]]
+
+
+LEGIBLE = 9.0
+"""Least height of letters [pixels] in figures."""
+
+SMALL = """(least) => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+  const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+  const height = (text) => parseFloat(getComputedStyle(text).fontSize) * scale;
+  return [...svg.querySelectorAll("text")]
+    .filter((text) => height(text) < least)
+    .map((text) => `${height(text).toFixed(1)}: ${text.textContent}`);
+})"""
+"""Words of figures that are smaller."""
 
 WIDTHS = (390, 768, 1200, 1920)
 

@@ -84,6 +84,19 @@ def test_text_can_be_read_and_controls_have_names(
     assert page.evaluate("document.documentElement.lang") == "en"
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_no_fault(address: str, dark: bool, opened: Callable[..., Any]) -> None:
+    page = opened(address, dark=dark)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert checks.violations(page) == []
+
+
+def test_words_of_figures_are_legible_on_a_phone(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address, width=390)
+    assert page.locator("figure svg text").count() > 20
+    assert page.evaluate(checks.SMALL, checks.LEGIBLE) == []
+
+
 def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")

@@ -69,6 +69,10 @@ def test_the_page_can_be_read_anywhere(address: str, dark: bool, opened: Callabl
     assert page.locator("script").count() == 0
 
 
+def test_axe_finds_no_fault(address: str, opened: Callable[..., Any]) -> None:
+    assert checks.violations(opened(address)) == []
+
+
 def test_gaps_and_failures_of_a_collector_are_listed(tmp_path: Path) -> None:
     """An hour between two answered windows is a hole."""
     archive = dd.open_archive(tmp_path / "a")

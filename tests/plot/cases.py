@@ -52,6 +52,8 @@ CASES: dict[str, Callable[..., Any]] = {
     ),
     "open_interest_by_strike": lambda **k: plot.open_interest_by_strike(made.chain(), expiry=_expiry(), **k),
     "liquidations": lambda **k: plot.liquidations(made.liquidated(), coverage=WATCHED, **k),
+    "implied_density": lambda **k: plot.implied_density(made.chain(), expiries=_expiry(), **k),
+    "volatility_history": lambda **k: plot.volatility_history(made.index_history(), symbol="BTC", **k),
     "pnl_attribution": lambda **k: plot.pnl_attribution(made.attribution(), **k),
     "volatility_cone": lambda **k: plot.volatility_cone(made.cone(), implied={7.0: 0.52, 30.0: 0.48}, **k),
     "oi_level": lambda **k: plot.oi_level(made.holdings(), made.price(), **k),

@@ -285,6 +285,23 @@ def cone() -> xr.Dataset:
     )
 
 
+def index_history() -> xr.Dataset:
+    """An index that rises from 50 to 59 % in nine days, at the money a point below, puts 3 points richer."""
+    times = pd.date_range(START.tz_localize(None), periods=10, freq="D").to_numpy()
+    index = 50.0 + np.arange(10.0)
+    tenors = np.array([7.0, 30.0])
+    level = np.stack([index / 100 - 0.01] * 2, axis=1)
+    return xr.Dataset(
+        {
+            "index_pct": ("time", index),
+            "atmf": (("time", "tenor"), level),
+            "rr25_forward": (("time", "tenor"), np.full((10, 2), -0.03)),
+        },
+        {"time": times, "tenor": tenors},
+        attrs={"index_days": 30.0, "provenance": json.dumps(SAID)},
+    )
+
+
 def _wandering() -> tuple[xr.DataArray, xr.DataArray]:
     """Settlements every 8 hours of 40 days and marks of two symbols on three venues."""
     rng = np.random.default_rng(3)

@@ -16,7 +16,10 @@ matplotlib.use("Agg")
 def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
     pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
     ax = plot.funding_spreads(pairs)
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["long low, short high", "long low, short middle"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "long low,\nshort high",
+        "long low,\nshort middle",
+    ]
     [rings] = [line for line in ax.lines if line.get_label() == "gross"]
     assert rings.get_xdata() == pytest.approx([float(p["gross_apr"]) for p in pairs])
     [dots] = [c for c in ax.collections if c.get_label() == "net of costs"]
@@ -31,7 +34,10 @@ def test_rings_dots_and_bars_are_the_gross_the_net_and_its_interval() -> None:
 def test_a_dataset_of_several_pairs_is_drawn_as_the_pairs_are() -> None:
     pairs = [made.carry("low", "high", 168.0), made.carry("low", "middle", 168.0)]
     ax = plot.funding_spreads(xr.concat(pairs, "pair"))
-    assert [t.get_text() for t in ax.get_yticklabels()] == ["long low, short high", "long low, short middle"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [
+        "long low,\nshort high",
+        "long low,\nshort middle",
+    ]
 
 
 def test_an_unknown_half_life_is_grey_and_an_unknown_carry_is_left_out() -> None:
@@ -51,9 +57,10 @@ def test_an_unknown_half_life_is_grey_and_an_unknown_carry_is_left_out() -> None
 def test_net_carry_marks_where_costs_are_paid() -> None:
     curve = [made.carry("low", "middle", hold) for hold in (24.0, 168.0, 720.0)]
     ax = plot.net_carry(curve)
-    [net] = [line for line in ax.lines if line.get_label() == "net expectation, with its interval"]
+    [net] = [line for line in ax.lines if "90 % interval" in str(line.get_label())]
     assert net.get_xdata() == pytest.approx([1.0, 7.0, 30.0])
     assert net.get_ydata() == pytest.approx([float(c["net_bps"]) for c in curve])
+    assert net.get_label() == "net expectation, 90 % interval\n(89 periods)", "30 days of 8 hours less one"
     [even] = [line for line in ax.lines if line.get_label().startswith("costs are paid after")]
     assert even.get_xdata()[0] == pytest.approx(float(curve[0]["breakeven_hours"]) / 24)
     assert "costs of 8 bps" in " ".join(ax.get_title(loc="left").split())

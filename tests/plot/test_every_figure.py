@@ -32,6 +32,7 @@ TIMED = {
     "oi_share",
     "oi_level",
     "implied_and_realised",
+    "volatility_history",
     "liquidations",
 }
 WORDS = {"venue", "venue and tenor", "watched", ""}
@@ -57,7 +58,7 @@ def footers(figure: Figure) -> list[Any]:
 
 
 def test_every_figure_has_a_case() -> None:
-    assert set(CASES) == set(plot.__all__) - {"Card", "card"}
+    assert set(CASES) == set(plot.__all__) - {"Card", "card", "data"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,6 +71,22 @@ def test_axes_have_units_and_say_utc(name: str) -> None:
         assert re.search(r"\[.+\]", label.replace("\n", " ")) or label in WORDS, label
     assert ("time [UTC]" in labels) == (name in TIMED)
     assert ax.get_title(loc="left")
+    table = plot.data(ax)
+    assert len(table) > 1
+    assert not table.isna().all().any()
+    for when in table.select_dtypes("datetime"):
+        raise AssertionError(f"{when} has no time zone")
+
+
+def test_data_is_of_the_axes_that_a_figure_returned() -> None:
+    with pytest.raises(ValueError, match="ax is not what a figure of derivdata"):
+        plot.data(Figure().subplots())
+    ax = plot.oi_level(made.holdings(), made.price())
+    plot.data(ax)["oi_usd"] = 0.0
+    table = plot.data(ax)
+    assert list(table.columns) == ["time", "oi_usd", "oi_coins", "price_usd"]
+    assert table["oi_coins"].iloc[[0, -1]].tolist() == pytest.approx([1.0, 0.5]), "a copy each time"
+    assert table["time"].iloc[0] == made.START
 
 
 @pytest.mark.parametrize("name", CASES)

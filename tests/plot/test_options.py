@@ -27,7 +27,7 @@ def known_iv(k: np.ndarray, place: int) -> np.ndarray:
 
 def test_lines_are_the_fit_and_dots_the_quotes() -> None:
     ax = plot.smile(made.chain(), made.fit())
-    days = ("2026-01-12 (7 d)", "2026-02-04 (30 d)", "2026-04-06 (91 d)", "2026-07-06 (182 d)")
+    days = ("2026-01-12", "2026-02-04", "2026-04-06", "2026-07-06")
     labels = [f"{day} +0.00" for day in days]  # an exact fit: nothing off at the money
     assert [t.get_text() for t in ax.get_legend().get_texts()] == labels
     curves = [line for line in ax.lines if line.get_label() in labels]
@@ -43,7 +43,7 @@ def test_g_goes_below_zero_where_vogts_slice_does() -> None:
     vogt = smile.from_raw(smile.Raw(-0.0410, 0.1331, 0.3060, 0.3586, 0.4153), 1.0, k_min=-1.5, k_max=1.5)
     ax = plot.smile(vogt)
     strip = ax.get_figure(root=True).axes[0].child_axes[1]
-    [g] = [line for line in strip.lines if len(line.get_xdata()) > 2]
+    [g] = [line for line in strip.lines if len(line.get_xdata()) > 3]
     low = int(np.argmin(g.get_ydata()))
     assert g.get_ydata()[low] == pytest.approx(-0.03286, abs=1e-4)
     assert g.get_xdata()[low] == pytest.approx(0.879, abs=0.01)
@@ -52,12 +52,12 @@ def test_g_goes_below_zero_where_vogts_slice_does() -> None:
 
 def test_expiries_are_chosen_by_day_or_spread() -> None:
     two = plot.smile(made.chain(), expiries=["2026-02-04", "2026-07-06"])
-    assert [t.get_text() for t in two.get_legend().get_texts()] == ["2026-02-04 (30 d)", "2026-07-06 (182 d)"]
+    assert [t.get_text() for t in two.get_legend().get_texts()] == ["2026-02-04", "2026-07-06"]
     spread = plot.smile(made.chain(), most=3)
     assert [t.get_text() for t in spread.get_legend().get_texts()] == [
-        "2026-01-12 (7 d)",
-        "2026-04-06 (91 d)",
-        "2026-07-06 (182 d)",
+        "2026-01-12",
+        "2026-04-06",
+        "2026-07-06",
     ]
     with pytest.raises(ValueError, match="no one expiry 2026-02-05"):
         plot.smile(made.chain(), expiries="2026-02-05")
@@ -126,9 +126,51 @@ def test_a_flat_world_is_flat_at_every_expiry() -> None:
     assert middle.get_ydata() == pytest.approx(0.6)
     steps = next(c for c in ax.collections if str(c.get_label()).startswith("forward"))
     assert [s[0, 1] for s in steps.get_segments()] == pytest.approx([0.6] * 3)
-    squares = next(line for line in ax.lines if line.get_marker() == "s")
+    lower = ax.get_figure(root=True).axes[0].child_axes[1]
+    squares = next(line for line in lower.lines if line.get_marker() == "s")
     assert squares.get_ydata() == pytest.approx(0.6, abs=1e-6)
-    assert "30-day index:\n60.00 %" in [t.get_text() for t in ax.get_legend().get_texts()]
+    assert "30-day index: 60.00 %" in [t.get_text() for t in lower.get_legend().get_texts()]
+    dates = [t.get_text().split("\n")[0] for t in lower.get_xticklabels() if t.get_text()]
+    assert set(dates) <= {"31 Jan", "1 Feb", "2 Feb"}
+
+
+def test_the_day_before_stands_at_the_same_expiries() -> None:
+    """Two expiries were at 48 and 52 % a day before; one that is not listed any more is left out."""
+    expiries = [made.QUOTED + pd.Timedelta(days, "D") for days in (7, 30, 5)]
+    before = pd.DataFrame(
+        {"time": made.QUOTED - pd.Timedelta(1, "D"), "expiry": expiries, "iv": [0.48, 0.52, 0.9]}
+    )
+    ax = plot.term_structure(made.fit(), before=before)
+    [line] = [line for line in ax.lines if line.get_label() == "at the forward, 2026-01-04 08:00"]
+    assert line.get_xdata() == pytest.approx([7.0, 30.0])
+    assert line.get_ydata() == pytest.approx([0.48, 0.52])
+    with pytest.raises(ValueError, match="before holds 2 instants"):
+        plot.term_structure(made.fit(), before=before.assign(time=expiries[:2] + expiries[:1]))
+
+
+def test_a_density_is_that_of_black_where_volatility_is_flat() -> None:
+    """At 60 % and half a year ln S/F is normal, of deviation 0.6 √0.5 and mean −0.36 × 0.5 / 2."""
+    t = np.array([0.25, 0.5])
+    flat = surface.from_essvi(0.36 * t, np.zeros(2), np.full(2, 1e-6), t, k_min=-0.5, k_max=0.5)
+    flat = flat.assign_coords(expiry=("expiry", pd.date_range("2026-01-31", periods=2)), forward=100.0)
+    ax = plot.implied_density(flat, expiries="2026-02-01")
+    table = plot.data(ax)
+    variance = 0.36 * 0.5
+    k = np.log(table["price_usd"] / 100.0)
+    normal = np.exp(-((k + variance / 2) ** 2) / (2 * variance)) / np.sqrt(2 * np.pi * variance)
+    assert table["density_per_pct"].to_numpy() == pytest.approx(0.01 * normal.to_numpy(), rel=1e-3, abs=1e-6)
+    inside = np.isfinite(ax.lines[0].get_ydata())
+    assert np.array_equal(inside, (np.abs(k) <= 0.5).to_numpy()), "dashed beyond the quotes"
+
+
+def test_an_index_says_how_far_it_moved() -> None:
+    ax = plot.volatility_history(made.index_history(), symbol="BTC")
+    words = " ".join(ax.get_title(loc="left").split())
+    assert words == "BTC: 30-day index 59.0 %, +9.0 points in 9 days; puts 3.0 richer"
+    below = ax.get_figure(root=True).axes[0].child_axes[1]
+    assert below.lines[0].get_ydata() == pytest.approx([-3.0] * 10)
+    with pytest.raises(ValueError, match="choose one symbol and one venue"):
+        plot.volatility_history(made.index_history().expand_dims(symbol=["BTC", "ETH"]))
 
 
 def test_two_points_above_is_two_points_above() -> None:
@@ -177,18 +219,26 @@ def test_the_underlying_of_an_expiry_is_the_median_of_its_options() -> None:
     assert "underlying: 100.3 USD" in labels
 
 
-def test_all_expiries_add_up_without_pain() -> None:
-    ax = plot.open_interest_by_strike(dd.tables.surface(made.chain()))
-    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(4 * 13 * (10.0 - 5.0))
-    assert not any("pain" in t.get_text() for t in ax.get_legend().get_texts())
-    assert "4 expiries" in ax.get_title(loc="left")
+def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
+    """Each of four expiries holds 195 coins; a fifth of them more makes the second the largest."""
+    table = made.chain()
+    second = table["expiry"] == made.QUOTED + pd.Timedelta(30, "D")
+    table.loc[second, "open_interest"] *= 1.2
+    ax = plot.open_interest_by_strike(dd.tables.surface(table))
+    assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(13 * 4.2 * (10.0 - 5.0))
+    labels = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert labels[2:] == ["2026-01-12: 195", "2026-02-04: 234", "2026-04-06: 195", "2026-07-06: 195"]
+    assert any(label.startswith("max pain 2026-02-04: ") for label in labels)
+    assert "4 expiries" in " ".join(ax.get_title(loc="left").split())
+    held = plot.data(ax).groupby(["expiry", "side"])["open_interest"].sum()
+    assert held["2026-02-04", "call"] == pytest.approx(156.0)
 
 
 def test_missing_open_interest_is_counted_and_not_drawn() -> None:
     table = made.chain()
     table.loc[table["side"] == "put", "open_interest"] = np.nan
     ax = plot.open_interest_by_strike(table, expiry="2026-02-04")
-    assert "(13 options without open interest)" in ax.get_title(loc="left")
+    assert "(13 options without open interest)" in " ".join(ax.get_title(loc="left").split())
     table["open_interest"] = np.nan
     with pytest.raises(ValueError, match="no option has open interest"):
         plot.open_interest_by_strike(table)
@@ -237,12 +287,12 @@ def test_a_card_of_quotes_counts_them() -> None:
 
 
 def test_many_strikes_are_added_up_in_bins() -> None:
-    """200 strikes from 100 to 299, a call of 1 coin each: 60 bars at most, and nothing is lost."""
+    """200 strikes from 100 to 299, a call of 1 coin each: 45 bars at most, and nothing is lost."""
     [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
     table = dd.tables.OPTIONS_SNAPSHOT.conform(pd.DataFrame(rows))
     ax = plot.open_interest_by_strike(table)
     calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
-    assert len(calls) <= 62
+    assert len(calls) <= 47
     assert sum(calls) == 200.0
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 from derivdata import plot
 from derivdata.analysis import exposure, oi
@@ -20,8 +21,9 @@ matplotlib.use("Agg")
 def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
     """At the end alpha holds 59 %, beta 21 %, gamma 20 %: 0.3481 + 0.0441 + 0.04 = 0.4322."""
     ax = plot.oi_share(made.holdings(), venues=2)
-    labels = [t.get_text() for t in ax.get_legend().get_texts()]
-    assert labels == ["others 20%", "beta 21%", "alpha 59%"]
+    assert [t.get_text() for t in ax.texts[1::2]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
+    places = [t.get_position()[1] for t in ax.texts[1::2]]
+    assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
     top = ax.collections[-1].get_paths()[0].vertices[:, 1].max()
     assert top == pytest.approx(1.0)
     below = ax.get_figure(root=True).axes[0].child_axes[1]
@@ -29,15 +31,36 @@ def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
     assert below.lines[0].get_ydata()[0] == pytest.approx(1e4 * (0.04 + 0.36 + 0.04))
 
 
-def test_trends_are_a_point_a_day() -> None:
+def test_trends_are_a_point_a_day_over_the_window() -> None:
     ax = plot.share_trend(made.holdings())
     assert [t.get_text() for t in ax.get_yticklabels()] == ["alpha", "gamma", "beta"]
     sure, unsure = (line for line in ax.lines if line.get_marker() == "o")
-    assert sure.get_xdata() == pytest.approx([1.0, -1.0])
+    assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "39 days from the first to the last"
+    assert "alpha gained most, 39 points" in " ".join(ax.get_title(loc="left").split())
     assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
     share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
     again = plot.share_trend(oi.share_trend(share), venues=1)
     assert len(again.get_yticklabels()) == 1
+    assert again.get_xlabel().startswith("change of share by its trend [percentage points a day]")
+
+
+def test_a_long_interval_ends_in_an_arrowhead() -> None:
+    """The axis ends at four times the greatest change: 2 points; one interval reaches from -5 to 5."""
+    trend = xr.Dataset(
+        {
+            name: ("exchange", values)
+            for name, values in {
+                "slope": [0.005, 0.001],
+                "low": [0.004, -0.05],
+                "high": [0.006, 0.05],
+            }.items()
+        },
+        {"exchange": ["a", "b"], "symbol": "BTC"},
+    )
+    ax = plot.share_trend(trend)
+    assert ax.get_xlim() == pytest.approx((-2.0, 2.0))
+    heads = {line.get_marker(): list(line.get_ydata()) for line in ax.lines if line.get_marker() in "<>"}
+    assert heads == {">": [1], "<": [1]}, "of the second row alone"
 
 
 def test_shares_are_the_same_in_coins_and_in_usd() -> None:
@@ -61,7 +84,7 @@ def test_a_trend_of_hours_is_taken_from_days() -> None:
     hours.attrs = made.holdings().attrs
     ax = plot.share_trend(hours)
     [sure, _] = (line for line in ax.lines if line.get_marker() == "o")
-    assert sure.get_xdata() == pytest.approx([24.0, -24.0]), "40 hours are too few for steps of 2 hours"
+    assert sure.get_xdata() == pytest.approx([39.0, -39.0]), "40 hours are too few for steps of 2 hours"
 
 
 def test_a_symbol_without_steady_venues_is_refused() -> None:
@@ -72,7 +95,7 @@ def test_a_symbol_without_steady_venues_is_refused() -> None:
         plot.oi_share(pd.concat(parts))
 
 
-def test_dots_lie_on_their_venues_and_lines_add_them_up() -> None:
+def test_dots_lie_on_their_venues_and_bars_add_them_up_by_the_hour() -> None:
     ax = plot.liquidations(made.liquidated())
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "alpha"], "3 M USD before 2 M"
     drawn = {tuple(c.get_facecolor()[0][:3]): c for c in ax.collections if len(c.get_offsets())}
@@ -81,8 +104,19 @@ def test_dots_lie_on_their_venues_and_lines_add_them_up() -> None:
     areas = longs.get_sizes()
     assert areas.max() / areas.min() == pytest.approx(np.sqrt(2)), "twice the value, √2 the area"
     sums = ax.get_figure(root=True).axes[0].child_axes[1]
-    ends = {line.get_label(): line.get_ydata()[-1] for line in sums.lines}
-    assert ends == {"longs: 3.0 M USD": pytest.approx(3.0), "shorts: 1.5 M USD": pytest.approx(1.5)}
+    assert [t.get_text() for t in sums.get_legend().get_texts()] == ["longs: 3.0 M USD", "shorts: 1.5 M USD"]
+    heights = [bar.get_height() for bar in sums.patches]
+    assert heights == pytest.approx([-0.25] * 8 + [-0.5] * 2 + [0.75] * 2), "an order an hour"
+
+
+def test_the_price_stands_above_the_dots() -> None:
+    ax = plot.liquidations(made.liquidated(), price=made.price())
+    top, raster, *_ = ax.get_figure(root=True).axes[0].child_axes
+    assert raster is ax
+    assert top.get_ylabel() == "price\n[USD]"
+    assert top.lines[0].get_ydata() == pytest.approx([1e6]), "one day begins in the eleven hours drawn"
+    with pytest.raises(ValueError, match="price holds several symbols"):
+        plot.liquidations(made.liquidated(), price=made.price().expand_dims(symbol=["BTC", "ETH"]))
 
 
 def test_venues_beyond_the_first_share_a_row() -> None:

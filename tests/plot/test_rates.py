@@ -31,9 +31,7 @@ def test_a_rate_outside_the_axis_has_an_arrowhead_and_is_counted() -> None:
     table = made.funding()
     table["rate_bps_8h"] = table["rate_bps_8h"].where(table.index != 5, 50.0)
     ax = plot.funding_history(table)
-    assert ax.get_title(loc="left") == (
-        "BTC funding: longs on alpha pay most (+2.20), on gamma\nleast (-1.00) (1 outside the axis: ▲▼)"
-    )
+    assert ax.get_legend().get_title().get_text() == "venue (mean); ▲▼: 1 outside the axis"
     [mark] = [line for line in ax.lines if line.get_marker() == "^"]
     assert list(mark.get_xdata(orig=False)) == [ax.lines[0].get_xdata(orig=False)[5]]
     assert ax.get_ylim()[1] < 50.0
@@ -43,6 +41,7 @@ def test_named_venues_stand_out() -> None:
     """The hole of 12 hours takes more of the upper than of the lower half of the swing."""
     ax = plot.funding_history(made.funding(), venues=["beta"])
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["beta (+0.99)"]
+    assert len(plot.data(ax)) == len(made.funding()), "grey lines are data, too"
     with pytest.raises(ValueError, match="'delta' has no rate here; there are alpha, beta, gamma"):
         plot.funding_history(made.funding(), venues=["delta"])
 
@@ -72,6 +71,20 @@ def test_the_heat_map_averages_over_wider_columns() -> None:
     assert cells.shape == (3, 10)
     assert cells[2] == pytest.approx(np.full(10, 2.0))
     assert mesh.get_clim() == (-3.0, 3.0)
+
+
+def test_kinds_of_venues_stand_under_headings_and_colours_meet_where_asked() -> None:
+    table = made.funding()
+    names = {"alpha": "binance", "beta": "hyperliquid", "gamma": "okx"}
+    renamed = table.assign(exchange=table["exchange"].astype(str).map(names).astype("category"))
+    renamed.attrs = table.attrs
+    ax = plot.funding_heatmap(renamed, by_kind=True, centre=1.0, limit=2.0)
+    rows = ["hyperliquid", "DEX", "okx", "binance", "CEX"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == rows, "from below"
+    [mesh] = [c for c in ax.collections if c.get_array() is not None]
+    assert mesh.get_clim() == (-1.0, 3.0)
+    assert ax.get_title(loc="left").startswith("BTC funding: above 1 bps ")
+    assert set(plot.data(ax)["exchange"]) == set(names.values())
 
 
 def test_a_long_window_gets_columns_that_can_be_seen() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from derivdata.arguments import typed
 
@@ -71,10 +71,10 @@ def deflated_sharpe_ratio(
         raise ValueError(f"{trials=}, {observations=}, {variance=}: need at least 1, 2 and 0")
     highest = 0.0
     if trials > 1:
-        normal = stats.norm.ppf
+        normal = ndtri
         highest = np.sqrt(variance) * (
             (1.0 - np.euler_gamma) * normal(1.0 - 1.0 / trials)
             + np.euler_gamma * normal(1.0 - 1.0 / (trials * math.e))
         )
     spread = 1.0 - skewness * sharpe + (kurtosis - 1.0) / 4.0 * sharpe**2
-    return float(stats.norm.cdf((sharpe - highest) * np.sqrt(observations - 1.0) / np.sqrt(spread)))
+    return float(ndtr((sharpe - highest) * np.sqrt(observations - 1.0) / np.sqrt(spread)))

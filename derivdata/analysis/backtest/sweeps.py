@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy import stats
 
 from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.deflated_sharpe import deflated_sharpe_ratio
@@ -82,6 +81,8 @@ def sweep(panel: xr.DataArray, rules: Mapping[str, Any], costs: Costs, **options
 
 
 def _deflated(sharpe: float, returns: Any, trials: int, variance: float) -> float:
+    from scipy import stats  # takes long to import, and sweeps alone need it
+
     if not np.isfinite(sharpe):
         return float("nan")
     return deflated_sharpe_ratio(

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from derivdata._typing import Floats
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
@@ -164,6 +163,8 @@ def _spearman(first: Floats, second: Floats, least: int) -> tuple[Floats, Any]:
 
     Rows that lack the same columns are ranked together: one block where nothing is missing.
     """
+    from scipy.stats import rankdata  # takes long to import, and ranks alone need it
+
     correlation = np.full((len(first), len(second)), np.nan)
     periods = np.zeros(correlation.shape, dtype=np.int32)
     for rows, known_first in _alike(first):

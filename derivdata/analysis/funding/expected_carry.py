@@ -139,7 +139,8 @@ def net_carry(
     names = ("gross", "low", "high", "start", "mean", "half_life", "slope", "periods")
     expected = xr.Dataset({name: like(part, history) for name, part in zip(names, figures, strict=True)})
     result = _netted(expected, history, cost, slipped, plan, leverage)
-    return result.assign_coords(long=long, short=short, horizon_hours=plan.hold)
+    labelled = result.assign_coords(long=long, short=short, horizon_hours=plan.hold)
+    return labelled.assign_attrs(level=level)
 
 
 def _history(panel: xr.DataArray, long: str, short: str, interval: Any, period: float) -> xr.DataArray:

@@ -23,7 +23,7 @@ __all__ = ["carry_section"]
 
 _PAIRS = 6
 _HOLD_HOURS = 7 * 24.0
-_HORIZONS = (12.0, 24.0, 48.0, 72.0, 120.0, 168.0, 240.0, 336.0, 504.0, 720.0)
+_HORIZONS = (24.0, 48.0, 96.0, 168.0, 336.0, 504.0, 720.0)
 _WARNING = (
     "The API's own warning: the data is informational and not intended for P&L, backtesting or production "
     "trading. What follows is an estimate from it, before funding caps, margin, borrow, transfer and the "
@@ -151,7 +151,7 @@ def _spreads(section: Section, rates: Rates, estimated: list[Pair]) -> None:
         reading="The ring is what the pair is expected to earn before costs, the dot after them, and the bar "
         "the 90 % interval of that expectation: a single outcome may lie far outside it. Lighter dots: the "
         "spread lasts longer; grey: no reversion was found.",
-        size=row_size(len(estimated), 0.3, wide=WIDE),
+        size=row_size(len(estimated), 0.36, wide=WIDE),
     )
 
 

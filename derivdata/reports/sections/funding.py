@@ -29,7 +29,7 @@ _SETTLED = (
     "stamped at their end, in basis points of notional; longs paid shorts where they are positive."
 )
 _SHOWN = 12
-_SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]", "mean as APR [%]"]
+_SHORT = ["venue", "now [bps/8h]", "last 24 h", "mean [bps/8h]"]
 _FORMATS = (
     {"share [%]": ".1f", "points": ",d"}
     | dict.fromkeys(
@@ -115,22 +115,24 @@ def _symbol(section: Section, data: Data, table: pd.DataFrame, rates: xr.DataArr
         reading="Each line is a venue; those with the highest and the lowest mean over the window are "
         "coloured, the others grey. Where the coloured lines lie far apart for long, a position long on the "
         "low and short on the high venue is paid the difference.",
+        size=(WIDE, 4.6),
     )
     section.figure(
         plot.funding_heatmap,
         rates,
         source=table,
+        by_kind=True,
         title=f"{symbol} funding rate by venue and time",
-        reading="Each row is a venue, the highest mean at the top. Orange: longs pay; purple: shorts pay; "
-        "the darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
-        size=row_size(rates.sizes["exchange"], 0.15, wide=WIDE),
+        reading="Each row is a venue, centralised ones above decentralised, the highest mean first. "
+        "Orange: longs pay; purple: shorts pay; the "
+        "darker, the more. A row of one colour is a lasting rate, a chequered one turns often.",
+        size=row_size(rates.sizes["exchange"] + 2, 0.145, wide=WIDE),
     )
     by_venue = _venues(rates, data.report_options.window.end, data.funding_now(), symbol)
     if len(by_venue) > _SHOWN:
-        ends = pd.concat([by_venue.head(_SHOWN // 2), by_venue.tail(_SHOWN // 2)])
-        section.text(f"The venues with the highest and the lowest mean rate, of {len(by_venue)}:")
-        section.table(ends[_SHORT], formats=_FORMATS)
-        section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: every venue")
+        section.text(f"Funding of all {len(by_venue)} venues now, and its means:")
+        section.table(by_venue[_SHORT], formats=_FORMATS, narrow=True)
+        section.table(by_venue, formats=_FORMATS, fold=f"{symbol}: extremes and points of every venue")
     else:
         section.table(by_venue, formats=_FORMATS)
     _findings(section, data, rates, by_venue, symbol)

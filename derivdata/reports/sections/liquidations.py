@@ -40,16 +40,21 @@ def liquidations_section(data: Data) -> Section:
     )
     if is_full(events):
         section.text(f"The answer hit its limit of {len(events):,} orders: others may be missing.", "warn")
+    largest = str(events.groupby("symbol", observed=True)["value_usd"].sum().idxmax())
+    # The section on open interest has fetched them; a recording without that section does not hold them.
+    prices = data.prices(largest) if "oi" in data.report_options.sections else None
     section.figure(
         plot.liquidations,
         events,
+        price=prices,
         start=data.liquidations_start,
         end=data.report_options.window.end,
         title="Liquidations by venue and side",
         reading="Each dot is an order, larger for a larger value. A column of dots across venues is a "
-        "cascade. The lines add them up: the steeper one is the side that is being squeezed. The bar at the "
-        "bottom shows which time the source was asked for and answered in full.",
-        size=(WIDE, 5.6),
+        "cascade. Bars are the value per hour, shorts upwards and longs downwards. The green bar at the "
+        "bottom shows which time the source was asked for and answered in full."
+        + ("" if prices is None else f" The line on top is the price of {largest}."),
+        size=(WIDE, 5.4 if prices is None else 6.4),
     )
     section.table(_venues(events), formats=_FORMATS, fold="Liquidations by venue")
     _findings(section, events, _large(section, events), data)

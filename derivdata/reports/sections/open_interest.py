@@ -97,7 +97,7 @@ def _level(section: Section, data: Data, table: pd.DataFrame, symbol: str) -> No
         "does not. Falling coins with a falling price are positions that were closed or liquidated."
         if prices is not None
         else "The source has no prices over time: part of every move is that of the price.",
-        size=(WIDE, 5.6 if prices is not None else 3.0),
+        size=(WIDE, 5.2 if prices is not None else 3.0),
     )
 
 
@@ -116,17 +116,19 @@ def _figures(
         title=f"{symbol} shares of open interest",
         reading="The height of a band is the venue's part of the open interest. The line below is the "
         "Herfindahl–Hirschman index: 10,000 is one venue that holds all, 1,000 is ten equal ones.",
-        size=(WIDE, 5.0),
+        size=(WIDE, 4.8),
     )
     estimated = int(trend["slope"].notnull().sum())
+    days = float((share["time"][-1] - share["time"][0]) / np.timedelta64(1, "D"))
     if estimated:
         section.figure(
             plot.share_trend,
             trend.assign_coords(symbol=symbol),
+            days=days,
             source=table,
             title=f"{symbol} trend of shares",
-            reading="Right of zero a venue gains share, left of it loses. Filled: significant at 95 %. "
-            "Hollow: could be noise.",
+            reading="What each venue's trend adds up to over the window: right of zero it gains share, left "
+            "of it loses. Filled: significant at 95 %. Hollow: could be noise.",
             size=row_size(min(_TRENDS, estimated), 0.24, wide=WIDE),
         )
 

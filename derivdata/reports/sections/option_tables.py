@@ -86,6 +86,7 @@ def terms(fit: xr.Dataset) -> pd.DataFrame:
     t = fit["year_fraction"]
     return pd.DataFrame(
         {
+            "expiry": pd.DatetimeIndex(fit["expiry"].values),
             "days": _DAYS * t.values,
             "ATM [%]": 100 * line["atmf"].values,
             "model-free [%]": 100 * free["vol"].values,

@@ -16,8 +16,12 @@ from derivdata.reports.formatting import listing, pct
 from derivdata.reports.html_page import WIDE, Section
 from derivdata.reports.sections import option_tables as of
 from derivdata.reports.sections.realised_volatility import add_realised_volatility
+from derivdata.reports.sections.volatility_history import add_volatility_history
 
 __all__ = ["options_section"]
+
+_DENSITIES = (7.0, 30.0, 90.0)
+"""Days to expiry near which densities are drawn."""
 
 
 class Book(NamedTuple):
@@ -53,9 +57,15 @@ def options_section(data: Data) -> Section:
             section.heading(f"{symbol} on {book.venue}")
             _smiles(section, data, book)
             _surface(section, book)
-            _term(section, book)
+            _term(section, data, book)
+            _density(section, book)
+            _tables(section, book)
+            section.heading(f"{symbol} volatility over the window")
+            add_volatility_history(section, data, symbol, book.venue)
             add_realised_volatility(section, data, symbol)
+            section.heading(f"{symbol} on several venues")
             _venues(section, data, book)
+            section.heading(f"{symbol} positions in options on {book.venue}")
             _open(section, book)
     return section
 
@@ -96,16 +106,16 @@ def _smiles(section: Section, data: Data, book: Book) -> None:
     shown = [e.tz_localize(None) for e in pd.DatetimeIndex(book.chain["expiry"].unique()).sort_values()]
     section.figure(
         plot.smile,
-        book.chain,
+        data.quotes(book.symbol, book.venue),
         book.fit,
+        source=book.chain,
         expiries=shown[:8] if data.report_options.expiries else None,
         title=f"{book.symbol} smiles on {book.venue}",
         reading="Dots are quotes, lines the fitted smiles; left of zero puts, right of it calls. Steeper on "
         "the left: protection against a fall costs more volatility. Below, g(k) must not fall under zero: "
         "there a butterfly could be bought for less than nothing.",
-        size=(WIDE, 5.2),
+        size=(WIDE, 4.8),
     )
-    section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
 
 
 def _surface(section: Section, book: Book) -> None:
@@ -118,22 +128,58 @@ def _surface(section: Section, book: Book) -> None:
         source=book.chain,
         title=f"{book.symbol} volatility surface on {book.venue}",
         reading="Brighter means higher implied volatility; short expiries left, long ones right. Moneyness "
-        "is in standard deviations, so that one height is about equally likely at every expiry. Marks at the "
-        "lower edge are listed expiries.",
+        "is in standard deviations, so that one height is about equally likely at every expiry.",
+        size=(WIDE, 4.8),
     )
-    section.table(of.tenors(book.fit), formats=of.FORMATS)
 
 
-def _term(section: Section, book: Book) -> None:
+def _term(section: Section, data: Data, book: Book) -> None:
     section.figure(
         plot.term_structure,
         book.fit,
+        before=_day_before(data, book),
         source=book.chain,
         title=f"{book.symbol} term structure on {book.venue}",
         reading="Rising: calm now, more expected later; falling: stress now. The steps are what the expiries "
-        "imply for the time between them. Squares price the whole smile; their bars reach to what strikes "
-        "that are not listed leave open.",
+        "imply for the time between them; dashed is a day earlier. Below, squares price the whole smile; "
+        "their bars reach to what strikes that are not listed leave open.",
+        size=(WIDE, 4.8),
     )
+
+
+def _day_before(data: Data, book: Book) -> pd.DataFrame | None:
+    """Return at-the-money volatility of the venue a day before the chain, within three hours."""
+    rows = data.atm(book.symbol)
+    if rows is None or not (rows["exchange"] == book.venue).all():
+        return None
+    away = (rows["time"] - (book.chain["time"].max() - pd.Timedelta(1, "D"))).abs()
+    nearest = rows[(away == away.min()) & (away <= pd.Timedelta(3, "h"))]
+    at_one = nearest[nearest["time"] == nearest["time"].min()]
+    return None if at_one["iv"].isna().all() else at_one
+
+
+def _density(section: Section, book: Book) -> None:
+    days = 365.0 * book.fit["year_fraction"].to_numpy()
+    usable = np.flatnonzero(np.isfinite(book.fit["a"].to_numpy()))
+    if not usable.size:
+        return
+    chosen = sorted({int(usable[np.abs(np.log(days[usable] / target)).argmin()]) for target in _DENSITIES})
+    section.figure(
+        plot.implied_density,
+        book.fit,
+        expiries=[pd.Timestamp(expiry) for expiry in book.fit["expiry"].to_numpy()[chosen]],
+        source=book.chain,
+        title=f"{book.symbol} density that options imply on {book.venue}",
+        reading="How likely the options hold each price at expiry to be. Dashed parts lie beyond the quotes "
+        "and depend on the fitted wings. It prices options and is no forecast: what people pay for "
+        "protection is in it.",
+        size=(WIDE, 3.8),
+    )
+
+
+def _tables(section: Section, book: Book) -> None:
+    section.table(of.tenors(book.fit), formats=of.FORMATS)
+    section.table(of.expiries(book.chain, book.fit), formats=of.FORMATS, fold=f"{book.symbol}: every expiry")
     section.table(of.terms(book.fit), formats=of.FORMATS, fold=f"{book.symbol}: term structure in numbers")
 
 
@@ -155,11 +201,11 @@ def _change(section: Section, data: Data, book: Book) -> None:
 
 def _venues(section: Section, data: Data, book: Book) -> None:
     by_venue = of.venues(book.chains, book.fits)
-    section.table(by_venue, formats=of.FORMATS)
     _level(section, by_venue[by_venue["venue"] == book.venue].iloc[0], book)
     _change(section, data, book)
     alive = list(by_venue.loc[by_venue["expiries"] > 1, "venue"])
     if len(alive) < 2 or book.venue not in alive:
+        section.table(by_venue, formats=of.FORMATS)
         section.add_missing_note(f"One venue has options on {book.symbol}: there is nothing to compare.")
         return
     section.figure(
@@ -173,6 +219,7 @@ def _venues(section: Section, data: Data, book: Book) -> None:
         "before spreads and fees.",
         size=row_size(4 * (len(alive) - 1), 0.24, wide=WIDE),
     )
+    section.table(by_venue, formats=of.FORMATS)
     gaps = of.gaps(by_venue, book.venue)
     if gaps:
         words = f"at-the-money volatility at 30 days against {book.venue}, in points: {listing(gaps)}"
@@ -207,8 +254,10 @@ def _open(section: Section, book: Book) -> None:
         plot.open_interest_by_strike,
         book.chain,
         title=f"{book.symbol} open options by strike on {book.venue}",
-        reading="Calls upwards, puts downwards, over all expiries, in contracts of one coin each. Tall bars "
-        "are strikes at which many positions end or begin to hurt; who holds which side is not known.",
+        reading="Calls upwards, puts downwards, in contracts of one coin each, the largest expiries apart. "
+        "Tall bars are strikes at which many positions end or begin to hurt; who holds which side is not "
+        "known. Max pain is where the options that expire then are worth least in sum.",
+        size=(WIDE, 4.4),
     )
     section.figure(
         plot.gamma_exposure,

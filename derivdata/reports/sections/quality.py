@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pandas as pd
+import xarray as xr
 
 from derivdata.analysis import chain as chains
 from derivdata.analysis import quality
@@ -94,7 +95,7 @@ def _options(section: Section, data: Data) -> None:
         for venue in data.option_venues(symbol):
             options = data.options(symbol, venue) if "options" in data.report_options.sections else None
             if options is not None:
-                rows.append(_chain(options, symbol, venue))
+                rows.append(_chain(options, data.quotes(symbol, venue), symbol, venue))
     if rows:
         section.heading("Options")
         section.text(
@@ -104,8 +105,7 @@ def _options(section: Section, data: Data) -> None:
         section.table(pd.DataFrame(rows), formats={"options": ",d", "used": ",d", "arbitrages": ",d"})
 
 
-def _chain(options: pd.DataFrame, symbol: str, venue: str) -> dict[str, object]:
-    quotes = chains.smiles(options)
+def _chain(options: pd.DataFrame, quotes: xr.Dataset, symbol: str, venue: str) -> dict[str, object]:
     dropped = {reason: n for reason, n in json.loads(quotes.attrs["dropped"]).items() if n}
     reasons = ", ".join(f"{n} {reason.replace('_', ' ')}" for reason, n in dropped.items())
     sources = sorted(set(map(str, quotes["forward_source"].values.ravel())) - {""})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from derivdata import plot
+from tests.plot.made import index_history
 from tests.reliability.calls.call import Calls
 from tests.reliability.calls.made import (
     amounts,
@@ -31,7 +33,8 @@ CALLS: Calls = {
         "ax": None,
     },
     "plot.funding_heatmap": lambda: {
-        "data": rates(), "symbol": "BTC", "step": "8h", "limit": 2.0, "source": None, "ax": None,
+        "data": rates(), "symbol": "BTC", "step": "8h", "limit": 2.0, "centre": 0.0, "by_kind": False,
+        "source": None, "ax": None,
     },
     "plot.funding_history": lambda: {
         "data": rates(), "symbol": "BTC", "venues": ["okx"], "highlight": 1, "source": None, "ax": None,
@@ -39,11 +42,14 @@ CALLS: Calls = {
     "plot.funding_spreads": lambda: {"carry": carry(), "source": None, "ax": None},
     "plot.net_carry": lambda: {"carry": [carry(), carry(48.0)], "source": None, "ax": None},
     "plot.liquidations": lambda: {
-        "events": events(), "coverage": None, "start": None, "end": None, "venues": 3, "source": None,
-        "ax": None,
+        "events": events(), "coverage": None, "price": None, "start": None, "end": None, "venues": 3,
+        "source": None, "ax": None,
     },
     "plot.oi_share": lambda: {"data": amounts(), "symbol": "BTC", "venues": 2, "source": None, "ax": None},
-    "plot.share_trend": lambda: {"data": amounts(), "symbol": "BTC", "venues": 2, "source": None, "ax": None},
+    "plot.share_trend": lambda: {
+        "data": amounts(), "symbol": "BTC", "venues": 2, "days": 7.0, "source": None,
+        "ax": None,
+    },
     "plot.open_interest_by_strike": lambda: {
         "chain": options(), "expiry": None, "contract_size": 1.0, "source": None, "ax": None,
     },
@@ -51,7 +57,14 @@ CALLS: Calls = {
         "quotes": quotes(), "fit": fitted(), "expiries": None, "most": 2, "source": None, "ax": None,
     },
     "plot.surface": lambda: {"data": whole(), "kind": "heat", "reach": 2.0, "source": None, "ax": None},
-    "plot.term_structure": lambda: {"data": whole(), "source": None, "ax": None},
+    "plot.term_structure": lambda: {"data": whole(), "before": whole(), "source": None, "ax": None},
+    "plot.implied_density": lambda: {
+        "data": whole(), "expiries": None, "most": 2, "source": None, "ax": None,
+    },
+    "plot.volatility_history": lambda: {
+        "history": index_history(), "symbol": "BTC", "source": None, "ax": None,
+    },
+    "plot.data": lambda: {"ax": plot.orderbook_depth(book())},
     "plot.card": lambda: {"data": whole()},
     "plot.pnl_attribution": lambda: {
         "attribution": attributed(), "currency": "usd", "source": None, "ax": None,
