@@ -61,10 +61,11 @@ def implied_density(
     else:
         many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
         places = np.array([listed.get_loc(listed_expiry(listed, one, "expiries")) for one in many])
+    forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
     ax = axes(ax)
     tables = []
     for number_of, place in enumerate(places):
-        table, inside = _curve(fit.isel(expiry=[int(place)]))
+        table, inside = _curve(fit.isel(expiry=[int(place)]), float(forwards[place]))
         color, density = PALETTE[number_of % len(PALETTE)], 100 * table["density_per_pct"]
         ax.plot(
             table["price_usd"], density.where(inside), color=color, lw=1.6, label=f"{listed[place]:%Y-%m-%d}"
@@ -72,7 +73,7 @@ def implied_density(
         ax.plot(table["price_usd"], density.where(~inside), color=color, lw=1.0, ls="--")
         tables.append(table)
     whole = pd.concat(tables, ignore_index=True)
-    forward = float(fit["forward"].isel(expiry=int(places[0])))
+    forward = float(forwards[places[0]])
     ax.axvline(forward, color=GREY, lw=1.2, ls=":", label=f"forward: {number(forward)} USD")
     shown = whole[whole["density_per_pct"] > 0.01 * whole["density_per_pct"].max()]["price_usd"]
     ax.set_xlim(shown.min(), shown.max())
@@ -88,12 +89,11 @@ def implied_density(
     return keep_frame(ax, whole)
 
 
-def _curve(fit: xr.Dataset) -> tuple[pd.DataFrame, pd.Series]:
+def _curve(fit: xr.Dataset, forward: float) -> tuple[pd.DataFrame, pd.Series]:
     """Return the density and distribution of one expiry by price, and which prices the quotes cover."""
     deviation = float(at_the_money(fit).item() * np.sqrt(fit["year_fraction"].item()))
     k = np.linspace(-_REACH, _REACH, _POINTS) * deviation
     found = risk_neutral.density(fit, k).isel(expiry=0)
-    forward = float(fit["forward"].item())
     table = pd.DataFrame(
         {
             "expiry": pd.Timestamp(fit["expiry"].item()),

@@ -48,7 +48,7 @@ def _all(figure: Figure) -> list[Axes]:
     while todo:
         ax = todo.pop(0)
         found.append(ax)
-        todo += ax.child_axes
+        todo += [child for child in ax.child_axes if isinstance(child, Axes)]  # no second scales
     return found
 
 

@@ -82,7 +82,8 @@ def test_data_is_of_the_axes_that_a_figure_returned() -> None:
     with pytest.raises(ValueError, match="ax is not what a figure of derivdata"):
         plot.data(Figure().subplots())
     ax = plot.oi_level(made.holdings(), made.price())
-    plot.data(ax)["oi_usd"] = 0.0
+    changed = plot.data(ax)
+    changed.loc[:, "oi_coins"] = 0.0
     table = plot.data(ax)
     assert list(table.columns) == ["time", "oi_usd", "oi_coins", "price_usd"]
     assert table["oi_coins"].iloc[[0, -1]].tolist() == pytest.approx([1.0, 0.5]), "a copy each time"
