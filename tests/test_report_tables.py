@@ -275,6 +275,7 @@ def test_requests(tables: list[list[list[str]]]) -> None:
         "prices of BTC, deribit",
         "open interest by venue",
         *(f"options on BTC, {venue}" for venue in venues),
+        "option surfaces over time on BTC, deribit",
         "options a day ago on BTC, deribit",
         *(f"options on ETH, {venue}" for venue in venues),
         "liquidations",
