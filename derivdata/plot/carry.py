@@ -290,7 +290,7 @@ def _pairs(carry: xr.Dataset | Sequence[xr.Dataset]) -> pd.DataFrame:
     frames = [
         one.drop_attrs().to_dataframe().reset_index()
         if one.dims
-        else pd.DataFrame({name: [variable.item()] for name, variable in one.variables.items()})
+        else pd.DataFrame({name: [variable.values[()]] for name, variable in one.variables.items()})
         for one in _each(carry)
     ]
     rows = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["net_bps"])

@@ -190,7 +190,7 @@ def funding_heatmap(
         vmax=centre + limit,
         rasterized=True,
     )
-    for place in np.flatnonzero(~np.isin(rows, means.index)):  # headings
+    for place in map(int, np.flatnonzero(~np.isin(rows, means.index))):  # headings
         ax.axhspan(place, place + 1, color="white", lw=0)
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     known = shown[~np.isnan(shown)]

@@ -92,7 +92,14 @@ def open_interest_by_strike(
 
 def _usd_axis(ax: Axes, price: float) -> None:
     """Write the same bars in dollars at the right."""
-    right = ax.secondary_yaxis("right", functions=(lambda y: y * price / 1e6, lambda y: y * 1e6 / price))
+
+    def to_usd(coins: Any) -> Any:
+        return coins * price / 1e6
+
+    def to_coins(millions: Any) -> Any:
+        return millions * 1e6 / price
+
+    right = ax.secondary_yaxis("right", functions=(to_usd, to_coins))
     right.set_ylabel("[million USD]")
     right.tick_params(labelsize=8.5)
     right.spines["right"].set_visible(False)
