@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from derivdata._typing import Indices
 from derivdata.files import TEMPORARY, file_system_time, private_folder, replace_file
 from derivdata.transport.response import http_date
 
@@ -35,7 +38,6 @@ _EVICT_EVERY_BYTES = 64 * 2**20
 _HEAD_BYTES = 1 << 14
 _JOURNAL = "journal"
 _JOURNAL_BYTES = 64 * 2**20
-_FIELDS = 4
 _MAGIC = b"derivdata-answer-2 "
 _BODY_BYTES = 1 << 30
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -120,25 +122,27 @@ def records(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
                 yield path, path.stat()
 
 
-_Line: TypeAlias = tuple[str, str, str]
-"""What the journal says of a key: its date [µs since 1970], its size [bytes], when it was written [s]."""
+class _Listing(NamedTuple):
+    """The answers of one folder: keys, and of each its date [µs since 1970], size [bytes] and age [s].
+
+    A date of 0 is not stated.
+    """
+
+    keys: list[str]
+    dates: Indices
+    sizes: Indices
+    ages: Indices
 
 
 def evict(folder: Path, limit: int) -> None:
     """Remove the oldest answers until the rest fits, and strays of writers that were killed."""
     strays: list[Path] = []
-    excess = -limit
-    sources: dict[Path, dict[str, _Line]] = {}
+    sources: dict[Path, _Listing] = {}
     for source in (folder, *_folders(folder)):
         names = _names(source)
         strays += [source / name for name in names if name.startswith(TEMPORARY)]
-        journal = _journal(source)
-        sources[source] = lines = {}
-        for key in _keys(names):
-            line = journal.get(key) or _line_of(source / f"{key}{_SUFFIX}", "0")
-            if line is not None:
-                lines[key] = line
-        excess += sum(int(line[1]) for line in lines.values())
+        sources[source] = _listing(source, _keys(names))
+    excess = sum(int(listing.sizes.sum()) for listing in sources.values()) - limit
     if excess > 0:
         _remove_oldest(sources, excess)
     if strays:
@@ -149,18 +153,15 @@ def evict(folder: Path, limit: int) -> None:
                     path.unlink()
 
 
-def _remove_oldest(sources: Mapping[Path, Mapping[str, _Line]], excess: int) -> None:
-    by_age = [
-        (int(at), int(size), source, key)
-        for source, lines in sources.items()
-        for key, (_, size, at) in lines.items()
-    ]
-    for _, size, source, key in sorted(by_age):
-        if excess <= 0:
-            return
+def _remove_oldest(sources: Mapping[Path, _Listing], excess: int) -> None:
+    listings = list(sources.values())
+    places = [(source, key) for source, listing in sources.items() for key in listing.keys]
+    sizes = np.concatenate([listing.sizes for listing in listings])
+    order = np.lexsort((sizes, np.concatenate([listing.ages for listing in listings])))
+    for place in order[: int(np.searchsorted(np.cumsum(sizes[order]), excess)) + 1].tolist():
+        source, key = places[place]
         with suppress(OSError):
             (source / f"{key}{_SUFFIX}").unlink()
-        excess -= size
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -179,31 +180,63 @@ def _keys(names: Iterable[str]) -> list[str]:
     return [name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX)]
 
 
-def _journal(folder: Path) -> dict[str, _Line]:
-    """Return the journal of a source's folder by key, the last line of each; what cannot be read is left out.
+def _listing(folder: Path, keys: list[str]) -> _Listing:
+    """Return what the journal says of some answers of a folder; the files are asked where it says nothing."""
+    from pyarrow import compute as pc  # here and below: only a look over the whole cache needs them
 
-    A state of a hundred thousand files takes half a second to ask for and their journal a tenth to read.
+    noted, numbers = _journal(folder)
+    place = np.asarray(pc.index_in(pa.array(keys, pa.string()), noted).fill_null(-1))
+    unknown = np.flatnonzero(place < 0)
+    found = np.zeros((3, len(keys)), np.int64)
+    if len(noted):
+        found = numbers[:, place]
+    lost = set()
+    for row in unknown.tolist():
+        try:
+            state = (folder / f"{keys[row]}{_SUFFIX}").stat()
+            found[:, row] = 0, state.st_size, int(state.st_mtime)
+        except OSError:
+            lost.add(row)
+    if lost:
+        stay = [row for row in range(len(keys)) if row not in lost]
+        keys, found = [keys[row] for row in stay], found[:, stay]
+    return _Listing(keys, *found)
+
+
+def _journal(folder: Path) -> tuple[pa.Array, Indices]:
+    """Return the keys of a folder's journal, the latest line of each first, and their numbers.
+
+    A state of a hundred thousand files takes half a second to ask for, and their journal a twentieth to read.
     """
     try:
-        text = (folder / _JOURNAL).read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return {}
-    fields = text.split()
-    dates, sizes, ages = fields[1::_FIELDS], fields[2::_FIELDS], fields[3::_FIELDS]
-    whole = len(fields) == _FIELDS * text.count("\n") and "".join((*dates, *sizes, *ages)).isdecimal()
-    if whole:
-        return dict(zip(fields[::_FIELDS], zip(dates, sizes, ages, strict=True), strict=True))
-    split = [parts for line in text.split("\n") if len(parts := line.split(" ")) == _FIELDS]
-    return {key: (date, size, at) for key, date, size, at in split if (date + size + at).isdecimal()}
-
-
-def _line_of(path: Path, date: str) -> _Line | None:
-    """Return the journal's line of a record, but for its date; None where it is gone."""
-    try:
-        state = path.stat()
+        data = (folder / _JOURNAL).read_bytes()
     except OSError:
+        data = b""
+    columns = _journal_columns(data)
+    if columns is None:  # lines that a crash or a full disk cut are left out
+        whole = re.findall(rb"^[!-~]+ \d{1,18} \d{1,18} \d{1,18}$", data, re.MULTILINE)
+        columns = _journal_columns(b"\n".join(whole))
+    if columns is None:
+        return pa.array([], pa.string()), np.zeros((3, 0), np.int64)
+    numbers = np.array([np.asarray(column) for column in columns[1:]])
+    return columns[0].combine_chunks().take(pa.array(np.arange(len(columns[0]))[::-1])), numbers[:, ::-1]
+
+
+def _journal_columns(data: bytes) -> list[pa.ChunkedArray] | None:
+    """Return the columns of the journal; None where a line is not whole."""
+    from pyarrow import csv
+
+    kinds = {"key": pa.string(), "date": pa.int64(), "size": pa.int64(), "at": pa.int64()}
+    try:
+        columns = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(column_names=list(kinds)),
+            parse_options=csv.ParseOptions(delimiter=" ", quote_char=False),
+            convert_options=csv.ConvertOptions(column_types=kinds, null_values=[]),
+        ).columns
+    except pa.ArrowException:
         return None
-    return date, str(state.st_size), str(int(state.st_mtime))
+    return None if any(np.asarray(column).min() < 0 for column in columns[1:]) else columns
 
 
 class AnswerFiles:
@@ -253,41 +286,42 @@ class AnswerFiles:
         The journal says where to look first. It is only a hint: a date counts when the sealed record itself
         has it, and what the journal does not know is read.
         """
-        dates = self._dates()
+        keys, dates = self._dates()
         latest: pd.Timestamp | None = None
-        for key in sorted(dates, key=dates.__getitem__, reverse=True):
-            if latest is not None and dates[key] <= _micros(latest):
+        for place in np.argsort(-dates).tolist():
+            if not dates[place] or (latest is not None and dates[place] <= _micros(latest)):
                 break
-            record = self.record(key)
+            record = self.record(keys[place])
             date = None if record is None else http_date(record.head.headers.get("Date"))
             if date is not None and date <= before and (latest is None or date > latest):
                 latest = date
         return latest
 
-    def _dates(self) -> dict[str, int]:
-        """Return the ``Date`` [µs since 1970] of every answer by its key, as journal and heads state it."""
-        journal = _journal(self._folder)
-        keys = _keys(_names(self._folder))
-        missing: dict[str, _Line] = {}
-        for key in keys:
-            if key not in journal:
-                with suppress(OSError), self._path(key).open("rb") as file:
-                    head = load_head(file.read(_HEAD_BYTES))
-                    date = None if head is None else http_date(head.headers.get("Date"))
-                    line = None if date is None else _line_of(self._path(key), str(_micros(date)))
-                    if line is not None:
-                        missing[key] = line
-        self._note(missing)
-        stated = journal | missing
-        return {key: int(stated[key][0]) for key in keys if key in stated}
+    def _dates(self) -> tuple[list[str], Indices]:
+        """Return the keys of all answers and their ``Date`` [µs since 1970], as journal and heads state it.
 
-    def _note(self, lines: Mapping[str, _Line]) -> None:
-        """Append to the journal, in one write as writers of other processes do; begin it again if it is long.
+        An answer that states none has 0.
+        """
+        listing = _listing(self._folder, _keys(_names(self._folder)))
+        missing = []
+        for place in np.flatnonzero(listing.dates == 0).tolist():
+            key = listing.keys[place]
+            with suppress(OSError), self._path(key).open("rb") as file:
+                head = load_head(file.read(_HEAD_BYTES))
+                date = None if head is None else http_date(head.headers.get("Date"))
+                if date is not None:
+                    listing.dates[place] = _micros(date)
+                    missing.append((key, *(int(each[place]) for each in listing[1:])))
+        self._note(missing)
+        return listing.keys, listing.dates
+
+    def _note(self, lines: Sequence[tuple[str, int, int, int]]) -> None:
+        """Append keys, dates, sizes and ages to the journal in one write; begin it again if it is long.
 
         It is started again and not rewritten: a line that is appended meanwhile would be lost, and an older
         one of its key kept. What is missing is read from the records.
         """
-        text = "".join(f"{key} {date} {size} {at}\n" for key, (date, size, at) in lines.items()).encode()
+        text = "".join(f"{key} {date} {size} {at}\n" for key, date, size, at in lines).encode()
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         if text:
             with suppress(OSError):
@@ -306,9 +340,10 @@ class AnswerFiles:
         private_folder(self._folder)
         replace_file(self._path(key), data)
         instant = http_date(date)
-        line = None if instant is None else _line_of(self._path(key), str(_micros(instant)))
-        if line is not None:
-            self._note({key: line})
+        if instant is not None:
+            with suppress(OSError):
+                state = self._path(key).stat()
+                self._note([(key, _micros(instant), state.st_size, int(state.st_mtime))])
         self._unchecked += len(data)
         if self._unchecked > _EVICT_EVERY_BYTES:
             self._unchecked = 0

@@ -372,7 +372,8 @@ def test_the_oldest_go_when_the_limit_is_reached_and_strays_are_swept(opened: Op
     assert not stray.exists()
 
 
-def test_the_journal_alone_says_which_go_first(opened: Open, tmp_path: Path) -> None:
+@pytest.mark.parametrize("junk", [b"", b"\xff\xfe 1 1 1\n", b"x -1 1 1\n", b"x 1 1\n", b"x 1 1 1 1\n"])
+def test_the_journal_alone_says_which_go_first(opened: Open, tmp_path: Path, junk: bytes) -> None:
     """Sizes and ages of a hundred thousand files take too long to ask for one by one."""
     with serving(counting(pad="x" * 100)) as server:
         connection = opened(server.url)
@@ -383,7 +384,8 @@ def test_the_journal_alone_says_which_go_first(opened: Open, tmp_path: Path) -> 
     sizes = {path.stem: path.stat().st_size for path in files(tmp_path)}
     assert {key: int(size) for key, _, size, _ in lines} == sizes
     ages = {key: n for n, key in enumerate(sorted(sizes))}
-    journal.write_text("".join(f"{key} {date} {size} {ages[key]}\n" for key, date, size, _ in lines))
+    text = "".join(f"{key} {date} {size} {ages[key]}\n" for key, date, size, _ in lines)
+    journal.write_bytes(junk + text.encode())
     cache.evict(tmp_path / "cache" / "answers", sum(sorted(sizes.values())[:2]))
     assert [path.stem for path in files(tmp_path)] == sorted(sizes)[2:]
 
