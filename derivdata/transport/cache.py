@@ -303,7 +303,7 @@ class AnswerFiles:
         An answer that states none has 0.
         """
         listing = _listing(self._folder, _keys(_names(self._folder)))
-        missing = []
+        missing: list[tuple[str, int, int, int]] = []
         for place in np.flatnonzero(listing.dates == 0).tolist():
             key = listing.keys[place]
             with suppress(OSError), self._path(key).open("rb") as file:
@@ -311,7 +311,8 @@ class AnswerFiles:
                 date = None if head is None else http_date(head.headers.get("Date"))
                 if date is not None:
                     listing.dates[place] = _micros(date)
-                    missing.append((key, *(int(each[place]) for each in listing[1:])))
+                    size, at = int(listing.sizes[place]), int(listing.ages[place])
+                    missing.append((key, _micros(date), size, at))
         self._note(missing)
         return listing.keys, listing.dates
 
