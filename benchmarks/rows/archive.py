@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow
-from pyarrow import parquet
+from pyarrow import dataset, parquet
 from pyarrow.feather import write_feather
 
 import derivdata as dd
@@ -108,6 +108,38 @@ def _read(folder: Path) -> Made:
     return Made(sides, facts=lambda: ["rows equal, one by one"])
 
 
+_DATASET = "pyarrow.dataset of the same files, filtered"
+_GROUPS = "limit: a row group of two columns of each file, read by pyarrow"
+
+
+def _series(folder: Path) -> Made:
+    """A month of a desk: more rows than an archive keeps in one file, so that it has one of each day."""
+    archive = dd.open_archive(folder / "archive")
+    archive.append("funding_history", funding_rows(43 * 150 * 720, venues=43, symbols=150))
+    files = sorted((folder / "archive" / "funding_history").glob("*/*.parquet"))
+    wanted = (dataset.field("symbol") == "SYM0075") & (dataset.field("exchange") == "venue07")
+    end = _START + pd.Timedelta(30, "D")
+
+    def ours() -> pd.DataFrame:
+        return archive.read("funding_history", _START, end, symbols=["SYM0075"], exchanges=["venue07"])
+
+    def theirs() -> pd.DataFrame:
+        return dataset.dataset(files).to_table(filter=wanted, use_threads=False).to_pandas()
+
+    def groups() -> None:
+        for file in files:
+            with parquet.ParquetFile(file) as opened:
+                opened.read_row_groups([9], columns=["time", "rate_bps_8h"], use_threads=False)
+
+    def day() -> pd.DataFrame:
+        return archive.read("funding_history", _START, _START + pd.Timedelta(1, "D"))
+
+    assert len(files) == 30
+    assert ours()["rate_bps_8h"].tolist() == theirs().sort_values("time")["rate_bps_8h"].tolist()
+    sides = {OURS: ours, _DATASET: theirs, _GROUPS: groups, "derivdata, one day of all": day}
+    return Made(sides, facts=lambda: ["rows equal, one by one"])
+
+
 _REWRITE = "pandas: read_parquet of the same rows in one file, and to_parquet"
 
 
@@ -173,6 +205,13 @@ ROWS = [
         make=_read,
         goals={_READ: faster(10), _ALONE: stated()},
         clock="wall",
+    ),
+    Row(
+        "archive-series",
+        what="archive: one series out of files by day",
+        given="720 of 4,644,000 rows in 30 files",
+        make=_series,
+        goals={_DATASET: faster(3), _GROUPS: within(3), "derivdata, one day of all": stated()},
     ),
     Row(
         "archive-replace",

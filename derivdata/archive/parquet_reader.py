@@ -19,7 +19,7 @@ from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import LABEL, as_now, frame_of, latest_by, refuse_lacking, sorting
 from derivdata.archive.selections import TimeRange, Where
-from derivdata.archive.series_index import INDEXED
+from derivdata.archive.series_index import INDEXED, SeriesIndex
 from derivdata.archive.series_reader import load_pieces
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
@@ -99,15 +99,27 @@ def load(
     place = storage.place(batch.file.path)
     with footers.reading(place):
         footer = footers.footer(storage, batch.file)
-        index = footer.index
-        requested = table.columns if names is None else {*names, *where, "time"}
-        columns = [name for name in table.columns if name in footer.names and name in requested]
-        if index is not None and set(where) <= set(INDEXED):
-            pieces = index.pieces(window, where, footer.edges)
-            rows = load_pieces(storage, batch.file, footer, index, pieces, batch.groups, columns, threads)
-        else:
+        columns = _requested(table, footer, where, names)
+        index = _index(footer, where)
+        if index is None:
             rows = _load_groups(storage, batch, footer, window, where, columns, threads)
+        else:
+            pieces = index.pieces(window, where, footer.edges).within(batch.groups)
+            rows = load_pieces(storage, batch.file, footer, index, pieces, columns, threads)
     return as_now(rows, table, place)
+
+
+def _requested(
+    table: Table, footer: footers.Footer, where: Where, names: Collection[str] | None
+) -> list[str]:
+    """Return the columns of a file to read, in the table's order."""
+    requested = table.columns if names is None else {*names, *where, "time"}
+    return [name for name in table.columns if name in footer.names and name in requested]
+
+
+def _index(footer: footers.Footer, where: Where) -> SeriesIndex | None:
+    """Return the file's index, if it has one that can choose these rows."""
+    return footer.index if set(where) <= set(INDEXED) else None
 
 
 def _load_groups(
@@ -149,6 +161,15 @@ def scan(
     threads = not where or len(files) < _FEW_FILES
 
     def read(file: DataFile) -> list[pa.Table]:
+        footer = _footer_of_table(storage, file, table)
+        index = _index(footer, where)
+        if index is not None and file.rows <= _BATCH_ROWS:  # one batch, of pieces that are looked up once
+            pieces = index.pieces(window, where, footer.edges)
+            columns = _requested(table, footer, where, names)
+            place = storage.place(file.path)
+            with footers.reading(place):
+                rows = load_pieces(storage, file, footer, index, pieces, columns, threads)
+            return [as_now(rows, table, place)] if len(rows) else []
         batches = row_group_batches(storage, table, [file], window, where)
         return [load(storage, table, batch, window, where, names, threads) for batch in batches]
 
@@ -248,8 +269,9 @@ def _candidates(footer: footers.Footer, file: DataFile, window: TimeRange, where
     """Return the row groups that hold a match, or whose statistics do not rule one out."""
     if not where and file.first >= window.start and file.last < window.end:
         return list(range(footer.metadata.num_row_groups))
-    if footer.index is not None and set(where) <= set(INDEXED):
-        groups: list[int] = np.unique(footer.index.pieces(window, where, footer.edges).group).tolist()
+    index = _index(footer, where)
+    if index is not None:
+        groups: list[int] = np.unique(index.pieces(window, where, footer.edges).group).tolist()
         return groups
     chosen = [g for g, bounds in enumerate(footer.bounds["time"]) if window.touches(*bounds)]
     for name, values in where.items():

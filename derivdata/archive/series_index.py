@@ -59,6 +59,11 @@ class Pieces(NamedTuple):
     group: Ints
     length: Ints
 
+    def within(self, groups: Sequence[int]) -> Pieces:
+        """Return the pieces that lie in some row groups."""
+        inside = np.isin(self.group, groups)
+        return self if inside.all() else Pieces(*(part[inside] for part in self))
+
 
 class SeriesIndex(NamedTuple):
     """The runs of a file, in the order of its rows.

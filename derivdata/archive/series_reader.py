@@ -21,17 +21,13 @@ def load_pieces(
     footer: footers.Footer,
     index: SeriesIndex,
     pieces: Pieces,
-    within: Sequence[int],
     columns: Sequence[str],
     threads: bool,
 ) -> pa.Table:
-    """Load some columns of those pieces that lie in some row groups."""
-    if len(within) < footer.edges.size - 1:
-        inside = np.isin(pieces.group, within)
-        if not inside.all():
-            pieces = Pieces(*(part[inside] for part in pieces))
+    """Load some columns of the rows of some pieces."""
     made = _made(index, pieces, columns)
-    groups = np.unique(pieces.group)
+    one_group = pieces.group.size > 0 and pieces.group[0] == pieces.group[-1]  # they are in order
+    groups = pieces.group[:1] if one_group else np.unique(pieces.group)
     with footers.open_parquet(storage, file, footer) as parquet:
         stored = [name for name in columns if name not in made]
         rows = parquet.read_row_groups(groups.tolist(), columns=stored, use_threads=threads)
@@ -39,7 +35,7 @@ def load_pieces(
     begin, end = footer.edges[groups], footer.edges[groups + 1]
     # Rows of the file before each group that were not read: a row's number less these is its place in `rows`.
     skipped = begin - np.cumsum(end - begin) + (end - begin)
-    place = pieces.row - skipped[np.searchsorted(groups, pieces.group)]
+    place = pieces.row - (skipped if one_group else skipped[np.searchsorted(groups, pieces.group)])
     rows = _picked(rows, place, pieces.length, int((end - begin).sum()))
     return pa.table({name: made[name] if name in made else rows[name] for name in columns})
 
