@@ -18,7 +18,7 @@ from derivdata.analysis import align, liquidations
 
 __all__ = ["ROWS"]
 
-_RUNS = "pandas: sort, group by symbol, cumsum of gaps, agg; without peaks, venues and prices"
+_RUNS = "pandas: sort, cumsum of gaps, groupby and agg; without peaks, venues and prices"
 _SUMMARY = "pandas: groupby(symbol, exchange).agg(count, first, last, min, max) and steps; nothing else"
 _JOIN = "pandas: merge_asof of the sorted frames; without checks"
 
@@ -51,15 +51,14 @@ def _clusters(_: Path) -> Made:
     events = orders(1_000_000)
 
     def pandas() -> pd.DataFrame:
-        frame = events.sort_values(["symbol", "time"])
-        late = frame.groupby("symbol", observed=True)["time"].diff() > pd.Timedelta("60s")
-        run = (late | (frame["symbol"] != frame["symbol"].shift())).cumsum()
+        frame = events.sort_values("time")
+        run = (frame["time"].diff() > pd.Timedelta("60s")).cumsum()
         return frame.groupby(run).agg(
             start=("time", "first"), end=("time", "last"), value=("value_usd", "sum")
         )
 
-    assert len(pandas()) == len(liquidations.clusters(events, by=("symbol",)))
-    return _within(1.5, {OURS: lambda: liquidations.clusters(events, by=("symbol",)), _RUNS: pandas})
+    assert len(pandas()) == len(liquidations.clusters(events))
+    return _within(1.5, {OURS: lambda: liquidations.clusters(events), _RUNS: pandas})
 
 
 def _within(most: float, sides: dict[str, Callable[[], Any]]) -> Made:
@@ -113,7 +112,7 @@ def _joined(_: Path) -> Made:
 ROWS = [
     Row(
         "clusters",
-        what="runs of liquidations, by symbol",
+        what="runs of liquidations",
         given="a million orders of a quarter, 43 venues × 200 symbols",
         make=_clusters,
         goals={_RUNS: stated()},

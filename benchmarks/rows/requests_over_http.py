@@ -137,10 +137,10 @@ def _cached(folder: Path, answers: int) -> str:
 
 def _clock(folder: Path, times: int) -> Callable[[], Any]:
     """Open a cache offline: its clock is the newest answer's."""
-    url = _cached(folder, 100 * times)
+    url = _cached(folder, 50 * times)
 
     def run() -> pd.Timestamp:
-        os.environ["DERIVDATA_CACHE_DIR"] = str(folder / str(100 * times))
+        os.environ["DERIVDATA_CACHE_DIR"] = str(folder / str(50 * times))
         dd.connect(url, offline=True)
         return dd.asof()
 
@@ -149,8 +149,8 @@ def _clock(folder: Path, times: int) -> Callable[[], Any]:
 
 def _evicting(folder: Path, times: int) -> Callable[[], Any]:
     """Look through a cache that is below its limit, as a session does that has written much."""
-    _cached(folder, 100 * times)
-    return lambda: evict(folder / str(100 * times) / "answers", 10**12)
+    _cached(folder, 50 * times)
+    return lambda: evict(folder / str(50 * times) / "answers", 10**12)
 
 
 class _Recordings:
@@ -163,13 +163,16 @@ class _Recordings:
         self._size, self._recording = 0, None
 
     def more(self, size: int) -> None:
-        """Record twenty more answers, after `size` of them."""
+        """Record ten more answers, after `size` of them."""
         if size != self._size:
-            if self._recording is not None:
-                self._recording.close()
+            self.close()
             self._size, self._recording = size, dd.record(self._folder / f"{size}.ddz")
             self._fetch(size)
-        self._fetch(20)
+        self._fetch(10)
+
+    def close(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
 
     def _fetch(self, count: int) -> None:
         for number in itertools.islice(self._numbers, count):
@@ -178,8 +181,8 @@ class _Recordings:
 
 def _recording(folder: Path) -> Made:
     recordings = _Recordings(folder)
-    sides = {side: partial(recordings.more, 125 * 4**n) for n, side in enumerate(GROWTH)}
-    return Made(sides, in_turns=False)
+    sides = {side: partial(recordings.more, 40 * 4**n) for n, side in enumerate(GROWTH)}
+    return Made(sides, in_turns=False, close=recordings.close)
 
 
 ROWS = [
@@ -202,14 +205,14 @@ ROWS = [
         clock="wall",
         rounds=3,
     ),
-    growth("offline-clock", "cache opened offline: its clock", "100 answers and up", _clock, rounds=5),
-    growth("eviction", "cache looked through for what is too old", "100 answers and up", _evicting, rounds=5),
+    growth("offline-clock", "cache opened offline: its clock", "50 answers and up", _clock, rounds=5),
+    growth("eviction", "cache looked through for what is too old", "50 answers and up", _evicting, rounds=5),
     Row(
         "growth-recording",
-        what="twenty more answers in a recording",
-        given="after 125 answers and up; the first of nine rounds makes these",
+        what="ten more answers in a recording",
+        given="after 40 answers and up; the first of five rounds makes these",
         make=_recording,
         goals=GROWTH,
-        rounds=9,
+        rounds=5,
     ),
 ]
