@@ -115,7 +115,7 @@ def test_at_70_percent_faults_nothing_is_wrong(
     use: Use, truth: dict[str, pd.DataFrame], measured: Measured
 ) -> None:
     """Five tries at 70 % fail in 17 % of the calls."""
-    calls = windows(count(80, 1500))
+    calls = windows(count(40, 1500))
     use("any=0.7:2")
     tally = asked(calls, truth)
     assert (tally.wrong, tally.untyped) == ([], [])
