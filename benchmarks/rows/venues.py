@@ -142,7 +142,7 @@ ROWS = [
     Row(
         "venue-minute",
         what="a minute of all venues: bodies → rows → archive",
-        given=f"14 venues × {CONTRACTS} contracts",
+        given=f"15 venues × {CONTRACTS} contracts",
         make=_minute,
         goals={_ORJSON: stated()},
     ),

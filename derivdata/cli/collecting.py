@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from derivdata.cli.terminal import say
+from derivdata.errors import DerivdataError
 
 __all__ = ["add_backfill", "add_collect", "add_status", "add_venues"]
 
@@ -62,6 +63,11 @@ def _collect(arguments: argparse.Namespace) -> None:
         status.end()
         say("\n".join(f"{table}: {count} rows" for table, count in rows.items()))
         say("\n".join(f"{venue}: unavailable: {why}" for venue, why in collector.gone.items()))
+        lost = {part: why for part, why in collector.failed.items() if part.split()[0] not in collector.gone}
+        say("\n".join(f"{part}: failed: {why}" for part, why in lost.items()))
+        if not any(rows.values()) and (lost or collector.gone):
+            collector.close()
+            raise DerivdataError("nothing was collected: no venue answered as it should")
     else:
         clock.stop_on([signal.SIGINT, signal.SIGTERM])
         try:

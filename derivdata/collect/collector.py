@@ -190,13 +190,15 @@ class Collector:
     def once(self) -> dict[str, int]:
         """Poll every venue once, refill the histories, and return the rows written per table.
 
+        A venue that did not even list its contracts is not asked for histories: they would wait in vain.
+
         Raises
         ------
         ArchiveError
             The archive cannot be written.
         """
         minute = self._minute(deadline=None)
-        self.refills.once(self._here())
+        self.refills.once([name for name in self._here() if self.shared[name].listing is not None])
         self.refills.count(minute)
         return minute.rows
 

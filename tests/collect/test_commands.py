@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from derivdata.collect.status import status
 from derivdata.venues.coverage import coverage_of
 from derivdata.venues.registry import VENUES
 from tests.collect import fakes as fakes_of_venues
+from tests.collect.direct import connect_directly
 from tests.collect.fakes import VENUES as VENUES_OF_FAKES
 from tests.collect.fakes import Fakes, SimulatedClock
 
@@ -189,3 +191,25 @@ def test_a_service_over_collected_data_says_whose_it_is_beyond_loopback(
     for host, said in (("127.0.0.1", False), ("0.0.0.0", True)):
         assert main(["serve", str(tmp_path / "market"), "--live", "--host", host, "--port", "0"]) == 0
         assert ("collected from okx: redistribution is your" in capsys.readouterr().out) == said
+
+
+@pytest.mark.parametrize("lost", [["okx"], ["okx", "bybit"]])
+def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
+    lost: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A dead venue is not asked for histories as well, which would take minutes of waiting."""
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
+    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.collect.Collector", partial(Collector, addresses=fakes.addresses))
+    to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
+    code = main(["collect", *to, "--once", "--tables", "funding_history"])
+    told = capsys.readouterr()
+    for name in lost:
+        assert f"{name} funding_history: failed: " in told.out
+        assert "HTTP 503" in told.out
+        assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
+    assert code == (1 if len(lost) == 2 else 0)
+    assert ("nothing was collected" in told.err) == (len(lost) == 2)
