@@ -82,9 +82,8 @@ def oi_level(
     changes = [words for words in (_change(line) for line in lines.values()) if words]
     names = ("in USD", "in coins", "price")
     words = ", ".join(f"{name} {change}" for name, change in zip(names, changes, strict=False))
-    dress(
-        strip[0], title=f"{symbol}: open interest of {len(present)} venues" + (f": {words}" if words else "")
-    )
+    of = f"{len(present)} venue{'s' if len(present) != 1 else ''}"
+    dress(strip[0], title=f"{symbol}: open interest of {of}" + (f": {words}" if words else ""))
     utc_axis(strip[-1])
     footer(strip[-1], data, price, source=source)
     columns = dict(zip(("oi_usd", "oi_coins", "price_usd"), lines.values(), strict=False))

@@ -117,3 +117,10 @@ def test_payments_of_venues_that_pay_at_different_hours_are_all_lines() -> None:
     assert np.flatnonzero(np.isnan(drawn)).tolist() == [5]
     assert drawn.size == 12
     assert np.isfinite(np.asarray(lines["a"].get_ydata(), dtype=float)).all()
+
+
+def test_one_venue_is_not_several() -> None:
+    hours = pd.date_range("2026-06-01", periods=3, freq="1h")
+    held = xr.DataArray([[1e9, 2e9, 3e9]], {"exchange": ["a"], "time": hours}, ("exchange", "time"))
+    ax = plot.oi_level(held.assign_attrs(units="USD"), symbol="BTC", source=held)
+    assert ax.get_title(loc="left").startswith("BTC: open interest of 1 venue: in USD +200")
