@@ -7,12 +7,12 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import derivdata as dd
-from derivdata.cli import main
+from derivdata.cli import _parser, main
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -54,6 +54,15 @@ def test_a_name_given_twice_is_wrong_usage(
         (["report", "/no/such/archive"], "/no/such/archive"),
         (["report", "sample", "--window", "10y"], "10y"),
         (["import", "funding_history", "/no/such/file.csv", "--to", "/tmp/none"], "/no/such/file.csv"),
+        (["info", "/no/such/archive"], "/no/such/archive"),
+        (
+            ["fetch", "funding.history", "BTC", "--since", "1d", "--source", "/no/such/archive", "--to", "-"],
+            "/no/such/archive",
+        ),
+        (["bundle", "verify", "/no/such.ddz"], "/no/such.ddz"),
+        (["export", "/no/such.ddz", "--to", "/tmp/none"], "/no/such.ddz"),
+        (["notebook", "check", "/no/such.ipynb"], "/no/such.ipynb"),
+        (["status", "/no/such/archive"], "/no/such/archive"),
     ],
 )
 def test_a_failed_job_is_1_with_one_clear_line(
@@ -64,6 +73,25 @@ def test_a_failed_job_is_1_with_one_clear_line(
     assert message in said
     assert len(said.strip().splitlines()) == 1
     assert "Traceback" not in said
+
+
+def test_an_unknown_option_is_wrong_usage_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    [commands] = [action for action in _parser()._actions if action.dest == "command"]
+    for command in commands.choices or ():
+        with pytest.raises(SystemExit, match=r"^2$"):
+            main([command, "--nonsense"])
+        assert "usage: derivdata" in capsys.readouterr().err
+
+
+def test_an_interrupted_job_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shtab.complete", interrupt)
+    assert main(["completion", "bash"]) == 130
+    assert capsys.readouterr().err == "derivdata completion: interrupted\n"
 
 
 def test_version_is_the_packages() -> None:
