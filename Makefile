@@ -17,25 +17,32 @@ OUT ?= report.html
 NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test test-newest test-machines test-more coverage mutants soak bench docs dist lock audit sbom clean
+.PHONY: report test checks checks-newest test-newest test-machines test-more coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
 
-test: $(VENV)/.dev
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+# Both virtual environments are made, and both versions' types checked, side by side; then the tests run.
+test:
+	$(MAKE) --no-print-directory --jobs 2 checks checks-newest
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 	$(MAKE) --no-print-directory test-newest
 
-test-newest:
+checks: $(VENV)/.dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
 ifeq ($(NEWER),)
+checks-newest test-newest:
 	@echo "the newest numpy and scipy were not checked: they need Python 3.12 or 3.13, and none is installed"
 else
+checks-newest: | $(BIN)/python
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
+
+test-newest: checks-newest
 	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m "environment and not slow"
 endif
 
