@@ -109,7 +109,10 @@ def _backfill(arguments: argparse.Namespace) -> None:
     )
     for notice in dict.fromkeys(done.notices):
         say(notice)
-    say(f"{sum(done.written.values())} rows, {len(done.failed)} windows failed, {done.requests} requests")
+    rows = sum(done.written.values())
+    say(f"{rows} rows, {len(done.failed)} windows failed, {done.requests} requests")
+    if done.failed and not rows:
+        raise DerivdataError("nothing was written: see above what failed")
 
 
 def _add_collected(parser: argparse.ArgumentParser, symbols: str) -> None:

@@ -217,6 +217,8 @@ class _Job:
             self.fatal = problem
         except DerivdataError as problem:
             self.done.failed.append(f"{self.exchange}: {problem}")
+            if self.progress is not None:
+                self.progress(self.done.failed[-1])
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:

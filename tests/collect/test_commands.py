@@ -11,7 +11,7 @@ import pytest
 
 from derivdata.archive import open_archive
 from derivdata.cli import main
-from derivdata.collect import Collector
+from derivdata.collect import Collector, backfill
 from derivdata.collect.checked import checked_on, is_collected, keep_checks
 from derivdata.collect.checking import check_venues
 from derivdata.collect.session import VenueSession
@@ -213,3 +213,34 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
         assert len({place for venue, place, _, _ in fakes.log if venue == name}) == 1, "lists of contracts"
     assert code == (1 if len(lost) == 2 else 0)
     assert ("nothing was collected" in told.err) == (len(lost) == 2)
+
+
+def test_a_backfill_without_an_answer_says_why_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = SimulatedClock("2026-01-20T10:30:30")
+    fakes = Fakes(LAST, clock.utc)
+    connect_directly(fakes, clock, monkeypatch)
+    clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
+    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.collect.backfill", partial(backfill, addresses=fakes.addresses))
+    command = [
+        "backfill",
+        "--to",
+        str(tmp_path / "market"),
+        "--venues",
+        "okx",
+        "--symbols",
+        "BTC",
+        "--since",
+        "2d",
+    ]
+    fakes.refusals = {"okx": (503, {}, {"msg": "maintenance"})}
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert "okx: " in told.out
+    assert "HTTP 503" in told.out
+    assert "nothing was written" in told.err
+    fakes.refusals = {}
+    assert main(command) == 0
+    assert "0 windows failed" in capsys.readouterr().out
