@@ -27,7 +27,7 @@ import xarray as xr
 
 import derivdata as dd
 
-__all__ = ["hide_machine", "last_assigned", "setup", "values_of", "with_outputs"]
+__all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", "with_outputs"]
 
 FOLDER = Path(__file__).parent / "outputs"
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
@@ -35,7 +35,7 @@ _IMAGE = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.png\)\n", flags=re.M)
 _NOT_RUN = "<!-- not run: "
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 _ELSEWHERE = ("real-data", "changelog")
-_ROWS, _LINES, _COLUMNS = 10, 24, 10
+_ROWS, _LINES, _COLUMNS, _WIDTH = 10, 24, 10, 600
 _DARK = {"#000000": "#e6eaf0", "#262626": "#e6eaf0", "#ffffff": "#12161c"}
 
 
@@ -86,7 +86,7 @@ def _block(found: re.Match[str], names: dict[str, Any], page: str, numbers: Any)
     shown = [found[0], ""]
     if printed.getvalue():
         shown.append(_pre(printed.getvalue(), _LINES))
-    values = [(label, value) for label, value in values if not _is_drawing(value)]
+    values = [(label, value) for label, value in values if not is_drawing(value)]
     others = [pair for pair in values if not pair[0].startswith("dd.connect(")]
     figures = plt.get_fignums()
     if not (others or figures or printed.getvalue()):
@@ -122,12 +122,14 @@ def last_assigned(code: str, names: dict[str, Any]) -> list[tuple[str, Any]]:
         for target in statement.targets
         if isinstance(target, ast.Name)
     ]
-    values = [(name, names[name]) for name in found if name in names and not _is_drawing(names[name])]
+    values = [(name, names[name]) for name in found if name in names and not is_drawing(names[name])]
     return values[-1:]
 
 
-def _is_drawing(value: Any) -> bool:
-    several = value.flat if isinstance(value, np.ndarray) and value.dtype == object else [value]
+def is_drawing(value: Any) -> bool:
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        value = value.ravel().tolist()
+    several = value if isinstance(value, list | tuple) else [value]
     return any(type(one).__module__.startswith("matplotlib") for one in several)
 
 
@@ -146,7 +148,10 @@ def _shown(value: Any, rows: int) -> str:
 
 
 def _pre(text: str, most: int) -> str:
-    lines = hide_machine(text).rstrip().splitlines()
+    lines = [
+        line if len(line) <= _WIDTH else f"{line[:_WIDTH]} …"
+        for line in hide_machine(text).rstrip().splitlines()
+    ]
     kept = [*lines[:most], "…"] if len(lines) > most else lines
     text = "\n".join(escape(line) or "&#8203;" for line in kept)  # an empty line would end the HTML block
     return f'\n<div class="output"><pre>{text}</pre></div>\n'

@@ -85,6 +85,16 @@ def test_every_block_has_an_output(outputs: ModuleType) -> None:
     ]
 
 
+def test_what_matplotlib_returns_is_no_output(outputs: ModuleType) -> None:
+    names = {"plt": importlib.import_module("matplotlib.pyplot")}
+    [(_, axes), (_, artists)] = outputs.values_of("plt.gca()\nplt.gca().set(xlabel='k')", names, "p")
+    assert outputs.is_drawing(axes)
+    assert outputs.is_drawing(artists)
+    assert not outputs.is_drawing([1.0, 2.0])
+    assert not outputs.is_drawing([])
+    names["plt"].close("all")
+
+
 def test_the_gallery_shows_the_figure_of_each_recipe(docs: Path) -> None:
     """Figures are numbered as they stand in the cookbook: a new one moves those below it."""
     tree = ast.parse((docs / "gallery_pages.py").read_bytes())  # imports nbformat, which only the pages need
