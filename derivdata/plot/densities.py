@@ -55,11 +55,19 @@ def implied_density(
     fit = fitted(single(fit_of(data), "a density"))
     if "forward" not in fit.variables:
         raise ValueError("data has no forward: give a fit of surface.from_chain, or a chain")
+    if isinstance(expiries, xr.Dataset):
+        raise TypeError("expiries must be instants, not a Dataset")
+    if most < 1:
+        raise ValueError(f"{most=} is no number of expiries")
     listed = pd.DatetimeIndex(fit["expiry"].to_numpy())
+    if not listed.is_unique:
+        raise ValueError("data has an expiry twice")
     if expiries is None:
         places = np.unique(np.linspace(0, len(listed) - 1, min(most, len(listed))).round().astype(int))
     else:
         many = [expiries] if isinstance(expiries, str) or np.ndim(expiries) == 0 else list(expiries)
+        if not many:
+            raise ValueError("expiries must name at least one, or be None")
         places = np.array([listed.get_loc(listed_expiry(listed, one, "expiries")) for one in many])
     forwards = np.broadcast_to(fit["forward"].to_numpy(), len(listed))
     ax = axes(ax)

@@ -44,7 +44,9 @@ def data(ax: Any) -> pd.DataFrame:
     >>> list(dd.plot.data(ax).columns)
     ['time', 'exchange', 'rate_bps_8h']
     """
-    if ax not in _FRAMES:
+    from matplotlib.axes import Axes
+
+    if not isinstance(ax, Axes) or ax not in _FRAMES:
         raise ValueError("ax is not what a figure of derivdata.plot returned")
     return _FRAMES[ax].copy()
 

@@ -14,7 +14,7 @@ from derivdata.plot.expiry_axes import expiry_axis
 from derivdata.plot.fits import at_the_money, days, fit_of, fitted, is_fit, name_of, single
 from derivdata.plot.frames import keep_frame
 from derivdata.plot.style import GREY, PALETTE, dress, footer, legend, mark_clipped, percent, strips
-from derivdata.tables.required import require_columns
+from derivdata.tables.required import require_columns, require_instants
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,11 +99,15 @@ def _least_height(ax: Axes) -> None:
 def _before(before: Any, fit: xr.Dataset) -> pd.DataFrame:
     """Return earlier volatilities by expiry, at the days that are left now; what has expired is left out."""
     if isinstance(before, xr.Dataset) and is_fit(before):
-        past = fitted(single(before, "an earlier term structure"))
+        past = fitted(single(before, "before, a term structure,"))
         frame = pd.DataFrame({"expiry": past["expiry"].to_numpy(), "iv": np.asarray(at_the_money(past))})
         time = past["expiry"].to_numpy()[0] - pd.Timedelta(float(days(past)[0]), "D")
     else:
+        if not isinstance(before, pd.DataFrame):
+            kind = type(before).__name__
+            raise TypeError(f"before must be a fit or rows of the table options_atm_history, not {kind}")
         require_columns(before, "before", ("iv",), others=("time", "expiry"))
+        require_instants(before, "before", ["time", "expiry"])
         if before["time"].nunique() != 1:
             raise ValueError(f"before holds {before['time'].nunique()} instants: choose one")
         frame = before[["expiry", "iv"]].assign(expiry=before["expiry"].dt.tz_localize(None))
