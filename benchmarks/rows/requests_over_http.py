@@ -192,7 +192,7 @@ ROWS = [
             what="a history that is not in the cache: request, checks, table",
             given=f"43 venues × 2,000 points, 7 MB of JSON, gzip; {words}",
             make=partial(_first, cache),
-            goals={_TYPED: within(2), _PLAIN: faster(2)},
+            goals={_TYPED: within(2), _PLAIN: faster(1.5)},
         )
         for cache, words in (("off", "no cache"), ("refresh", "written into the cache"))
     ),

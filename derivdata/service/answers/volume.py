@@ -59,8 +59,9 @@ def _ratios(oi: pd.DataFrame, volume: pd.DataFrame, length: pd.Timedelta) -> pd.
     """Columns of the answer, by venue and time."""
     ratios = oi.rename(columns={"time": "timestamp", "value": "open_interest"})
     ratios = ratios.sort_values(["exchange", "timestamp"], ignore_index=True)
+    volumes = dict(iter(volume.groupby("exchange")))  # comparing names venue by venue takes the most time
     traded = [
-        _trailing(rows["timestamp"], volume[volume["exchange"] == exchange], length)
+        _trailing(rows["timestamp"], volumes.get(exchange, volume.iloc[:0]), length)
         for exchange, rows in ratios.groupby("exchange", sort=True)
     ]
     ratios["volume"] = np.concatenate([*traded, np.array([])])
