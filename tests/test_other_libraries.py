@@ -84,7 +84,7 @@ def test_joblib_runs_fetches_in_threads() -> None:
 
 def test_vectorbt_takes_prices_and_scores(rates: pd.DataFrame) -> None:
     """Bought at the first price and held to the last one: the return is that of the price."""
-    vbt = pytest.importorskip("vectorbt", reason="vectorbt does not install with this numpy and pandas")
+    vbt = pytest.importorskip("vectorbt", reason="vectorbt is no development dependency")
     price = dd.prices.history("BTC", "2026-06-01", "2026-06-08", exchanges=["okx"]).set_index("time")[
         "price_usd"
     ]
