@@ -80,7 +80,7 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
         yield node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        yield ast.Constant(node.value * 1.5 if isinstance(node.value, float) else node.value + 1)
+        yield ast.Constant(node.value * 1.5 or 1.0 if isinstance(node.value, float) else node.value + 1)
 
 
 def mutants(file: Path) -> Iterator[Mutant]:

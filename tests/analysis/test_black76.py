@@ -303,6 +303,10 @@ class TestLimits:
         assert math.isnan(black76.price(*inputs, "call"))
         assert all(math.isnan(each) for each in black76.greeks(*inputs, "call").values())
 
+    @pytest.mark.parametrize(("forward", "strike"), [(100.0, math.inf), (math.inf, 100.0)])
+    def test_an_infinite_strike_or_forward_is_bad_input(self, forward: float, strike: float):
+        assert black76.implied_vol(5.0, forward, strike, 0.5, "call").status == Status.BAD_INPUT
+
     def test_missing_side_gives_nan(self):
         side = np.array(["call", None], dtype=object)
         assert np.isnan(black76.price(100.0, 110.0, 0.5, 0.4, side)).tolist() == [False, True]

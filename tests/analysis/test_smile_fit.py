@@ -158,6 +158,13 @@ class TestReasons:
         assert np.isnan(fit["rmse_vol"][:4]).all()
         assert float(smile.iv(fit, 0.0)[4]) == pytest.approx(float(np.interp(0.0, k[4], iv[4])), rel=0.05)
 
+    @pytest.mark.parametrize("lacking", ["strike", "volatility"])
+    def test_a_quote_without_strike_or_volatility_is_as_if_it_were_not_there(self, lacking):
+        k, iv, t, _ = crypto_like(1, 12, seed=3)
+        without = smile.fit(np.delete(k, 5, axis=1), np.delete(iv, 5, axis=1), t, weights="equal")
+        (k if lacking == "strike" else iv)[0, 5] = NAN
+        xr.testing.assert_allclose(smile.fit(k, iv, t, weights="equal"), without, rtol=1e-9)
+
     def test_the_range_of_the_quotes_is_kept(self):
         k, iv, t, _ = crypto_like(2, 12, seed=3)
         iv[0, :2], iv[0, -1] = NAN, 0.0

@@ -10,6 +10,7 @@ import QuantLib as ql
 import xarray as xr
 
 from derivdata.analysis import smile
+from derivdata.analysis.smile.sabr import _curve
 from derivdata.analysis.status import Status
 from tests.shared import known_path
 
@@ -53,6 +54,17 @@ def test_derivatives_are_those_of_the_curve(sabr):
     for derivative, tolerance in ((1, 1e-6), (2, 1e-5)):
         slope = (w(k + step, derivative - 1) - w(k - step, derivative - 1)) / (2 * step)
         np.testing.assert_allclose(w(k, derivative), slope, atol=tolerance * max(1, np.abs(slope).max()))
+
+
+@pytest.mark.parametrize("sabr", SETS)
+def test_slopes_of_the_search_are_those_of_the_volatility(sabr):
+    """In ln alpha, rho and ln nu: a wrong one costs iterations, and no fit shows it."""
+    k, constants = np.linspace(-0.4, 0.5, 10), np.array([[sabr.beta], [0.3], [100.0]])
+    x = np.array([[np.log(sabr.alpha * 100 ** (1 - sabr.beta))], [sabr.rho], [np.log(sabr.nu)]])
+    slopes, step = _curve(x, constants, k)[1][:, 0], 1e-5
+    for place, moved in enumerate(np.eye(3)[:, :, None] * step):
+        up, down = (_curve(x + sign * moved, constants, k)[0] for sign in (1, -1))
+        np.testing.assert_allclose(slopes[place], ((up - down) / (2 * step))[0], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.5])
