@@ -152,8 +152,9 @@ class ReadThrough:
         self._inherited = True
 
     def tables(self) -> frozenset[str]:
-        """Return the tables that venues fill, and what else the archive holds."""
-        return self.archive.tables() | {*STATE, *CHAINS, *BOOKS, *_FILLED}
+        """Return the tables that venues fill, if any of them answers, and what else the archive holds."""
+        answers = self._polled is None or any(each.listing for each in self._collector.shared.values())
+        return self.archive.tables() | ({*STATE, *CHAINS, *BOOKS, *_FILLED} if answers else set())
 
     def requests(self) -> pd.DataFrame:
         """Return the archive's ledger."""

@@ -19,7 +19,7 @@ import derivdata as dd
 from derivdata.archive import open_archive
 from derivdata.collect import checked, read_through
 from derivdata.collect.collector import Collector
-from derivdata.errors import ArchiveError, DataNotice
+from derivdata.errors import ArchiveError, DataNotice, NotFound
 from derivdata.service import server
 from derivdata.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS
@@ -121,6 +121,19 @@ def test_a_venue_that_cannot_be_had_is_one_notice_with_the_reason(
     assert set(rows["exchange"]) == {"okx"}
     clock.wait(120)
     dd.funding.snapshot()  # said once
+
+
+def test_without_any_venue_there_is_no_table_until_one_answers(fakes: Fakes, clock: SimulatedClock) -> None:
+    """As without a network: an empty table would say that nobody pays funding."""
+    fakes.refusals = {"bybit": (503, {}, {})}
+    dd.connect("venues", venues=["bybit"])
+    with pytest.warns(DataNotice, match="503"), pytest.raises(NotFound, match="holds no funding_history"):
+        dd.funding.snapshot()
+    with pytest.raises(NotFound, match="holds no funding_settlements"):
+        dd.funding.settlements("BTC", "2026-01-12", "2026-01-15")
+    fakes.refusals = {}
+    clock.wait(120)
+    assert set(dd.funding.snapshot()["exchange"]) == {"bybit"}
 
 
 def test_open_interest_of_the_past_is_fetched(fakes: Fakes) -> None:
