@@ -10,6 +10,7 @@ Files of irregular instants, of few rows and of earlier versions have none, and 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -139,7 +140,7 @@ class SeriesIndex(NamedTuple):
                 wanted = np.array([word in where[name] for word in words])
                 within = codes if run is None else codes[run]
                 # Comparing with the only code is many times faster than looking each up.
-                mask = within == wanted.argmax() if wanted.sum() == 1 else wanted[within]
+                mask = within == np.argmax(wanted) if wanted.sum() == 1 else wanted[within]
                 run = np.flatnonzero(mask) if run is None else run[mask]
         return np.arange(self.units.size) if run is None else run
 
@@ -204,7 +205,7 @@ class IndexBuilder:
         distance = np.diff(stamps)
         if self._step is None and not opens.all():
             steps, counts = np.unique(distance[~opens[1:]], return_counts=True)
-            self._step = int(steps[counts.argmax()])
+            self._step = int(steps[np.argmax(counts)])
         opens[1:] |= distance != self._step
         first = np.flatnonzero(opens)
         self._count += first.size
@@ -226,8 +227,8 @@ class IndexBuilder:
         if not self._following or not self._runs:
             return {}
         symbol, exchange, length, first = (np.concatenate(part) for part in zip(*self._runs, strict=True))
-        origin = int(first.min())
-        unit = int(np.gcd.reduce(first - origin)) or 1
+        origin = int(np.min(first))
+        unit = math.gcd(*(first - origin).tolist()) or 1
         packed = _Packed(
             version=_VERSION,
             step=self._step or 0,

@@ -135,6 +135,14 @@ _WRITER = """
 """
 
 
+def test_an_object_is_read_as_a_file_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ObjectStore, "read_range", lambda self, path, first, end: b"abcdef"[first:end])
+    with ObjectStore("s3://bucket/derivs").source("x", 6) as file:
+        assert [file.read(2), file.read(0), file.read(1), file.read(), file.read(1)] == [
+            b"ab", b"", b"c", b"def", b"",
+        ]  # fmt: skip
+
+
 def test_two_processes_that_write_at_once_lose_no_row(bucket: str) -> None:
     """Both also append equal rows: they are stored once, and the loser's file goes without the winner's."""
     place = f"s3://{bucket}/derivs"

@@ -151,8 +151,8 @@ def _follows_clock(level: Floats, known: Bools, clock: _Clock) -> bool:
 
     Their units are whole blocks and whole days, which bursts of minutes leave independent.
     """
-    day = clock.day[known] - clock.day[known].min()
-    days = int(day.max()) + 1
+    day = clock.day[known] - np.min(clock.day[known])
+    days = int(np.max(day)) + 1
     place = day * _BLOCKS + clock.block[known]
     count = np.bincount(place, minlength=days * _BLOCKS)
     total = np.bincount(place, weights=level[known], minlength=days * _BLOCKS)

@@ -163,7 +163,7 @@ def _density(section: Section, book: Book) -> None:
     usable = np.flatnonzero(np.isfinite(book.fit["a"].to_numpy()))
     if not usable.size:
         return
-    chosen = sorted({int(usable[np.abs(np.log(days[usable] / target)).argmin()]) for target in _DENSITIES})
+    chosen = sorted({int(usable[np.argmin(np.abs(np.log(days[usable] / target)))]) for target in _DENSITIES})
     section.figure(
         plot.implied_density,
         book.fit,
