@@ -40,10 +40,15 @@ _CODEC = pa.Codec("zstd", compression_level=3)
 Ints = np.ndarray[Any, Any]
 
 
-class _Packed(msgspec.Struct):
-    """The index as it is stored; `numbers` are the least types and the bytes of the arrays of a run."""
+class _Stamped(msgspec.Struct):
+    """What every version of the index has."""
 
     version: int
+
+
+class _Packed(_Stamped):
+    """The index as it is stored; `numbers` are the least types and the bytes of the arrays of a run."""
+
     step: int
     unit: int
     origin: int
@@ -169,9 +174,10 @@ def unpacked(text: bytes) -> SeriesIndex | None:
     """Return the index from a file's metadata; None where it is of a later version."""
     data = base64.b64decode(text)
     size = int.from_bytes(data[:8], "little")
-    packed = msgspec.msgpack.decode(_CODEC.decompress(data[8:], size), type=_Packed)
-    if packed.version != _VERSION:
-        return None
+    plain = _CODEC.decompress(data[8:], size)
+    if msgspec.msgpack.decode(plain, type=_Stamped).version != _VERSION:
+        return None  # its other fields may be others
+    packed = msgspec.msgpack.decode(plain, type=_Packed)
     symbol, exchange, length, units = (np.frombuffer(part, dtype=kind) for kind, part in packed.numbers)
     bounds = np.zeros(length.size + 1, np.int32)  # a file of more rows than fit would be of many GB
     np.cumsum(length, out=bounds[1:])

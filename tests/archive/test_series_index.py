@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from derivdata import tables
 from derivdata.archive import Archive, footers, manifest, open_archive, parquet_writer
-from derivdata.archive.series_index import SeriesIndex
+from derivdata.archive.series_index import KEY, IndexBuilder, SeriesIndex
 from tests.archive.rates import EVER, START, rates
 
 
@@ -65,6 +68,74 @@ def test_reads_by_the_index_give_what_reads_without_it_give(
                 pd.testing.assert_frame_equal(some, expected, check_categorical=False)
 
 
+def _random_rows(rng: np.random.Generator) -> pd.DataFrame:
+    """Series of several steps with holes, shifted and lone rows and values that are missing."""
+    frame = rates(["A", "B", "BTC", "Bé"], ["okx", "zo"], hours=120)
+    hour = np.tile(np.arange(120), 8)
+    series = np.repeat(np.arange(8), 120)
+    step = rng.choice([1, 1, 1, 1, 2], 8)[series]
+    first, last = rng.integers(0, 50, 8)[series], rng.integers(40, 121, 8)[series]
+    keep = (hour % step == 0) & (hour >= first) & (hour < last) & (rng.random(hour.size) > 0.03)
+    frame["rate_bps_8h"] = rng.normal(size=hour.size).round(3)
+    frame.loc[rng.random(hour.size) < 0.1, "rate_bps_8h"] = np.nan
+    frame["time"] += pd.to_timedelta(np.where(rng.random(hour.size) < 0.01, 1, 0), unit="us")
+    frame["resolution"] = np.where(series < rng.choice([0, 3, 8]), "raw", "1h")
+    return frame[keep]
+
+
+def _chosen(frame: pd.DataFrame, read: dict[str, Any]) -> np.ndarray[Any, Any]:
+    chosen = (frame["time"] >= read["start"]) & (frame["time"] < read["end"])
+    for column, values in (("symbol", read["symbols"]), ("exchange", read["exchanges"])):
+        if values is not None:
+            chosen &= frame[column].isin(values)
+    return chosen.to_numpy()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_reads_of_random_archives_give_the_rows_that_were_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The rows that merges, a deletion and a replacement leave are kept in a frame beside, and filtered."""
+    rng = np.random.default_rng(seed)
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", int(rng.integers(3, 60)))
+    monkeypatch.setattr(parquet_writer, "_CHUNK_GROUPS", int(rng.integers(1, 5)))
+
+    def some_read() -> dict[str, Any]:
+        start = START + pd.Timedelta(int(rng.integers(-5, 115)), "h")
+        return {
+            "start": start + pd.Timedelta(int(rng.integers(0, 2)), "us"),
+            "end": start + pd.Timedelta(int(rng.integers(1, 80)), "h"),
+            "symbols": [None, ["B"], ["A", "Bé", "absent"]][rng.integers(3)],
+            "exchanges": [None, ["zo"]][rng.integers(2)],
+        }
+
+    archive = open_archive(tmp_path)
+    key = ["symbol", "exchange", "time"]
+    stored = _random_rows(rng)
+    archive.merge("funding_history", stored)
+    more = _random_rows(rng)
+    archive.merge("funding_history", more)
+    stored = pd.concat([stored, more]).drop_duplicates(key)
+    cut = {"start": START + pd.Timedelta("20h"), "end": START + pd.Timedelta("70h")}
+    archive.delete("funding_history", {"symbol": "BTC"}, **cut)
+    stored = stored[~_chosen(stored, {**cut, "symbols": ["BTC"], "exchanges": None})]
+    other = _random_rows(rng)
+    other = other[other["symbol"] == "A"]
+    archive.replace("funding_history", other, {"symbol": "A"})
+    stored = pd.concat([stored[stored["symbol"] != "A"], other]).sort_values(key, ignore_index=True)
+
+    everything = {"start": EVER[0], "end": EVER[1], "symbols": None, "exchanges": None}
+    assert any(index is not None for index in _indexes(archive))
+    for read in (everything, *(some_read() for _ in range(6))):
+        expected = stored[_chosen(stored, read)].reset_index(drop=True)
+        answer = archive.read("funding_history", **read)
+        pd.testing.assert_frame_equal(
+            answer.astype({name: object for name in answer if answer[name].dtype == "category"}),
+            expected[list(answer)],
+            check_dtype=False,
+        )
+
+
 def test_the_index_names_each_series_its_instants_and_what_all_rows_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,10 +172,16 @@ def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
 
 def test_an_index_of_a_later_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.archive.series_index._VERSION", 2)
+
+    class Later(msgspec.Struct):
+        version: int
+        runs: list[int]
+
+    plain = msgspec.msgpack.encode(Later(2, [30]))
+    data = len(plain).to_bytes(8, "little") + pa.Codec("zstd").compress(plain, asbytes=True)
+    monkeypatch.setattr(IndexBuilder, "metadata", lambda self: {KEY: base64.b64encode(data)})
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["A"], ["okx"], hours=30))
-    monkeypatch.setattr("derivdata.archive.series_index._VERSION", 1)
     assert _indexes(archive) == [None]
     assert len(archive.read("funding_history", *EVER, symbols=["A"])) == 30
 
