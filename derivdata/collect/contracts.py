@@ -79,7 +79,7 @@ def list_contracts(session: VenueSession) -> Contracts:
     shared = session.shared
     listing = shared.listing
     now = session.clock.utc()
-    if listing is None or now.floor("h") > listing.at.floor("h") or now - listing.at >= _LISTED_FOR:
+    if listing is None or now.floor(_LISTED_FOR) > listing.at.floor(_LISTED_FOR):
         try:
             listing, shared.listing_error = _listing(session), ""
         except Stopped:

@@ -216,9 +216,10 @@ class _Job:
         except ArchiveError as problem:
             self.fatal = problem
         except DerivdataError as problem:
-            self.done.failed.append(f"{self.exchange}: {problem}")
+            failure = f"{self.exchange}: {problem}"
+            self.done.failed.append(failure)  # to which other venues' threads append, too
             if self.progress is not None:
-                self.progress(self.done.failed[-1])
+                self.progress(failure)
         except BaseException as problem:  # what is not ours must reach the caller's thread
             self.fatal = problem
         finally:

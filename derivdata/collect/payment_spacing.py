@@ -39,17 +39,19 @@ class PaymentSpacing:
         """Return states with the interval of each rate whose answer names only the next payment.
 
         It is known from the first payment on that passes between polls less than an hour apart, which cannot
-        have missed another, and until one passes that no two such polls saw.
+        have missed another, and until one passes that no two such polls saw. Instants are those of the
+        venue's clock, by which it pays: `at`, the instant of the poll here, counts for a state without one.
         """
-        now = us_of(at)
         filled = []
         for state in states:
             if state.rate is not None and state.period_h is None and state.next_payment is not None:
+                now = us_of(at) if state.time is None else state.time
                 seen = self._seen.get(state.instrument.name)
                 hours = None if seen is None else seen.hours
                 if seen is not None and state.next_payment != seen.next_payment:
                     spacing = (state.next_payment - seen.next_payment) / _HOUR_US
-                    passed = seen.at < seen.next_payment <= now < seen.at + _HOUR_US
+                    # A venue may name a payment as the next for some seconds after it was made.
+                    passed = seen.next_payment <= now < min(seen.at, seen.next_payment) + _HOUR_US
                     hours = spacing if passed and spacing in _GOOD_HOURS else None
                 self._seen[state.instrument.name] = _Seen(state.next_payment, now, hours)
                 state = state._replace(period_h=hours, settle_h=hours)

@@ -97,20 +97,24 @@ def never_requested(
     *,
     exchanges: Sequence[str] | None = None,
 ) -> list[str]:
-    """Return a notice, for an answer without rows, where no venue was asked for any part of its window.
+    """Return a notice, for an answer without rows, where no venue has answered for any part of its window.
 
-    Without it some venue was asked, and has no rows; or the store has no ledger, and nothing is known.
+    Without it some venue has answered, without rows; or the store has no ledger, and nothing is known.
     """
     ledger = _ledger(view)
     if ledger.empty:
         return []
     about = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
-    inside = (ledger["end"] > start) & (ledger["start"] < end) & ledger["answered"]
+    inside = (ledger["end"] > start) & (ledger["start"] < end)
     named = True if exchanges is None else ledger["exchange"].isin(exchanges)
-    if (about & inside & named).any():
+    requested = ledger[about & inside & named]
+    if requested["answered"].any():
         return []
+    what, failed = f"{table} of {symbol} in this range was", sorted(set(requested["exchange"]))
+    if failed:
+        return [f"{what} requested of {_listed(failed)} without an answer (no rows is then not none)"]
     venues = "any venue" if exchanges is None else _listed(sorted(exchanges))
-    return [f"{table} of {symbol} in this range was never requested of {venues} (no rows is then not none)"]
+    return [f"{what} never requested of {venues} (no rows is then not none)"]
 
 
 def on_wire(asked: Asked) -> dict[str, list[list[str]]]:
