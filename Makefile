@@ -62,7 +62,7 @@ mutants: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks
 
-SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_venues.py deployment.py)
+SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_venues.py refills.py deployment.py)
 
 # Some eighteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
 soak: $(VENV)/.dev

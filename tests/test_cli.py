@@ -170,7 +170,7 @@ def test_a_report_is_recorded_and_made_again_from_its_bundle_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, one, two = tmp_path / "r.ddz", tmp_path / "one.html", tmp_path / "two.html"
-    source = ["sample", "--symbols", "ETH", "--window", "1d"]
+    source = ["sample", "--symbols", "ETH", "--window", "1d", "--sections", "funding", "liquidations"]
     assert main(["report", *source, "--out", str(one), "--bundle", str(kept)]) == 0
     dd.disconnect()
     monkeypatch.setenv("DERIVDATA_CACHE_DIR", str(tmp_path / "another"))

@@ -28,6 +28,7 @@ from derivdata.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes
+from tests.reliability.promises import SOAK
 
 ROOT = Path(__file__).resolve().parents[2]
 LAST = int(pd.Timestamp("2026-01-21", tz="UTC").timestamp())
@@ -282,7 +283,7 @@ COLLECTS = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT] if SOAK else [signal.SIGTERM])
 def test_a_signal_in_a_refill_ends_it_cleanly(number: signal.Signals, tmp_path: Path) -> None:
     """With a real clock and sockets, while a venue's history is not answered."""
     started = pd.Timestamp.now("UTC")

@@ -17,11 +17,12 @@ import pytest
 from tests.reliability.conftest import Measured
 from tests.reliability.pools import POOLS
 from tests.reliability.processes import ROOT
-from tests.reliability.promises import count
+from tests.reliability.promises import SOAK, count
 from tests.transport.server import Asked, Reply, Server, serving
 
 HANGS_SECONDS = 300
-FORKED = ["fork", "concurrent.futures"]
+FORKED = ["fork", "concurrent.futures"] if SOAK else ["fork"]
+SOME_POOLS = [*POOLS] if SOAK else ["fork", "spawn"]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -76,14 +77,14 @@ def test_a_forked_child_reaches_the_service_in_its_parent(
     measured("forked processes", f"{requests} requests to a service in the parent, all right")
 
 
-@pytest.mark.parametrize("how", ["used", "unused"])
+@pytest.mark.parametrize("how", ["used", "unused"] if SOAK else ["used"])
 def test_a_child_whose_parent_stopped_the_service_is_told_so(how: str, tmp_path: Path) -> None:
     message = run("orphaned", how, "sample", 0, tmp_path)
     assert message.startswith("NetworkError: /funding/historical: the service of 'sample' ran in the process")
     assert message.endswith("call dd.connect in this process")
 
 
-@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("kind", SOME_POOLS)
 def test_an_error_of_ours_crosses_from_a_worker_to_its_caller(kind: str, tmp_path: Path) -> None:
     message = run("errors", kind, "sample", 4, tmp_path)
     assert message.startswith("NotConnected: not connected: call dd.connect(url, api_key=...)")

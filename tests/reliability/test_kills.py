@@ -105,7 +105,7 @@ ARCHIVE = """
 
 
 def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Measured) -> None:
-    kills = count(20, 200)
+    kills = count(10, 200)
     acknowledged = json.loads(finished(KILLER + CACHE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
         files = Responses(AnswerFiles(tmp_path, f"s{kill}"))
@@ -118,7 +118,7 @@ def test_a_killed_cache_writer_leaves_whole_records(tmp_path: Path, measured: Me
 
 
 def test_a_killed_recording_is_a_whole_bundle_of_what_had_come(tmp_path: Path, measured: Measured) -> None:
-    kills = count(20, 200)
+    kills = count(10, 200)
     acknowledged = json.loads(finished(KILLER + BUNDLE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
         assert bundle.verify(tmp_path / f"{kill}.ddz") in (said, said + 1)
@@ -130,7 +130,7 @@ def test_a_killed_recording_is_a_whole_bundle_of_what_had_come(tmp_path: Path, m
 
 def test_a_killed_archive_writer_leaves_whole_appends(tmp_path: Path, measured: Measured) -> None:
     """What it said is written is there, what is there is whole, and the next append clears up."""
-    kills = count(20, 200)
+    kills = count(10, 200)
     acknowledged = json.loads(finished(KILLER + ARCHIVE, tmp_path, kills))
     for kill, said in enumerate(acknowledged):
         folder = tmp_path / f"a{kill}"
