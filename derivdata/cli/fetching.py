@@ -100,12 +100,13 @@ def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[s
     """Return the fetcher's arguments from the options; refuse what it does not take and what it lacks."""
     parameters = inspect.signature(fetcher).parameters
     chosen: dict[str, Any] = {name: _value(text) for name, text in given.set.items()}
-    for option, values, names in (
+    options = (
         ("SYMBOL", given.symbols, ("symbols", "symbol")),
         ("--since", given.since, _START),
         ("--until", given.until, _END),
         ("--venues", given.venues, ("exchanges", "exchange")),
-    ):
+    )
+    for option, values, names in options:
         if not values:
             continue
         name = next((n for n in names if n in parameters), None)
@@ -118,7 +119,8 @@ def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[s
         raise ValueError(f"{given.name} takes no {unknown[0]}; it takes {', '.join(parameters) or 'nothing'}")
     needed = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in chosen]
     if needed:
-        raise ValueError(f"{given.name} needs {', '.join(needed)}")
+        written = {name: option for option, _, names in options for name in names}
+        raise ValueError(f"{given.name} needs {', '.join(written.get(n, f'--set {n}=…') for n in needed)}")
     return chosen
 
 

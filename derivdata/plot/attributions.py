@@ -77,7 +77,7 @@ def pnl_attribution(
     ax.axvline(0.0, color=GREY, lw=0.8)
     most = int(np.argmax(np.abs(steps)))
     total = f"{written(widths[-1])} {'USD' if currency == 'usd' else 'coins'}"
-    dress(ax, title=f"P&L {total}, the most of it from {names[most]} ({written(steps[most])})", grid="x")
+    dress(ax, title=f"P&L {total}; the largest term is {names[most]} ({written(steps[most])})", grid="x")
     ax.set_xlabel({"usd": "P&L [USD]", "coin": "P&L [coin]"}[currency])
     footer(ax, attribution, source=source)
     return keep_frame(ax, {"term": [*names, "P&L"], "start": starts, f"amount_{currency}": widths})

@@ -71,7 +71,8 @@ def open_interest_by_strike(
     _marks(ax, chain, sums, price, contract_size)
     missing = int(sums["missing"].sum())
     lack = f" ({missing} options without open interest)" if missing else ""
-    most = float(table.groupby("strike")["open_interest"].sum().idxmax())
+    by_strike = sums["open_interest"].sum([dim for dim in sums["open_interest"].dims if dim != "strike"])
+    most = float(by_strike.idxmax("strike"))  # a listed strike: bars may be bins of several
     coins = float(table["open_interest"].sum())
     worth = f", {number(coins * price / 1e6)} M USD" if np.isfinite(price) else ""
     which = f"{sums.sizes['expiry']} expiries" if "expiry" in sums.dims else f"{_date(sums['expiry'].values)}"
@@ -82,10 +83,7 @@ def open_interest_by_strike(
     )
     if np.isfinite(price):
         _usd_axis(ax, price)
-    if "expiry" in sums.dims:
-        legend(ax, "above", title=f"expiry: calls and puts [{symbol}]")
-    else:
-        legend(ax)
+    legend(ax, "above", title=f"expiry: calls and puts [{symbol}]" if "expiry" in sums.dims else "")
     footer(ax, chain, source=source)
     return keep_frame(ax, table)
 
@@ -171,7 +169,7 @@ def gamma_exposure(
     ax.yaxis.set_major_formatter(lambda value, _: number(value))
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
     ax.locator_params(axis="x", nbins=6)
-    legend(ax)
+    legend(ax, "above")
     footer(ax, chain, source=source)
     return keep_frame(ax, {"strike": strike, "gamma_musd": up - down})
 

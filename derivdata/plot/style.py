@@ -174,9 +174,8 @@ def legend(ax: Axes, where: Literal["inside", "right", "top", "above"] = "inside
     if where == "above" or (where == "right" and width < _NARROW):
         where = "above"
         names = [name.replace("\n", " ") for name in names]
-        fitting = int(0.85 * width / (4.4 * max(map(len, names), default=1) + 26.0))
         options["title"] = options.get("title", "").replace("\n", " ") or None
-        options |= {"ncols": max(1, min(3, len(names), fitting)), "columnspacing": 1.0}
+        options |= {"ncols": _columns_that_fit(names, 0.85 * width), "columnspacing": 1.0}
     places: dict[str, dict[str, Any]] = {
         "inside": {"loc": "best", "framealpha": 0.7, "edgecolor": "none"},
         "right": {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "frameon": False},
@@ -188,6 +187,16 @@ def legend(ax: Axes, where: Literal["inside", "right", "top", "above"] = "inside
         title = ax.get_title(loc="left")
         ax.set_title(title, loc="left", fontsize=_title_size(width), pad=9.0 + 13.6 * lines)
     ax.legend(handles, names, **{"fontsize": 8, "title_fontsize": 8} | places[where] | options)
+
+
+def _columns_that_fit(names: Sequence[str], width: float) -> int:
+    """Return how many columns of a legend, three at most, fit into a width [points]."""
+    fitting = 1
+    for columns in range(2, min(3, len(names)) + 1):
+        parts = np.array_split([len(name) for name in names], columns)  # as matplotlib divides them
+        if sum(4.4 * part.max() + 26.0 for part in parts) <= width:
+            fitting = columns
+    return fitting
 
 
 def colorbar(ax: Axes, drawn: ScalarMappable, label: str, **options: Any) -> Axes:

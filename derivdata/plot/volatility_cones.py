@@ -84,8 +84,7 @@ def volatility_cone(
             list(implied), list(implied.values()), "D", color=PALETTE[1], mec="white", ms=7, label="implied"
         )
     middle = len(days) // 2
-    rank = np.interp(latest[middle], values[:, middle], quantiles)
-    words = f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"
+    words = _rank(latest[middle], values[:, middle], quantiles)
     dress(ax, title=f"{days[middle]:g}-day realised volatility {100 * latest[middle]:.1f} %, {words}")
     ax.set_xlabel("window, time to expiry [days]")
     ax.set_ylabel("volatility [% per √year]")
@@ -94,3 +93,11 @@ def volatility_cone(
     footer(ax, cone, source=source)
     table = pd.DataFrame(values.T, columns=[f"quantile_{100 * q:g}" for q in quantiles])
     return keep_frame(ax, pd.concat([pd.DataFrame({"days": days}), table.assign(latest=latest)], axis=1))
+
+
+def _rank(value: float, levels: np.ndarray[Any, Any], quantiles: np.ndarray[Any, Any]) -> str:
+    """Describe where a value lies among quantiles; below the lowest it lies below the rest."""
+    if value < levels[0]:
+        return f"below {100 * (1.0 - quantiles[0]):.0f} % of its past"
+    rank = np.interp(value, levels, quantiles)
+    return f"above {100 * rank:.0f} % of its past" if np.isfinite(rank) else "not known"

@@ -32,11 +32,29 @@ _STYLE = """
 body { margin: 0 auto; padding: 1rem 1.2rem 3rem; max-width: 64rem; background: var(--paper);
   color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
 h1 { font-size: 1.4rem; margin: .2rem 0; } h2 { font-size: 1.1rem; margin: 1.6rem 0 .3rem; }
+nav a { color: inherit; margin-right: .9rem; white-space: nowrap; }
 .soft { color: var(--soft); } .late { color: var(--late); font-weight: 600; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .86rem; }
 th, td { padding: .2rem .7rem .2rem 0; text-align: left; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+th { color: var(--soft); vertical-align: bottom; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; } td:first-child { white-space: nowrap; }
+@media (max-width: 700px) {
+  table, tbody { display: block; } thead { display: none; }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .25rem .8rem;
+    border-bottom: 1px solid var(--line); padding: .4rem 0; }
+  td { display: block; border: 0; padding: 0; }
+  td:first-child { grid-column: 1 / -1; font-weight: 600; white-space: normal; }
+  td[data-label]::before { display: block; content: attr(data-label); color: var(--soft);
+    font-weight: 400; font-size: .75rem; }
+  td.none, td:empty { display: none; } }
 """
+_NONE = "–"
+_SECTIONS = {
+    "freshness": "Freshness",
+    "gaps": "Gaps",
+    "spreads": "Widest funding spreads",
+    "liquidations": "Last liquidations",
+}
 
 
 def status_page(view: View, ledger: pd.DataFrame | None) -> str:
@@ -56,13 +74,14 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
         f"<h1>{escape(title)}</h1>",
         f'<p class="soft">As of {view.now:%Y-%m-%d %H:%M:%S} UTC, loaded again every {REFRESH_SECONDS} '
         f"seconds. Data since {store.start:%Y-%m-%d %H:%M} UTC; {len(store.tables())} tables.{synthetic}</p>",
-        "<h2>Freshness</h2>",
+        "<nav>" + " ".join(f'<a href="#{name}">{title}</a>' for name, title in _SECTIONS.items()) + "</nav>",
+        _heading("freshness"),
         _freshness(view),
-        "<h2>Gaps</h2>",
+        _heading("gaps"),
         _gaps(ledger),
-        "<h2>Widest funding spreads</h2>",
+        _heading("spreads"),
         _spreads(view),
-        "<h2>Last liquidations</h2>",
+        _heading("liquidations"),
         _liquidations(view),
     ]
     return escape_controls(
@@ -75,6 +94,10 @@ def status_page(view: View, ledger: pd.DataFrame | None) -> str:
         + "</body></html>\n",
         keep="\n\t",
     )
+
+
+def _heading(name: str) -> str:
+    return f'<h2 id="{name}">{_SECTIONS[name]}</h2>'
 
 
 def _freshness(view: View) -> str:
@@ -104,7 +127,7 @@ def _freshness(view: View) -> str:
 def _age(age: Any) -> str:
     age = pd.Timedelta(age)
     if age is pd.NaT:
-        return "–"
+        return _NONE
     minutes = age / pd.Timedelta(1, "min")
     return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
@@ -158,15 +181,20 @@ def _liquidations(view: View) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]], late: list[list[int]] | None = None) -> str:
-    """Return a table; `late` lists the places of marked cells, row by row."""
-    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    """Return a table; `late` lists the places of marked cells, row by row.
+
+    On a phone a row becomes a block: there the names of its cells are shown, and cells without a value not.
+    """
+    # A name may break after an underscore: six columns of names of tables then fit a tablet.
+    names = "".join(f'<th scope="col">{escape(name).replace("_", "_<wbr>")}</th>' for name in head)
     body = []
     for number, row in enumerate(rows):
         marked = late[number] if late else []
-        cells = (
-            f'<td class="late">{escape(cell)}</td>' if place in marked else f"<td>{escape(cell)}</td>"
-            for place, cell in enumerate(row)
-        )
+        cells = []
+        for place, cell in enumerate(row):
+            kind = ' class="late"' if place in marked else ' class="none"' if cell == _NONE else ""
+            label = f' data-label="{escape(head[place])}"' if place else ""
+            cells.append(f"<td{kind}{label}>{escape(cell)}</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     return (
         f'<div class="scroll" tabindex="0"><table><thead><tr>{names}</tr></thead>'

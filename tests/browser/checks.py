@@ -76,9 +76,9 @@ def overflow(page: Any) -> dict[int, int]:
     return found
 
 
-def inner_overflow(page: Any) -> list[str]:
-    """What scrolls sideways inside the page on a phone."""
-    page.set_viewport_size({"width": 390, "height": 900})
+def inner_overflow(page: Any, *, width: int = 390) -> list[str]:
+    """What scrolls sideways inside the page, on a phone unless told."""
+    page.set_viewport_size({"width": width, "height": 900})
     found: list[str] = page.evaluate(
         """() => [...document.querySelectorAll("body *")]
           .filter((node) => !node.closest("svg") && node.scrollWidth > node.clientWidth + 1

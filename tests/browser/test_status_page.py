@@ -13,6 +13,7 @@ import requests
 import derivdata as dd
 from derivdata import service
 from derivdata.archive.ledger import Request
+from derivdata.service import status_page
 from tests import known_archive
 from tests.browser import checks
 
@@ -69,6 +70,40 @@ def test_the_page_can_be_read_anywhere(address: str, dark: bool, opened: Callabl
     assert page.locator("script").count() == 0
 
 
+SIX = {
+    "funding_history": "aster",
+    "funding_settlements": "hyperliquid",
+    "oi_history": "zo",
+    "prices_history": "binance",
+    "options_snapshot": "deribit",
+    "liquidations_events": "okx",
+}
+"""Tables of which the page shows ages, the longest names; one venue has each."""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_scrolls_sideways_and_no_venue_breaks(dark: bool, opened: Callable[..., Any]) -> None:
+    """Six columns fit a tablet; on a phone a row is a block of named cells that have a value."""
+    rows = [[venue, *("0 min" if venue == SIX[table] else "–" for table in SIX)] for venue in SIX.values()]
+    page = opened("about:blank", dark=dark)
+    page.set_content(
+        f"<!doctype html><html lang=en><style>{status_page._STYLE}</style><body>"
+        + status_page._table(["venue", *SIX], rows, [[1], *[[]] * 5])
+        + status_page._table(["exchange", "table", "last_error"], [["okx", "oi_history", "no-answer/" * 40]])
+    )
+    assert {
+        width: found for width in (390, 701, 1200) if (found := checks.inner_overflow(page, width=width))
+    } == {}
+    assert len({row.bounding_box()["height"] for row in page.locator("tbody").first.locator("tr").all()}) == 1
+    assert checks.inner_overflow(page, width=390) == []
+    assert page.evaluate(checks.CONTRAST) == []
+    assert not page.locator("thead").first.is_visible()
+    shown = page.locator("tbody").first.locator("tr").nth(1).locator("td:visible")
+    assert shown.all_text_contents() == ["hyperliquid", "0 min"]
+    label = "node => getComputedStyle(node, '::before').content"
+    assert shown.nth(1).evaluate(label) == '"funding_settlements"'
+
+
 def test_axe_finds_no_fault(address: str, opened: Callable[..., Any]) -> None:
     page = opened(address)
     assert checks.violations(page, allowed=("meta-refresh",)) == [], "to refresh itself is what it is for"
@@ -86,7 +121,7 @@ def test_gaps_and_failures_of_a_collector_are_listed(tmp_path: Path) -> None:
     local = service.start(str(tmp_path / "a"), page=True)
     try:
         text = requests.get(f"{local.url}/status", timeout=60).text
-        assert "<td>okx</td><td>funding_history</td>" in text
+        assert '<td>okx</td><td data-label="table">funding_history</td>' in text
     finally:
         local.close()
     plain = service.start(str(tmp_path / "a"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -232,6 +233,29 @@ def test_expiries_are_stacked_with_the_pain_of_the_largest() -> None:
     assert "4 expiries" in " ".join(ax.get_title(loc="left").split())
     held = plot.data(ax).groupby(["expiry", "side"])["open_interest"].sum()
     assert held["2026-02-04", "call"] == pytest.approx(156.0)
+
+
+def test_the_strike_with_most_open_interest_is_a_listed_one() -> None:
+    """Where bars are bins of several strikes, the title names a strike, not the middle of a bin."""
+    one = made.chain()
+    one = one[one["expiry"] == sorted(one["expiry"].unique())[1]]
+    wide = pd.concat([one.assign(strike=one["strike"] * factor) for factor in (1.0, 1.003, 1.006, 1.009)])
+    wide.loc[wide["strike"] == wide["strike"].max(), "open_interest"] = 50.0
+    ax = plot.open_interest_by_strike(wide)
+    assert len({bar.get_x() for bar in ax.patches}) < wide["strike"].nunique(), "they are binned"
+    assert f"most at {wide['strike'].max():.4g} USD" in " ".join(ax.get_title(loc="left").split())
+
+
+@pytest.mark.parametrize("expiry", [None, "2026-02-04"])
+@pytest.mark.parametrize("size", [(8.0, 4.5), (4.5, 4.4)])
+def test_legends_of_strikes_stand_above_the_bars(expiry: str | None, size: tuple[float, float]) -> None:
+    figure, frame = plt.subplots(figsize=size, layout="constrained")
+    ax = plot.open_interest_by_strike(made.chain(), expiry=expiry, ax=frame)
+    figure.draw_without_rendering()
+    legend = ax.get_legend().get_window_extent()
+    assert legend.y0 >= ax.get_window_extent().y1
+    assert legend.x1 <= figure.bbox.x1
+    plt.close(figure)
 
 
 def test_missing_open_interest_is_counted_and_not_drawn() -> None:

@@ -229,3 +229,20 @@ def test_implied_against_realised_says_how_far_apart() -> None:
     ]
     with pytest.raises(ValueError, match="realised must have one dim, time"):
         plot.implied_and_realised(made.volatility(0.5), made.volatility(np.nan))
+
+
+@pytest.mark.parametrize(
+    ("latest", "words"), [(0.2, "below 95 % of its past"), (0.45, "above 50 % of its past")]
+)
+def test_volatility_below_the_lowest_quantile_is_not_above_it(latest: float, words: str) -> None:
+    cone = made.cone()
+    cone["latest"] = ("window", [latest] * 3)
+    assert words in " ".join(plot.volatility_cone(cone).get_title(loc="left").split())
+
+
+def test_the_largest_term_of_a_pnl_may_have_the_other_sign() -> None:
+    """A part of the P&L it is not then: the title names it as the largest term."""
+    ax = plot.pnl_attribution(made.attribution())
+    terms = plot.data(ax).iloc[:-1].set_index("term")["amount_usd"]
+    largest = terms.abs().idxmax()
+    assert f"; the largest term is {largest} (" in " ".join(ax.get_title(loc="left").split())
