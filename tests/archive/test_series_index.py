@@ -157,6 +157,21 @@ def test_the_index_names_each_series_its_instants_and_what_all_rows_share(
     assert index.constants["kind"] == "sampled"
 
 
+def test_a_word_that_changes_from_one_written_chunk_to_the_next_is_no_constant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
+    monkeypatch.setattr(parquet_writer, "_CHUNK_GROUPS", 1)
+    frame = rates(["A", "B"], ["okx"], hours=16)
+    frame["resolution"] = np.where(frame["symbol"] == "A", "raw", "1h")
+    archive = open_archive(tmp_path)
+    archive.merge("funding_history", frame)
+    (index,) = _indexes(archive)
+    assert index is not None
+    assert index.constants == {"kind": "sampled"}
+    assert archive.read("funding_history", *EVER)["resolution"].tolist() == ["raw"] * 16 + ["1h"] * 16
+
+
 def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,3 +230,5 @@ def test_chains_that_share_an_instant_are_runs_of_no_step(
     second = START + pd.Timedelta("1h")
     chain = archive.read("options_snapshot", second, second + pd.Timedelta("1us"), symbols=["BTC"])
     assert chain["iv"].tolist() == [0.51] * 10
+    before = archive.read("options_snapshot", START, second)  # the end is not of the window
+    assert before["iv"].tolist() == [0.5] * 10
