@@ -236,7 +236,8 @@ def _journal_columns(data: bytes) -> list[pa.ChunkedArray] | None:
         ).columns
     except pa.ArrowException:
         return None
-    return None if any(np.asarray(column).min() < 0 for column in columns[1:]) else columns
+    # Empty lines alone are a table without rows.
+    return None if any(np.asarray(column).min(initial=0) < 0 for column in columns[1:]) else columns
 
 
 class AnswerFiles:

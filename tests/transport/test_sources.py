@@ -171,7 +171,7 @@ def test_the_offline_clock_ignores_dates_of_the_future(opened: Open, fake: FakeT
     )
 
 
-@pytest.mark.parametrize("journal", ["kept", "removed", "torn", "linked"])
+@pytest.mark.parametrize("journal", ["kept", "removed", "torn", "blank", "linked"])
 def test_the_offline_clock_reads_sealed_records_only(
     journal: str, opened: Open, fake: FakeTime, tmp_path: Path
 ) -> None:
@@ -187,6 +187,8 @@ def test_the_offline_clock_reads_sealed_records_only(
     if journal == "linked":
         (tmp_path / "precious").write_text("precious")
         notes.symlink_to(tmp_path / "precious")
+    if journal == "blank":
+        notes.write_text("\n")
     if journal == "torn":
         notes.write_text("\n".join(lines)[:-30])
     assert offline(url, opened, fake) == newest.floor("min")
