@@ -1,0 +1,33 @@
+"""What is read off a fitted surface, of one surface, of several at once, and of lazy ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from derivdata.analysis import risk_neutral, surface
+from tests.analysis.test_risk_neutral import three
+
+K = np.linspace(-0.5, 0.5, 5)
+READ: dict[str, Callable[[xr.Dataset], xr.Dataset]] = {
+    "density": lambda fit: risk_neutral.density(fit, K),
+    "quantile": lambda fit: risk_neutral.quantile(fit, [0.1, 0.5]),
+    "moments": risk_neutral.moments,
+    "local_volatility": lambda fit: surface.local_volatility(fit, K, [0.1, 0.3]),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_several_surfaces_are_read_as_each_alone_and_lazy_ones_stay_lazy(name: str) -> None:
+    read, one = READ[name], three()
+    other = one.assign(a=one["a"] * 1.5)
+    both = xr.concat([one, other], "symbol", data_vars="all").assign_attrs(one.attrs)
+    together = read(both)
+    for place, alone in enumerate([one, other]):
+        xr.testing.assert_allclose(together.isel(symbol=place, drop=True), read(alone), rtol=1e-12)
+    lazy = read(both.chunk({"symbol": 1}))
+    assert lazy.chunks
+    xr.testing.assert_allclose(lazy.compute(), together, rtol=1e-12)
