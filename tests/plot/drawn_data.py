@@ -16,7 +16,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import Collection
 from matplotlib.colors import to_rgba
+from matplotlib.contour import ContourSet
 from matplotlib.figure import Figure
+from matplotlib.path import Path as Path2D
 
 from derivdata import plot
 from tests.plot import made
@@ -71,10 +73,23 @@ def _axes(ax: Axes) -> dict[str, Any]:
 
 def _collection(one: Collection) -> list[float | None]:
     paths = one.get_paths()
+    if isinstance(one, ContourSet):  # how many vertices a contour has depends on the last bit of its values
+        return _numbers(one.levels, [_measures(path) for path in paths], one.get_edgecolor())
     vertices = np.concatenate([path.vertices for path in paths]) if paths else []
     array = one.get_array()
     colours = one.get_edgecolor() if len(one.get_facecolor()) == 0 else one.get_facecolor()
     return _numbers(vertices, one.get_offsets(), [] if array is None else array, colours)
+
+
+def _measures(path: Path2D) -> list[float]:
+    """Return the length of a contour, in units of the width and height that it spans, and where it ends."""
+    polygons = [polygon for polygon in path.to_polygons(closed_only=False) if len(polygon) > 1]
+    if not polygons:
+        return [0.0] * 5
+    ends = np.array([np.min(np.concatenate(polygons), axis=0), np.max(np.concatenate(polygons), axis=0)])
+    span = np.where(ends[1] > ends[0], ends[1] - ends[0], 1.0)
+    length = sum(float(np.hypot(*(np.diff(polygon, axis=0) / span).T).sum()) for polygon in polygons)
+    return [length, *ends.ravel()]
 
 
 def _numbers(*parts: Any) -> list[float | None]:
