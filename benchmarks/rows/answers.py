@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import derivdata as dd
-from benchmarks.row import GROWTH, OURS, Check, Made, Row, faster, stated
+from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from derivdata import api, sample
 from derivdata.service import answer_size, query
 from derivdata.service.answers import ANSWERS
@@ -93,16 +92,6 @@ def _equal(folder: Path, pandas: Callable[[], Any]) -> Check:
     return Check("sum of all totals against the script's", f"{error:.0e}", "≤ 1e-03", bool(error <= 1e-3))
 
 
-def _growing_totals(folder: Path) -> Made:
-    _open_interest(folder, 96)
-    store = BaseSymbols(dd.open_archive(folder))
-    sides = {
-        side: partial(lambda ask: ask(View(store, store.now)), _ask("/oi/exchange-totals", range=f"{days}d"))
-        for side, days in zip(GROWTH, (6, 24, 96), strict=True)
-    }
-    return Made(sides)
-
-
 def _at_the_money(folder: Path) -> Made:
     """Chains of the sample: those of a month, three times."""
     chains = sample.open().read(
@@ -167,14 +156,6 @@ ROWS = [
         given="90 days of fills of all venues (0.9 M rows)",
         make=_liquidated,
         goals={_PANDAS: faster(1), _AGAIN: stated()},
-        rounds=3,
-    ),
-    Row(
-        "growth-totals",
-        what="service: open interest of every venue, first request",
-        given="6 days of 60 symbols × 43 venues and up",
-        make=_growing_totals,
-        goals=GROWTH,
         rounds=3,
     ),
 ]
