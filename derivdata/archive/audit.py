@@ -264,7 +264,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     both = both.assign(rate_bps_8h=both["rate_bps_8h"].abs())[lambda rows: rows["rate_bps_8h"] > 0]
     sizes = both.groupby(["symbol", "exchange"])["rate_bps_8h"].agg(["median", "size"])
     medians = sizes["median"][sizes["size"] >= _LEAST_ROWS].unstack("exchange")
-    for exchange in sorted(set(some["exchange"].astype(str)) & set(medians.columns)):
+    for exchange in sorted({str(name) for name in some["exchange"].unique()} & set(medians.columns)):
         rest = medians.drop(columns=exchange).median(axis=1)
         ratios = (medians[exchange] / rest).dropna()
         if ratios.empty:
