@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import union_categoricals
 
 from derivdata import times
 from derivdata.errors import ArchiveError
@@ -196,9 +197,11 @@ def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
     codes = [rows[name].array.codes for name in ("symbol", "exchange")]
     change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
     starts = np.flatnonzero(change)
-    place = np.arange(len(rows)) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
+    before = np.cumsum(taken) - taken
+    places = np.arange(taken.sum()) + np.repeat(starts - before, taken)
     names = ["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"]
-    return rows.loc[place < _SERIES_ROWS, [name for name in names if name in rows.columns]]
+    return rows[[name for name in names if name in rows.columns]].take(places)
 
 
 def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
@@ -259,17 +262,17 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
     if some.empty:
         return
     others = read(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
-    names = ["symbol", "exchange", "rate_bps_8h"]
-    both = pd.concat([rows[names].astype({"symbol": str, "exchange": str}) for rows in (some, others)])
-    both = both.assign(rate_bps_8h=both["rate_bps_8h"].abs())[lambda rows: rows["rate_bps_8h"] > 0]
-    sizes = both.groupby(["symbol", "exchange"])["rate_bps_8h"].agg(["median", "size"])
+    names = {name: union_categoricals([some[name], others[name]]) for name in ("symbol", "exchange")}
+    rates = np.abs(np.concatenate([rows["rate_bps_8h"].to_numpy() for rows in (some, others)]))
+    both = pd.DataFrame({**names, "rate_bps_8h": rates})[rates > 0]
+    sizes = both.groupby(["symbol", "exchange"], observed=True)["rate_bps_8h"].agg(["median", "size"])
     medians = sizes["median"][sizes["size"] >= _LEAST_ROWS].unstack("exchange")
-    for exchange in sorted({str(name) for name in some["exchange"].unique()} & set(medians.columns)):
-        rest = medians.drop(columns=exchange).median(axis=1)
-        ratios = (medians[exchange] / rest).dropna()
-        if ratios.empty:
+    for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
+        compared = (medians[exchange] / medians.drop(columns=exchange).median(axis=1)).dropna()
+        symbols, ratios = compared.index, compared.to_numpy()
+        if not ratios.size:
             continue
-        ratio = float(ratios.median())
+        ratio = float(np.median(ratios))
         for factor, what in _FACTORS.items():
             near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
             near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
@@ -278,7 +281,7 @@ def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
                 size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
                 raise ArchiveError(
                     f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
-                    f"{', '.join(map(str, ratios.index[near][:5]))}: is their {what} right? correct it, or "
+                    f"{', '.join(map(str, symbols[near][:5]))}: is their {what} right? correct it, or "
                     "say --accept venues (accept=['venues']) if it is"
                 )
 
