@@ -154,7 +154,7 @@ def _evicting(folder: Path, times: int) -> Callable[[], Any]:
 
 
 class _Recordings:
-    """One recording at a time: of as many answers as a size wants, begun anew when the size changes."""
+    """One recording at a time: of as many answers as a size wants, started again when the size changes."""
 
     def __init__(self, folder: Path) -> None:
         server = serve(b'{"none":"0"}')

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import errno
 import importlib
-import io
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from derivdata.archive.object_file import ObjectFile
 from derivdata.archive.storage import MANIFEST, ManifestChanged
 from derivdata.errors import ArchiveError
 from derivdata.forking import renew_in_child
@@ -161,7 +162,7 @@ class ObjectStore:
 
     def source(self, path: str, size: int) -> Any:
         """Return a file object whose reads are requests of a range."""
-        return _ObjectFile(self, path, size or self._head(path)["ContentLength"])
+        return ObjectFile(partial(self.read_range, path), size or self._head(path)["ContentLength"])
 
     def tail(self, path: str, size: int) -> bytes:
         """Return the footer, which most often is within the last 64 KiB."""
@@ -269,38 +270,6 @@ class ObjectStore:
                 raise
             return True
         return False
-
-
-class _ObjectFile(io.RawIOBase):
-    """An object as a file: every read is a request of its range."""
-
-    def __init__(self, storage: ObjectStore, path: str, size: int) -> None:
-        super().__init__()
-        self._storage, self._path, self._size, self._at = storage, path, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._size, self._at + size)
-        data = self._storage.read_range(self._path, self._at, end) if end > self._at else b""
-        self._at += len(data)
-        return data
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from derivdata import tables, times
 from derivdata.archive import Archive, Request
 from derivdata.collect.checked import is_collected
 from derivdata.collect.clock import Clock, MachineClock
-from derivdata.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
+from derivdata.collect.contracts import Contracts, list_contracts
+from derivdata.collect.history_rows import TABLES, history, refilling
 from derivdata.collect.liquidations import (
     LIQUIDATIONS,
     answered_requests,
@@ -21,28 +22,13 @@ from derivdata.collect.liquidations import (
     walks_of,
 )
 from derivdata.collect.other_path import has_two_paths, without_other_path
-from derivdata.collect.pages import pages
 from derivdata.collect.session import Shared, Stopped, VenueSession
-from derivdata.errors import ArchiveError, DerivdataError, SchemaError, VenueError
-from derivdata.venues.endpoint import Endpoint, Venue
-from derivdata.venues.record_types import Instrument, Records
+from derivdata.errors import ArchiveError, DerivdataError, VenueError
+from derivdata.venues.endpoint import Endpoint
+from derivdata.venues.record_types import Instrument
 from derivdata.venues.registry import VENUES
-from derivdata.venues.tabulation import frames
-from derivdata.venues.wire import us_of
 
-__all__ = ["TABLES", "Backfilled", "backfill", "chosen_venues"]
-
-TABLES = {
-    "funding_settlements": ("settlements",),
-    "oi_history": ("oi_history",),
-    "prices_history": ("prices", "oi_history", "settlements"),
-    "funding_history": ("funding_series",),
-    LIQUIDATIONS: ("liquidations",),
-}
-"""Tables that venues' histories can refill, and the kinds of request that do it.
-
-Some venues tell prices beside open interest or payments, and nowhere else without a doubt.
-"""
+__all__ = ["Backfilled", "backfill", "chosen_venues"]
 
 _RARE = {
     "funding_history": "publishes no history of sampled rates: funding_history begins with the first poll",
@@ -50,7 +36,6 @@ _RARE = {
 }
 """What to say of a venue that cannot refill a table which few venues can."""
 
-_BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 _LISTED_WITHIN = pd.Timedelta(10, "min")
 """After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
 
@@ -229,7 +214,7 @@ class _Job:
 
     def _venue(self, session: VenueSession) -> None:
         requests = {
-            table: _requests(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
+            table: refilling(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
         }
         lacking = [table for table in self.names if table in _RARE and not requests[table]]
         self.done.notices += [f"{self.exchange} {_RARE[table]}" for table in lacking]
@@ -348,48 +333,3 @@ class _Job:
         self.done.failed += [f"{named}: {error}" for error in errors]
         if self.progress is not None:
             self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")
-
-
-def _requests(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
-    """Return the requests that refill a table, in the order of preference."""
-    return [
-        endpoint
-        for what in TABLES[table]
-        for endpoint in endpoints_for(venue, what, unconfirmed=unconfirmed)
-        if table in endpoint.tables
-    ]
-
-
-def history(
-    session: VenueSession, endpoint: Endpoint, item: Instrument, table: str, window: times.Window
-) -> pd.DataFrame:
-    """Walk one history of one contract and return the rows of the window, all or an error.
-
-    Raises
-    ------
-    VenueError, NetworkError, SchemaError
-        A page did not come, or not as expected.
-    """
-    first = us_of(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
-    last = us_of(window.end)
-    records = Records()
-    given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
-    for page in pages(session, endpoint, first, last, given, context={"instrument": item.name}):
-        records.add(page)
-    return _of_window(endpoint, records, item, table, window)
-
-
-def _of_window(
-    endpoint: Endpoint, records: Records, item: Instrument, table: str, window: times.Window
-) -> pd.DataFrame:
-    hours = VENUES[endpoint.exchange].lone_payment_hours
-    records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
-    records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
-    if table == "oi_history" and any(row.oi_usd is None for row in records.oi):
-        raise SchemaError(
-            f"{endpoint.exchange} {endpoint.place}: open interest of {item.name} is in coins, and no price "
-            "of the same minutes is at hand"
-        )
-    frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
-    inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
-    return tables.TABLES[table].conform(frame[inside])

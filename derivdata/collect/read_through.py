@@ -13,8 +13,8 @@ from derivdata.archive import Archive, open_archive
 from derivdata.collect.clock import Clock, MachineClock
 from derivdata.collect.collector import Collector
 from derivdata.collect.folders import data_folder
-from derivdata.collect.histories import TABLES as HISTORIES
 from derivdata.collect.histories import backfill
+from derivdata.collect.history_rows import TABLES as HISTORIES
 from derivdata.collect.liquidations import LIQUIDATIONS
 from derivdata.collect.progress import StatusLine
 from derivdata.collect.state import BOOKS, CHAINS, STATE

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
+from derivdata.venues.okx_bodies import MarkBody, OpenInterestBody
 from derivdata.venues.okx_options import option_marks, option_oi, option_summary, option_tickers
 from derivdata.venues.past_rows import payments
 from derivdata.venues.reading import Reading, refuse_by_code
@@ -84,22 +85,10 @@ def funding_history(reading: Reading) -> Records:
     return payments(reading, ((row.instId, row.fundingTime, row.realizedRate) for row in rows), _named)
 
 
-class _Oi(Wire):
-    instId: str
-    oi: str
-    oiCcy: str
-    ts: str
-    oiUsd: str | None = None
-
-
-class _OiBody(Wire):
-    data: list[_Oi]
-
-
 def open_interest(reading: Reading) -> Records:
     """Read open interest, of a request or of the stream: contracts, coins and USD."""
     records = Records()
-    for frame in reading.frames(_OiBody):
+    for frame in reading.frames(OpenInterestBody):
         for row in frame.data:
             item = reading.instrument(row.instId, _named)
             coins, usd = reading.required(row.oiCcy), reading.number(row.oiUsd)
@@ -123,17 +112,6 @@ def open_interest_history(reading: Reading) -> Records:
     return records
 
 
-class _Mark(Wire):
-    instId: str
-    markPx: str
-    ts: str
-
-
-class _MarkBody(Wire):
-    code: str
-    data: list[_Mark]
-
-
 def mark_prices(reading: Reading) -> Records:
     """Read mark prices."""
     return Records(
@@ -141,7 +119,7 @@ def mark_prices(reading: Reading) -> Records:
             State(
                 reading.instrument(row.instId, _named), reading.ms(row.ts), mark=reading.required(row.markPx)
             )
-            for row in reading.decode(_MarkBody).data
+            for row in reading.decode(MarkBody).data
         ]
     )
 

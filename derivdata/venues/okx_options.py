@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from derivdata.venues.okx_bodies import MarkBody, OpenInterestBody
 from derivdata.venues.option_names import option_name
 from derivdata.venues.reading import Reading
 from derivdata.venues.record_types import Option, Quotes, Records
@@ -14,28 +15,6 @@ __all__ = ["option_marks", "option_oi", "option_summary", "option_tickers"]
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class _Oi(Wire):
-    instId: str
-    oi: str
-    oiCcy: str
-    ts: str
-
-
-class _OiBody(Wire):
-    data: list[_Oi]
-
-
-class _Mark(Wire):
-    instId: str
-    markPx: str
-    ts: str
-
-
-class _MarkBody(Wire):
-    code: str
-    data: list[_Mark]
 
 
 class _Summary(Wire):
@@ -84,7 +63,7 @@ def _option(reading: Reading, name: str) -> tuple[str, int, float, str]:
 def option_oi(reading: Reading) -> Records:
     """Read open interest of the options of one family, in contracts."""
     records = Records()
-    for row in reading.decode(_OiBody).data:
+    for row in reading.decode(OpenInterestBody).data:
         symbol, expiry, strike, side = _option(reading, row.instId)
         amount = reading.required(row.oi)
         time = reading.ms(row.ts)
@@ -120,7 +99,7 @@ def option_tickers(reading: Reading) -> Records:
 def option_marks(reading: Reading) -> Records:
     """Read mark prices of the options of one family, in coin where they are settled in coin."""
     records = Records()
-    for row in reading.decode(_MarkBody).data:
+    for row in reading.decode(MarkBody).data:
         symbol, expiry, strike, side = _option(reading, row.instId)
         quotes = Quotes(_in_coin(row.instId), mark=reading.required(row.markPx))
         time = reading.ms(row.ts)

@@ -190,7 +190,7 @@ def test_a_branching_ratio_is_right_or_says_why_not(
 def test_hardly_a_branching_ratio_is_wrong_without_a_word(
     kind: str, ratio: float, lag: float, width: int, figure: float | None, status: BranchingStatus
 ) -> None:
-    """Forty flows of each: at most two are off by over 0.08 without a word, at most four warn in vain."""
+    """Forty flows of each: at most two are off by over 0.08 without a status, four have it in vain."""
     silent = vain = 0
     for seed in range(40):
         found = liquidations.branching_ratio(_flow(kind, ratio, lag, seed, width))

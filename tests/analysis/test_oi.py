@@ -222,7 +222,7 @@ def _shares(process: str, n: int, seeds: int) -> xr.DataArray:
 
 
 def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float]:
-    """Shares of the intervals that hold the true 0, that cannot tell, and that miss without a word."""
+    """Shares of the intervals that hold the true 0, that cannot tell, and that miss without a status."""
     found = oi.share_trend(_shares(process, n, seeds))
     misses = (found["low"] > 0) | (found["high"] < 0)
     blank = (found["status"] & oi.TrendStatus.CANNOT_TELL) > 0
@@ -242,7 +242,7 @@ def _trend_counts(process: str, n: int, seeds: int) -> tuple[float, float, float
 def test_a_trend_is_right_or_says_that_it_cannot_tell(
     process: str, covered: float, blank: tuple[float, float]
 ) -> None:
-    """Of nominal 95 %, 60 series: at most a tenth miss without a word, under such noise a fourth."""
+    """Of nominal 95 %, 60 series: at most a tenth miss without a status, under such noise a fourth."""
     inside, unknown, silent = _trend_counts(process, 120, 60)
     assert inside >= covered
     assert blank[0] <= unknown <= blank[1]

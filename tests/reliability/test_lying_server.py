@@ -593,7 +593,7 @@ def test_every_rule_has_a_lie() -> None:
 
 
 def chosen(name: str) -> list[str]:
-    """The lies that a fetcher is told: in the gate a quarter of its rules, different ones for each."""
+    """The lies to a fetcher: in the gate a quarter of its rules, different ones for each."""
     lies = [lie for lie in LIES if (name, lie) not in UNREAD]
     start = sorted(CALLS).index(name)
     return lies if SOAK else [lie for place, lie in enumerate(lies) if (place + start) % 4 == 0]

@@ -9,10 +9,16 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
-from derivdata.analysis.chain.forward import slice_forwards
-from derivdata.analysis.chain.normalise import expiry_slices, keys_of, option_rows
-from derivdata.analysis.chain.option_prices import quoted, require_price_units
+from derivdata.analysis.chain.normalise import keys_of, option_rows
+from derivdata.analysis.chain.option_prices import require_price_units
+from derivdata.analysis.chain.static_arbitrage import (
+    QuotedExpiry,
+    Trade,
+    butterflies,
+    calendars,
+    quoted_expiries,
+    verticals,
+)
 from derivdata.analysis.inputs import require_columns
 from derivdata.arguments import typed
 from derivdata.tables.venue_facts import fact_value
@@ -24,37 +30,6 @@ _COLUMNS = (
     *("kind", "expiry", "far_expiry", "side", "legs"),
     *("gross_usd", "fees_usd", "net_usd", "size_coin", "fees_of"),
 )
-
-
-class _Expiry(NamedTuple):
-    """Quotes of one expiry by strike: rows bid and ask, NaN where there is none; prices in `unit` USD."""
-
-    labels: dict[str, Any]
-    expiry: Any
-    forward: float
-    inverse: bool
-    strike: Floats
-    price: dict[tuple[str, str], Floats]
-    size: dict[tuple[str, str], Floats]
-
-    @property
-    def unit(self) -> float:
-        """Return what one unit of price is worth [USD]."""
-        return self.forward if self.inverse else 1.0
-
-
-class _Trade(NamedTuple):
-    """One leg: how much is bought (negative: sold), of what, at which price [currency of the option]."""
-
-    quantity: float
-    of: _Expiry
-    side: str
-    at: int
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Return the quote that this leg trades at."""
-        return self.side, "ask" if self.quantity > 0 else "bid"
 
 
 @typed
@@ -120,8 +95,8 @@ def executable(
         raise ValueError("fee_rate, fee_cap and future_fee_rate must not be negative")
     rows = option_rows(options, as_of=as_of)
     require_price_units(rows)
-    by_chain: dict[tuple[Any, ...], list[_Expiry]] = {}
-    for each in _expiries(rows):
+    by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
+    for each in quoted_expiries(rows):
         by_chain.setdefault(tuple(each.labels.values()), []).append(each)
     found = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
     table = pd.DataFrame(found, columns=[*keys_of(rows), *_COLUMNS])
@@ -131,16 +106,16 @@ def executable(
 
 
 def _violations(
-    expiries: list[_Expiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
+    expiries: list[QuotedExpiry], futures: pd.DataFrame | None, given: tuple[float | None, ...]
 ) -> Iterator[dict[str, Any]]:
     """List what the expiries of one chain allow, in order of time."""
     fees = _fees(expiries[0].labels, given)
     for i, each in enumerate(expiries):
-        for kind, trades in (*_verticals(each), *_butterflies(each)):
+        for kind, trades in (*verticals(each), *butterflies(each)):
             yield _row(kind, trades, fees)
         yield from _forwards(each, _future_of(futures, each), fees)
         for far in expiries[i + 1 :]:
-            for trades in _calendars(each, far):
+            for trades in calendars(each, far):
                 yield _row("calendar", trades, fees)
 
 
@@ -166,108 +141,9 @@ def _fees(labels: dict[str, Any], given: tuple[float | None, ...]) -> _Fees:
     return _Fees(fees[0], fees[1], fees[2], whose if None in given else "given")
 
 
-def _expiries(rows: pd.DataFrame) -> Iterator[_Expiry]:
-    prices = quoted(rows)
-    if prices is None:
-        raise ValueError("the chain has no bid and ask prices: nothing in it can be traded")
-    table = slice_forwards(rows, methods=("underlying", "parity", "delta", "spot"))
-    _, place = expiry_slices(rows)
-    side = rows["side"].astype(object)
-    frame = rows.assign(bid=prices.bid, ask=prices.ask, inverse=prices.inverse, place=place, side=side)
-    for name in ("bid", "ask"):
-        frame[name] = frame[name].where(frame[name] > 0.0)
-        size = f"{name}_size"
-        frame[size] = frame[size].astype(np.float64) if size in frame else np.nan
-    frame = frame[(frame["year_fraction"] > 0.0) & frame[["bid", "ask"]].notna().any(axis=1)]
-    labels = keys_of(rows)
-    for at, group in frame.groupby("place", sort=False):
-        forward = float(table["forward"].loc[at])
-        for inverse, part in group.groupby("inverse"):
-            values = ["bid", "ask", "bid_size", "ask_size"]
-            wide = part.pivot_table(
-                index="strike", columns="side", values=values, aggfunc="first", dropna=False
-            )
-            strike = wide.index.to_numpy(np.float64)
-            nothing = np.full(strike.size, np.nan)
-
-            def column(name: str, side: str, wide: Any = wide, nothing: Any = nothing) -> Floats:
-                there = (name, side) in wide.columns
-                return np.asarray(wide[name, side], dtype=np.float64) if there else nothing
-
-            sides = [(side, end) for side in ("call", "put") for end in ("bid", "ask")]
-            yield _Expiry(
-                {name: part[name].iloc[0] for name in labels},
-                part["expiry"].iloc[0],
-                forward,
-                bool(inverse),
-                strike,
-                {(side, end): column(end, side) for side, end in sides},
-                {(side, end): column(f"{end}_size", side) for side, end in sides},
-            )
-
-
-def _verticals(each: _Expiry) -> Iterator[tuple[str, list[_Trade]]]:
-    """For every option that can be sold, the cheapest that pays no less everywhere."""
-    for side, step in (("call", 1), ("put", -1)):
-        bid, ask = each.price[side, "bid"][::step], each.price[side, "ask"][::step]
-        count = bid.size
-        for place in range(1, count):
-            before = ask[:place]
-            if np.isnan(bid[place]) or np.isnan(before).all():
-                continue
-            best = int(np.nanargmin(before))
-            if bid[place] > before[best]:
-                ends = [place, best] if step == 1 else [count - 1 - place, count - 1 - best]
-                yield "vertical", [_Trade(-1.0, each, side, ends[0]), _Trade(1.0, each, side, ends[1])]
-
-
-def _butterflies(each: _Expiry) -> Iterator[tuple[str, list[_Trade]]]:
-    """For every option that can be sold, the cheapest mix of a lower and a higher strike."""
-    strike = each.strike
-    for side in ("call", "put"):
-        bid, ask = each.price[side, "bid"], each.price[side, "ask"]
-        for place in range(1, strike.size - 1):
-            if np.isnan(bid[place]):
-                continue
-            low, high = strike[:place, None], strike[None, place + 1 :]
-            share = (high - strike[place]) / (high - low)
-            cost = share * ask[:place, None] + (1.0 - share) * ask[None, place + 1 :]
-            if np.isnan(cost).all():
-                continue
-            i, j = np.unravel_index(np.nanargmin(cost), cost.shape)
-            if bid[place] > cost[i, j]:
-                yield (
-                    "butterfly",
-                    [
-                        _Trade(-1.0, each, side, place),
-                        _Trade(float(share[i, j]), each, side, int(i)),
-                        _Trade(float(1.0 - share[i, j]), each, side, int(place + 1 + j)),
-                    ],
-                )
-
-
-def _calendars(near: _Expiry, far: _Expiry) -> Iterator[list[_Trade]]:
-    """For every option of the near expiry that can be sold, the cheapest far one of no worse moneyness.
-
-    With F₂ = R F₁ kept, 1/R calls of strike K₂ ≤ R K₁ are worth ``(S − K₂/R)⁺ ≥ (S − K₁)⁺`` or more when the
-    near one expires; paid in coin it is one of them.
-    """
-    ratio = far.forward / near.forward
-    if near.inverse != far.inverse or not np.isfinite(ratio):
-        return
-    quantity = 1.0 if near.inverse else 1.0 / ratio
-    for side, sign in (("call", 1.0), ("put", -1.0)):
-        bid, ask = near.price[side, "bid"], far.price[side, "ask"]
-        for place in np.flatnonzero(~np.isnan(bid)):
-            fits = (sign * (near.strike[place] * ratio - far.strike) >= 0.0) & ~np.isnan(ask)
-            if not fits.any():
-                continue
-            best = int(np.argmin(np.where(fits, ask, np.inf)))
-            if bid[place] > quantity * ask[best]:
-                yield [_Trade(-1.0, near, side, int(place)), _Trade(quantity, far, side, best)]
-
-
-def _forwards(each: _Expiry, future: tuple[float, float] | None, fees: _Fees) -> Iterator[dict[str, Any]]:
+def _forwards(
+    each: QuotedExpiry, future: tuple[float, float] | None, fees: _Fees
+) -> Iterator[dict[str, Any]]:
     """Compare the forwards that call less put lock in, with each other and with the future.
 
     Bought at a and sold at b, ``C − P`` of strike K locks in the forward ``K + a`` or ``K + b``; in coin,
@@ -283,8 +159,8 @@ def _forwards(each: _Expiry, future: tuple[float, float] | None, fees: _Fees) ->
     low = int(np.nanargmin(bought)) if there else 0
     high = int(np.nanargmax(sold)) if there else 0
 
-    def synthetic(quantity: float, at: int) -> list[_Trade]:
-        return [_Trade(quantity, each, "call", at), _Trade(-quantity, each, "put", at)]
+    def synthetic(quantity: float, at: int) -> list[Trade]:
+        return [Trade(quantity, each, "call", at), Trade(-quantity, each, "put", at)]
 
     if there and sold[high] > bought[low]:
         # Paid in coin, call less put of strike K pays 1 − K/S: the parts in 1/S cancel at quantities as 1/K.
@@ -302,12 +178,12 @@ def _forwards(each: _Expiry, future: tuple[float, float] | None, fees: _Fees) ->
         yield _row("parity", synthetic(-1.0, high), fees, gross=gross, future=("buy", ask))
 
 
-def _locked(each: _Expiry, strike: float, bought: float, sold: float) -> float:
+def _locked(each: QuotedExpiry, strike: float, bought: float, sold: float) -> float:
     """Return the profit of a forward bought and sold [USD]: in coin of `strike` USD, else of one coin."""
     return float(each.forward * strike * (1.0 / bought - 1.0 / sold) if each.inverse else sold - bought)
 
 
-def _future_of(futures: pd.DataFrame | None, each: _Expiry) -> tuple[float, float] | None:
+def _future_of(futures: pd.DataFrame | None, each: QuotedExpiry) -> tuple[float, float] | None:
     if futures is None:
         return None
     require_columns(futures, "futures", ("bid_usd", "ask_usd"), others=("expiry",))
@@ -321,7 +197,7 @@ def _future_of(futures: pd.DataFrame | None, each: _Expiry) -> tuple[float, floa
 
 def _row(
     kind: str,
-    trades: list[_Trade],
+    trades: list[Trade],
     fees: _Fees,
     *,
     gross: float | None = None,

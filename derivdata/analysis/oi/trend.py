@@ -32,7 +32,7 @@ _DAY_US = 86_400_000_000
 _LEAST = 3
 _ENOUGH = 8.0
 """Independent values from which an interval is trusted: with 6, one random walk in twelve passes for a trend
-without a word, with 8 one in twenty; see the table in docs/open-interest.md."""
+without a status, with 8 one in twenty; see the table in docs/open-interest.md."""
 _RATIOS = 6
 _LARGEST = 0.99
 _ROUNDING = 1e-12
