@@ -250,17 +250,17 @@ class _Curve:
         matrix = self.columns(weight, reversion) * self.scale[:, None]
         q, r = np.linalg.qr(matrix)
         target = np.einsum("...ij,i->...j", q, self.w * self.scale)
-        found = np.linalg.solve(r + 1e-14 * np.eye(r.shape[-1]), target[..., None])[..., 0]
-        rest = self.w * self.scale - np.einsum("...ij,...j->...i", matrix, found)
-        positive = (found[..., 0] > 0.0) & (found[..., 0] + found[..., 1] > 0.0)
+        coefficients = np.linalg.solve(r + 1e-14 * np.eye(r.shape[-1]), target[..., None])[..., 0]
+        rest = self.w * self.scale - np.einsum("...ij,...j->...i", matrix, coefficients)
+        positive = (coefficients[..., 0] > 0.0) & (coefficients[..., 0] + coefficients[..., 1] > 0.0)
         return np.where(positive, np.square(rest).sum(axis=-1), np.inf)
 
     def solved(self, weight: float, reversion: float) -> tuple[float, Floats]:
         """Return the sum of squares and the linear parameters."""
         matrix = self.columns(weight, reversion) * self.scale[:, None]
-        found = np.linalg.lstsq(matrix, self.w * self.scale, rcond=None)[0]
-        rest = matrix @ found - self.w * self.scale
-        return float(rest @ rest), np.asarray(found, dtype=np.float64)
+        coefficients = np.linalg.lstsq(matrix, self.w * self.scale, rcond=None)[0]
+        rest = matrix @ coefficients - self.w * self.scale
+        return float(rest @ rest), np.asarray(coefficients, dtype=np.float64)
 
 
 def _refined(curve: _Curve, weights: Floats, at: Any, *, fixed: bool) -> tuple[float, float]:

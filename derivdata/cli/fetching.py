@@ -84,11 +84,11 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     from derivdata import tables
 
     family, _, function = name.partition(".")
-    known = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
-    families = sorted({table.partition("_")[0] for table in known})
+    table_names = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
+    families = sorted({table.partition("_")[0] for table in table_names})
     if family in families:
         module = importlib.import_module(f"derivdata.fetch.{family}")
-        names = [n for n in module.__all__ if f"{family}_{n}" in known]
+        names = [n for n in module.__all__ if f"{family}_{n}" in table_names]
         if function in names:
             fetcher: Callable[..., pd.DataFrame] = getattr(module, function)
             return fetcher

@@ -90,11 +90,11 @@ def check_notebook(path: Path) -> list[Problem]:
     clocked = not re.search(r"\breplay\(|\bnow\s*=\s*[\"']", code)  # nothing fixes the source's clock
     problems = []
     for number, (kind, source, shown) in enumerate(sources, 1):
-        problems += [Problem(number, *found) for found in _of_text(source, shown, is_code=kind == "code")]
+        problems += [Problem(number, *finding) for finding in _of_text(source, shown, is_code=kind == "code")]
         if kind == "code" and clocked:
             problems += [Problem(number, "window", words) for words in _open_windows(source)]
-    problems += [Problem(number, *found) for number, *found in _of_outputs(cells)]
-    problems += [Problem(0, *found) for found in _of_whole(path, sources, code)]
+    problems += [Problem(number, *finding) for number, *finding in _of_outputs(cells)]
+    problems += [Problem(0, *finding) for finding in _of_whole(path, sources, code)]
     return sorted(problems)
 
 

@@ -187,9 +187,9 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
     rates: dict[_Key, float] = {}
     marks: dict[_Key, float] = {}
     for answer in answers:
-        found = _figures(answer, _bps, by_symbol=True)
-        if found:
-            rates[answer.key] = median(map(abs, found.values()))
+        rates_of = _figures(answer, _bps, by_symbol=True)
+        if rates_of:
+            rates[answer.key] = median(map(abs, rates_of.values()))
         mark = _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol)
         if mark is not None:
             marks[answer.key] = mark
@@ -208,10 +208,10 @@ def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
 
 def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
     """Compare running rates with those that Hyperliquid predicts for itself and for two other venues."""
-    said = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
-    if said is None:
+    source = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
+    if source is None:
         return {}
-    predictions = _predictions(said.body)
+    predictions = _predictions(source.body)
     troubles = {}
     for answer in answers:
         ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
@@ -222,12 +222,12 @@ def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
 
 def _predictions(body: bytes) -> dict[str, dict[str, float]]:
     """Return bps of 8 hours by venue and coin, of a body that has been read without an error."""
-    found: dict[str, dict[str, float]] = {}
+    predictions: dict[str, dict[str, float]] = {}
     rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(body)
     for coin, venues in rows:
         for name, row in venues:
             if row is not None and name in _PREDICTED:
                 hours = row.get("fundingIntervalHours", 1 if name == "HlPerp" else 8)
                 bps = float(units.bps_8h_from_native(float(row["fundingRate"]), float(hours)))
-                found.setdefault(_PREDICTED[name], {})[coin] = bps
-    return found
+                predictions.setdefault(_PREDICTED[name], {})[coin] = bps
+    return predictions

@@ -175,7 +175,9 @@ class Collector:
     def venues_without(self, table: str) -> list[str]:
         """Return the venues whose polls tell of funding, but nothing of a table."""
         polled = {name: state.tables for name, state in self._states.items()}
-        return [name for name, found in polled.items() if "funding_history" in found and table not in found]
+        return [
+            name for name, tables in polled.items() if "funding_history" in tables and table not in tables
+        ]
 
     def shares_of_open_interest(self) -> dict[str, tuple[int, int]]:
         """Return of how many contracts of how many open interest is known, of venues that tell it singly."""

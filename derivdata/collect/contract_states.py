@@ -157,8 +157,8 @@ class ContractStates:
 
     def _ask(self, endpoint: Endpoint, item: Instrument, mark: float | None) -> OiPoint:
         """Ask for one contract, and value its coins at the mark of the same minute."""
-        asked = {endpoint.symbol: contract_name(endpoint, item)}
-        records, _, _ = self._session.ask(endpoint, asked, context={"instrument": item.name})
+        params = {endpoint.symbol: contract_name(endpoint, item)}
+        records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})
         state = next((row for row in records.states if row.instrument.name == item.name), None)
         if state is None or (state.oi_coins is None and state.oi_usd is None):
             raise DerivdataError(

@@ -239,16 +239,16 @@ class _Job:
             gaps = self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window) if walks else []
             for gap in gaps:
                 try:
-                    found = liquidations(session, walks, gap)
+                    fills = liquidations(session, walks, gap)
                 except DerivdataError as problem:
                     self._enter_failure(LIQUIDATIONS, symbol, gap, problem)
                     continue
-                rows = found.rows
+                rows = fills.rows
                 if has_two_paths(session.venue):
                     # What the stream told before the gap has other ids; a list may cut instants to seconds.
                     rows = rows[rows["time"] >= gap.start.floor("s")]
                     rows = without_other_path(self.archive, self.exchange, rows)
-                requests = answered_requests(self.exchange, symbol, gap, found.whole_from)
+                requests = answered_requests(self.exchange, symbol, gap, fills.whole_from)
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 
     def _symbol(

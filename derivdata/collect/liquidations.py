@@ -59,12 +59,12 @@ def walks_of(endpoints: Sequence[Endpoint], contracts: Contracts, symbol: str | 
     """Return the lists that hold the liquidations of a symbol, of all its contracts; of all (None)."""
     if symbol is None:
         return [Walk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
-    found = []
+    walks = []
     for item in contracts.items:
         if item.symbol == symbol and item.perpetual and item.active:
             fitting = [e for e in endpoints if not covers_all(e) and e.covers(item)]
-            found += [Walk(e, contract_name(e, item), item) for e in fitting[:1]]
-    return found
+            walks += [Walk(e, contract_name(e, item), item) for e in fitting[:1]]
+    return walks
 
 
 def liquidations(session: VenueSession, walks: Sequence[Walk], window: Window) -> Found:
@@ -79,8 +79,8 @@ def liquidations(session: VenueSession, walks: Sequence[Walk], window: Window) -
     rows: list[Liquidation] = []
     whole = first
     for one in walks:
-        found, reached = _walked(session, one, first, last)
-        rows += [row for row in found if first <= row.time < last]
+        listed, reached = _walked(session, one, first, last)
+        rows += [row for row in listed if first <= row.time < last]
         whole = max(whole, reached)
     name = session.venue.exchange
     frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
@@ -157,7 +157,7 @@ class LiquidationPolls:
                 continue
             exchange = self._session.venue.exchange
             try:
-                found = liquidations(self._session, walks, Window(start, now))
+                fills = liquidations(self._session, walks, Window(start, now))
             except Stopped:
                 raise
             except DerivdataError as problem:
@@ -167,8 +167,8 @@ class LiquidationPolls:
                 requests.append(Request(exchange, scope, start, now, error[:500]))
                 continue
             self._answered[scope] = now
-            rows.append(found.rows)
-            requests += answered_requests(exchange, scope, Window(start, now), found.whole_from)
+            rows.append(fills.rows)
+            requests += answered_requests(exchange, scope, Window(start, now), fills.whole_from)
         return rows, requests, error
 
 

@@ -55,20 +55,20 @@ def without_other_path(
     first, last = rows["time"].min() - _APART, rows["time"].max() + _APART
     stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), exchanges=[exchange])
     ids = stored["order_id"].astype(str)
-    known = set(ids) & set(rows["order_id"].astype(str))
+    stored_ids = set(ids) & set(rows["order_id"].astype(str))
     others: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)
-    for row in stored[~ids.isin(known.union(own))].itertuples():
+    for row in stored[~ids.isin(stored_ids.union(own))].itertuples():
         others[str(row.symbol), str(row.side)].append((row.time, row.quantity))
     if not others:
         return rows
-    kept = []
+    is_new = []
     for row in rows.itertuples():
         twins = others[str(row.symbol), str(row.side)]
-        twin = None if row.order_id in known else next((t for t in twins if _is_twin(row, *t)), None)
+        twin = None if row.order_id in stored_ids else next((t for t in twins if _is_twin(row, *t)), None)
         if twin is not None:
             twins.remove(twin)
-        kept.append(twin is None)
-    return rows[kept]
+        is_new.append(twin is None)
+    return rows[is_new]
 
 
 def _is_twin(row: object, time: pd.Timestamp, quantity: float) -> bool:

@@ -38,7 +38,7 @@ class Quarantine:
         """Keep a body and return where, or why not: a disk that refuses must not stop the collecting."""
         place = request.partition("?")[0]
         kind = hashlib.blake2b(f"{exchange} {place} {error}".encode(), digest_size=6).hexdigest()
-        said = {
+        description = {
             "exchange": exchange,
             "request": request,
             "at": at.isoformat(),
@@ -50,7 +50,7 @@ class Quarantine:
         path = self.folder / f"{exchange}-{kind}.json"
         try:
             private_folder(self.folder)
-            replace_file(path, msgspec.json.format(msgspec.json.encode(said)))
+            replace_file(path, msgspec.json.format(msgspec.json.encode(description)))
             self._thin_out(path)
         except OSError as problem:
             return f"not kept: {problem}"

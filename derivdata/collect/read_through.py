@@ -225,10 +225,10 @@ class ReadThrough:
         """Ask for the order books that are older than a minute."""
         with self._poll_lock:
             for symbol, exchange in product(symbols, exchanges):
-                now, asked = self.clock.utc(), self._books.get((symbol, exchange))
+                now, last_request = self.clock.utc(), self._books.get((symbol, exchange))
                 if exchange not in self._collector.venues or exchange in self._collector.gone:
                     continue
-                if asked is None or now - asked >= _FRESH:
+                if last_request is None or now - last_request >= _FRESH:
                     self._collector.ask_book(exchange, symbol)
                     self._books[symbol, exchange] = now
                     self._tell_failures()
@@ -284,11 +284,11 @@ class ReadThrough:
             f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
             for name in self._collector.venues_without("oi_history")
         ]
-        for name, (known, wanted) in self._collector.shares_of_open_interest().items():
-            if known < wanted and name not in self._partial:
+        for name, (collected, wanted) in self._collector.shares_of_open_interest().items():
+            if collected < wanted and name not in self._partial:
                 self._partial.add(name)
                 texts.append(
-                    f"{name}: open interest of {known} of {wanted} contracts yet, the largest first: it "
+                    f"{name}: open interest of {collected} of {wanted} contracts yet, the largest first: it "
                     "takes a request for each, and totals and shares lack the others until later polls"
                 )
         self._tell(texts)

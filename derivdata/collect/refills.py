@@ -172,8 +172,8 @@ class Refills:
 
     def _first(self, now: pd.Timestamp) -> pd.Timestamp:
         """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
-        asked = self._archive.requests()
-        earliest = asked.loc[asked["table"].isin(self._tables) & asked["answered"], "start"].min()
+        ledger = self._archive.requests()
+        earliest = ledger.loc[ledger["table"].isin(self._tables) & ledger["answered"], "start"].min()
         first = now.floor("h") - self._since
         if earliest is not pd.NaT:
             first = min(first, earliest)

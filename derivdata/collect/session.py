@@ -190,28 +190,28 @@ class VenueSession:
                 problem.status = problem.status or reply.status
                 raise
         self._check(place, reply, sent)
-        known = self._context(context or {})
+        read_context = self._context(context or {})
         try:
-            records = venues.records(self.venue.exchange, text, reply.body, at=at, context=known)
+            records = venues.records(self.venue.exchange, text, reply.body, at=at, context=read_context)
         except SchemaError as problem:
             if self.shared.quarantine is None:
                 raise
-            kept = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
-            raise SchemaError(f"{problem} ({kept})") from None
+            note = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
+            raise SchemaError(f"{problem} ({note})") from None
         return records, text, reply.body
 
     def _context(self, more: Mapping[str, Any]) -> Context:
         """Return what is known of the contracts, read once for all bodies until they are listed again."""
         if more.keys() - {"instrument"}:
             return Context({**self.context, **more}, self.venue.exchange)
-        kept = self._read_context
-        same = kept is not None and kept[0].keys() == self.context.keys()
-        if kept is None or not same or any(kept[0][name] is not self.context[name] for name in kept[0]):
-            kept = (dict(self.context), Context(self.context, self.venue.exchange))
-            self._read_context = kept
-        found = copy.copy(kept[1])
-        found.named = more.get("instrument")
-        return found
+        last = self._read_context
+        same = last is not None and last[0].keys() == self.context.keys()
+        if last is None or not same or any(last[0][name] is not self.context[name] for name in last[0]):
+            last = (dict(self.context), Context(self.context, self.venue.exchange))
+            self._read_context = last
+        context = copy.copy(last[1])
+        context.named = more.get("instrument")
+        return context
 
     def _pace(self, endpoint: Endpoint) -> None:
         """Wait until the budget allows another request: requests are spread evenly, never in bursts.

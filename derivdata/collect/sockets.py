@@ -168,7 +168,7 @@ class LiquidationStream:
     ) -> None:
         """Read the frames of one connection until it or another ends."""
         text, every = self.venue.ping
-        spoken = asked = self._clock.utc()
+        spoken = pinged = self._clock.utc()
         try:
             pong = None
             while not (self._stopping.is_set() or ended.is_set()):
@@ -177,9 +177,9 @@ class LiquidationStream:
                 except TimeoutError:  # all that came before the pong was read
                     now = self._clock.utc()
                     if pong is not None and pong.is_set():
-                        self._hear(place, asked)
-                    if pong is None or (pong.is_set() and now - asked >= _PING):
-                        pong, asked = socket.ping(), now
+                        self._hear(place, pinged)
+                    if pong is None or (pong.is_set() and now - pinged >= _PING):
+                        pong, pinged = socket.ping(), now
                     if text and (now - spoken).total_seconds() >= every:
                         socket.send(text)
                         spoken = now
@@ -200,14 +200,14 @@ class LiquidationStream:
         """Keep the rows of a frame, or answer what the venue wants an answer to."""
         if self._stream.marker in body:
             try:
-                found = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
+                tables = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
             except SchemaError as problem:
-                kept = None if self._quarantine is None else self._quarantine.keep(
+                note = None if self._quarantine is None else self._quarantine.keep(
                     self.venue.exchange, self._stream.channel, body, str(problem), now
                 )  # fmt: skip
-                raise SchemaError(f"{problem} ({kept})" if kept else str(problem)) from None
+                raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
             with self._lock:
-                self._frames.append(found[_TABLE])
+                self._frames.append(tables[_TABLE])
         elif body != b"pong":
             with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
                 reply = self._stream.answer(body)

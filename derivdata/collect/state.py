@@ -186,10 +186,10 @@ class VenueState:
         endpoint = None if item is None else next((e for e in self._books if e.covers(item)), None)
         if item is None or endpoint is None:
             return
-        start, error, found = poll.at.floor("min"), "", Records()
+        start, error, answer = poll.at.floor("min"), "", Records()
         try:
-            asked = {endpoint.symbol: contract_name(endpoint, item)}
-            found, _, _ = self.session.ask(endpoint, asked, context={"instrument": item.name})
+            params = {endpoint.symbol: contract_name(endpoint, item)}
+            answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
         except Stopped:
             raise
         except DerivdataError as problem:
@@ -197,9 +197,11 @@ class VenueState:
                 raise
             error = str(problem)
             poll.failed.update(dict.fromkeys(BOOKS, error))
-        kept = Records(books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in found.books])
+        shortened = Records(
+            books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in answer.books]
+        )
         at = us_of(self.session.clock.utc())
-        for table, records in zip(BOOKS, (kept, found), strict=True):
+        for table, records in zip(BOOKS, (shortened, answer), strict=True):
             why = error
             try:
                 rows = frames(poll.exchange, records, [table], at=at)[table]
@@ -211,13 +213,13 @@ class VenueState:
             poll.requests.setdefault(table, []).append(request)
 
     def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
-        asked = self._asked.get(_key(endpoint))
-        return asked is None or now - asked >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
+        last_request = self._asked.get(_key(endpoint))
+        return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
 
     def _answers(self, endpoint: Endpoint) -> Records:
         records = Records()
-        for asked in self._asked_for(endpoint):
-            answer, _, _ = self.session.ask(endpoint, asked)
+        for params in self._asked_for(endpoint):
+            answer, _, _ = self.session.ask(endpoint, params)
             arrived = us_of(self.session.clock.utc())
             self._arrived |= {row.instrument.name: arrived for row in answer.states}
             self._arrived |= {option.name: arrived for option in answer.options}
@@ -229,8 +231,8 @@ class VenueState:
         if not endpoint.expiry:
             return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
         others = [e for e in self.endpoints if e is not endpoint]
-        known = [option for e in others for option in self._kept.get(_key(e), Records()).options]
-        listed = sorted({(option.symbol, option.expiry) for option in known})
+        options = [option for e in others for option in self._kept.get(_key(e), Records()).options]
+        listed = sorted({(option.symbol, option.expiry) for option in options})
         return [
             {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
             for symbol, expiry in listed
@@ -239,11 +241,11 @@ class VenueState:
     def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
         at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
         for endpoint in self.endpoints:
-            known = self._kept.get(_key(endpoint), Records())
+            stored = self._kept.get(_key(endpoint), Records())
             if endpoint.what == "chain":
-                chain.add(known if endpoint in due else Records())
+                chain.add(stored if endpoint in due else Records())
             else:
-                state.add(known if endpoint in due else _lasting(known))
+                state.add(stored if endpoint in due else _lasting(stored))
         fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
         names = [table for table in STATE if table in fresh]
         state = self._trading(state.merged())
@@ -317,7 +319,7 @@ class VenueState:
 
 def _lasting(records: Records) -> Records:
     """Return what an older answer still says: intervals, and the figures of 24 hours."""
-    kept = [
+    states = [
         State(
             s.instrument,
             None,
@@ -328,7 +330,7 @@ def _lasting(records: Records) -> Records:
         )
         for s in records.states
     ]
-    return Records(states=kept)
+    return Records(states=states)
 
 
 def _key(endpoint: Endpoint) -> str:

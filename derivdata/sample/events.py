@@ -21,22 +21,24 @@ def fills(first: int, last: int, names: Names, exchanges: Names, columns: Names 
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
     parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
-    made = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    columns_of = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     if columns is None:
-        order = np.lexsort((made["place"], made["number"], made["exchange"], made["time"]))
-        made = {name: values[order] for name, values in made.items()}
-    digits = made["number"].astype(">u8").tobytes().hex()
+        order = np.lexsort(
+            (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
+        )
+        columns_of = {name: values[order] for name, values in columns_of.items()}
+    digits = columns_of["number"].astype(">u8").tobytes().hex()
     number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
-    places = made["place"].tolist() if columns is None or "fill_id" in columns else []
+    places = columns_of["place"].tolist() if columns is None or "fill_id" in columns else []
     return {
-        "exchange": text(made["exchange"], exchange_names()),
+        "exchange": text(columns_of["exchange"], exchange_names()),
         "order_id": number,
         "fill_id": [f"{n}-{k}" for n, k in zip(number, places, strict=False)],
-        "time": instants(made["time"]),
-        "symbol": text(made["symbol"], symbols().name),
-        "side": text(np.where(made["long"], 0, 1), ("long", "short")),
+        "time": instants(columns_of["time"]),
+        "symbol": text(columns_of["symbol"], symbols().name),
+        "side": text(np.where(columns_of["long"], 0, 1), ("long", "short")),
         "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
-        **{n: made[n] for n in _FILL_NUMBERS},
+        **{n: columns_of[n] for n in _FILL_NUMBERS},
     }
 
 
@@ -100,14 +102,14 @@ def _chains(
         return {}
     # A venue that is paid in the coin has no column of prices in USD, and the other way round.
     names_of_columns = dict.fromkeys(name for part in by_day for name in part)
-    made = {
+    values = {
         name: np.concatenate([part.get(name, np.full(len(part["time"]), np.nan)) for part in by_day])
         for name in names_of_columns
     }
-    return made | {
-        "symbol": text(made["symbol"], options.SYMBOLS),
-        "exchange": text(made["exchange"], options.EXCHANGES),
-        "side": text(made["side"], ("call", "put")),
-        "time": instants(made["time"]),
-        "expiry": instants(made["expiry"]),
+    return values | {
+        "symbol": text(values["symbol"], options.SYMBOLS),
+        "exchange": text(values["exchange"], options.EXCHANGES),
+        "side": text(values["side"], ("call", "put")),
+        "time": instants(values["time"]),
+        "expiry": instants(values["expiry"]),
     }

@@ -135,17 +135,17 @@ class Sample:
         _check(table)
         first, last = max(micros(start), micros(START)), micros(end)
         if first >= last:
-            made = {}
+            arrays = {}
         elif table in _PROJECTED:
-            made = self._events[table](first, last, symbols, exchanges, columns)
+            arrays = self._events[table](first, last, symbols, exchanges, columns)
         elif table in self._events:
-            made = self._events[table](first, last, symbols, exchanges)
+            arrays = self._events[table](first, last, symbols, exchanges)
         else:
-            made = histories.read(table, first, last, select(symbols, exchanges))
-        if columns is None or not made or not len(made["time"]):
-            frame = _built(table, made)
+            arrays = histories.read(table, first, last, select(symbols, exchanges))
+        if columns is None or not arrays or not len(arrays["time"]):
+            frame = _built(table, arrays)
             return frame if columns is None else frame[list(columns)]
-        return TABLES[table].some(columns, made)
+        return TABLES[table].some(columns, arrays)
 
     def latest(
         self,

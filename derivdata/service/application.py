@@ -270,8 +270,10 @@ class _Service:
 
     async def openapi(self, request: Request) -> Response:
         """Answer the OpenAPI document, without a key."""
-        made = document(self._view.exchanges, label=self._view.store.label, version=derivdata.__version__)
-        return self._response(request, 200, EncodedBody(json_rows.encode(made)))
+        specification = document(
+            self._view.exchanges, label=self._view.store.label, version=derivdata.__version__
+        )
+        return self._response(request, 200, EncodedBody(json_rows.encode(specification)))
 
     async def docs(self, request: Request) -> Response:
         """Answer the same as a page to read, without a key."""

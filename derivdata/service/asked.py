@@ -135,11 +135,11 @@ def _ledger(view: View) -> pd.DataFrame:
     if not isinstance(view.store, LedgerStore):
         return pd.DataFrame()
     key, identity = ("ledger", view.store.version), view.store.identity
-    kept = view.recall(key, identity=identity)
-    if kept is None:
-        kept = view.store.requests()
-        view.remember(key, kept, 100 * len(kept) + 1024, identity=identity)
-    return kept
+    ledger = view.recall(key, identity=identity)
+    if ledger is None:
+        ledger = view.store.requests()
+        view.remember(key, ledger, 100 * len(ledger) + 1024, identity=identity)
+    return ledger
 
 
 def _of_each(
@@ -155,8 +155,8 @@ def _of_each(
         return _union(rows[rows["symbol"].isna()], start, end)
     common: list[times.Window] | None = None
     for symbol in own:
-        found = _union(rows[rows["symbol"].isna() | (rows["symbol"] == symbol)], start, end)
-        common = found if common is None else _common(common, found)
+        spans = _union(rows[rows["symbol"].isna() | (rows["symbol"] == symbol)], start, end)
+        common = spans if common is None else _common(common, spans)
     return common or []
 
 

@@ -36,14 +36,14 @@ def at_the_money(chains: pd.DataFrame) -> pd.DataFrame:
     np.minimum.at(lowest, cell[nearest], strike[nearest])
     there = np.flatnonzero(strike == lowest[cell])  # call and put, and whatever else has that strike
     count = np.bincount(cell[there], minlength=cells)
-    found = np.flatnonzero(count)
+    seen = np.flatnonzero(count)
     means = [
-        np.bincount(cell[there], values[there], minlength=cells)[found] / count[found]
+        np.bincount(cell[there], values[there], minlength=cells)[seen] / count[seen]
         for values in (iv, underlying)
     ]
-    place, which = np.divmod(found, max(len(expiries), 1))
+    place, which = np.divmod(seen, max(len(expiries), 1))
     instants = _instants(np.asarray(stamps)[place]), _instants(np.asarray(expiries)[which])
-    columns = (*instants, lowest[found], means[0].round(6), means[1])
+    columns = (*instants, lowest[seen], means[0].round(6), means[1])
     return pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)), copy=False)
 
 

@@ -187,20 +187,20 @@ def _listing(folder: Path, keys: list[str]) -> _Listing:
     noted, numbers = _journal(folder)
     place = np.asarray(pc.index_in(pa.array(keys, pa.string()), noted).fill_null(-1))
     unknown = np.flatnonzero(place < 0)
-    found = np.zeros((3, len(keys)), np.int64)
+    figures = np.zeros((3, len(keys)), np.int64)
     if len(noted):
-        found = numbers[:, place]
+        figures = numbers[:, place]
     lost = set()
     for row in unknown.tolist():
         try:
             state = (folder / f"{keys[row]}{_SUFFIX}").stat()
-            found[:, row] = 0, state.st_size, int(state.st_mtime)
+            figures[:, row] = 0, state.st_size, int(state.st_mtime)
         except OSError:
             lost.add(row)
     if lost:
         stay = [row for row in range(len(keys)) if row not in lost]
-        keys, found = [keys[row] for row in stay], found[:, stay]
-    return _Listing(keys, *found)
+        keys, figures = [keys[row] for row in stay], figures[:, stay]
+    return _Listing(keys, *figures)
 
 
 def _journal(folder: Path) -> tuple[pa.Array, Indices]:

@@ -104,8 +104,8 @@ def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None =
     if exchanges is not None:
         unknown = [venue for venue in exchanges if venue not in set(rows["exchange"])]
         if unknown:
-            known = ", ".join(rows["exchange"].unique())
-            raise ValueError(f"exchanges: no fact of {unknown[0]!r} is known; there are some of {known}")
+            venues = ", ".join(rows["exchange"].unique())
+            raise ValueError(f"exchanges: no fact of {unknown[0]!r} is known; there are some of {venues}")
         rows = rows[rows["exchange"].isin(exchanges)]
     if day is not None:
         until = f"{times.instant(day, 'day'):%Y-%m-%d}"

@@ -367,15 +367,15 @@ ENDPOINTS = (
 
 def _connections(names: Sequence[str], _: int) -> list[Connection]:
     """Return connections for the linear and the inverse contracts, a few hundred topics each."""
-    made = []
+    connections = []
     for category, inverse in (("linear", False), ("inverse", True)):
         topics = [f"allLiquidation.{name}" for name in names if name.endswith("USD") == inverse]
         for i in range(0, len(topics), _CONNECTION_TOPICS):
             mine = topics[i : i + _CONNECTION_TOPICS]
             parts = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
             messages = [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
-            made.append(Connection(f"{_SOCKET}/{category}", messages))
-    return made
+            connections.append(Connection(f"{_SOCKET}/{category}", messages))
+    return connections
 
 
 VENUE = Venue(

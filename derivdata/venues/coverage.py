@@ -110,8 +110,10 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
     rows = []
     for slug in venues:
         venue = VENUES[slug]
-        asked = [e for e in venue.endpoints if e.confirmed or unconfirmed or f"{slug} {e.path}" in verified]
-        by_table = {table: [e for e in asked if table in e.tables] for table in _UNITS}
+        endpoints = [
+            e for e in venue.endpoints if e.confirmed or unconfirmed or f"{slug} {e.path}" in verified
+        ]
+        by_table = {table: [e for e in endpoints if table in e.tables] for table in _UNITS}
         rows += [_row(venue, table, those, verified) for table, those in by_table.items() if those]
     return pd.DataFrame(rows)
 
@@ -142,11 +144,11 @@ def _row(
 def _limit(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
     polled = [e for e in endpoints if e.every is not None]
     pools = {e.pool for e in endpoints}
-    said = []
+    limits = []
     for pool in sorted(pools):
         budget = venue.pools[pool] if pool else venue.budget
-        said.append(f"{'its history ' if polled and pool else ''}{budget:.2g} a second")
-    return "; ".join(said)
+        limits.append(f"{'its history ' if polled and pool else ''}{budget:.2g} a second")
+    return "; ".join(limits)
 
 
 def _of_one(endpoints: Sequence[Endpoint]) -> str:

@@ -344,8 +344,13 @@ ENDPOINTS = (
 
 def _connections(_: Sequence[str], now: int) -> list[Connection]:
     """Return a connection for each settle currency, of all its contracts."""
-    asked = {"time": now, "channel": "futures.public_liquidates", "event": "subscribe", "payload": ["!all"]}
-    message = msgspec.json.encode(asked).decode()
+    subscription = {
+        "time": now,
+        "channel": "futures.public_liquidates",
+        "event": "subscribe",
+        "payload": ["!all"],
+    }
+    message = msgspec.json.encode(subscription).decode()
     return [Connection(f"wss://fx-ws.gateio.ws/v4/ws/{settle}", [message]) for settle in ("usdt", "btc")]
 
 

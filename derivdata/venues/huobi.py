@@ -300,9 +300,9 @@ def contracts(reading: Reading) -> Records:
     """Read the list of contracts."""
     items = []
     for row in reading.decode(_ListedBody).data:
-        made = _named(row.contract_code)
+        item = _named(row.contract_code)
         items.append(
-            made._replace(
+            item._replace(
                 symbol=row.symbol,
                 size=row.contract_size,
                 perpetual=row.business_type == "swap",
@@ -391,10 +391,10 @@ class _Ping(Wire):
 
 def _answer(frame: bytes) -> str | None:
     """Return the pong to a ping, which the venue wants with the same number."""
-    said = msgspec.json.decode(frame, type=_Ping)
-    if said.op == "ping":
-        return msgspec.json.encode({"op": "pong", "ts": said.ts}).decode()
-    return None if said.ping is None else msgspec.json.encode({"pong": said.ping}).decode()
+    ping = msgspec.json.decode(frame, type=_Ping)
+    if ping.op == "ping":
+        return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()
+    return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()
 
 
 def _connections(_: Sequence[str], now: int) -> list[Connection]:

@@ -118,9 +118,9 @@ def ticker_frames(reading: Reading) -> Records:
     records = Records()
     for row in reading.frames(_Frame):
         item = reading.instrument(row.product_id, _named)
-        made = row.funding_rate * row.index if item.inverse else row.funding_rate / row.index
+        relative = row.funding_rate * row.index if item.inverse else row.funding_rate / row.index
         require_close(
-            made, row.relative_funding_rate, 0.05, "relative and absolute funding rate", reading.where
+            relative, row.relative_funding_rate, 0.05, "relative and absolute funding rate", reading.where
         )
         records.states.append(
             State(
@@ -200,11 +200,11 @@ def instruments(reading: Reading) -> Records:
     for row in reading.decode(_ListedBody).instruments:
         if row.type not in _TYPES:
             continue
-        made = _named(row.symbol)
-        if made.inverse != _TYPES[row.type]:
+        item = _named(row.symbol)
+        if item.inverse != _TYPES[row.type]:
             reading.fail(f"{row.symbol}: the body states type {row.type}")
-        symbol = _ALIASES.get(row.base, row.base) or made.symbol
-        items.append(made._replace(symbol=symbol, size=row.contractSize, active=row.tradeable))
+        symbol = _ALIASES.get(row.base, row.base) or item.symbol
+        items.append(item._replace(symbol=symbol, size=row.contractSize, active=row.tradeable))
     return Records(instruments=items)
 
 

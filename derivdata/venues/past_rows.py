@@ -26,8 +26,10 @@ def payments(
     The rate is of `period_h` hours, by default of the spacing of the payments.
     """
     instrument, ms, required = reading.instrument, reading.ms, reading.required
-    made = [Payment(instrument(name, named), ms(time), required(rate), period_h) for name, time, rate in rows]
-    return Records(payments=made, times=[row.time for row in made])
+    payment_rows = [
+        Payment(instrument(name, named), ms(time), required(rate), period_h) for name, time, rate in rows
+    ]
+    return Records(payments=payment_rows, times=[row.time for row in payment_rows])
 
 
 def prices(
@@ -39,5 +41,5 @@ def prices(
 ) -> Records:
     """Return prices of one contract from rows of instant [ms] and price."""
     ms, required = reading.ms, reading.required
-    made = [Price(item, ms(time), kind, required(price), resolution) for time, price in rows]
-    return Records(prices=made, times=[row.time for row in made])
+    price_rows = [Price(item, ms(time), kind, required(price), resolution) for time, price in rows]
+    return Records(prices=price_rows, times=[row.time for row in price_rows])

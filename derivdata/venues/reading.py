@@ -108,10 +108,10 @@ class Context:
 
     def mark(self, symbol: str, time: int | None) -> float | None:
         """Return the mark price nearest to an instant [µs], None where none is of the same minute."""
-        known = self._marks.get(symbol)
-        if not known or time is None:
+        marks = self._marks.get(symbol)
+        if not marks or time is None:
             return None
-        stamp, price = min(known, key=lambda row: abs(row[0] - time))
+        stamp, price = min(marks, key=lambda row: abs(row[0] - time))
         return price if abs(stamp - time) <= _SAME_US else None
 
 

@@ -208,10 +208,10 @@ def _oi(records: Records, at: int | None) -> dict[str, Any]:
 
 def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
     rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
-    known = [row for row in rows if row.rate is not None and row.period_h is not None]
-    native, hours = np.array([row.rate for row in known]), np.array([row.period_h for row in known])
-    bps = units.bps_8h_from_native(native, hours) if known else native
-    _check_rates(exchange, native, bps, len(known))
+    with_rates = [row for row in rows if row.rate is not None and row.period_h is not None]
+    native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
+    bps = units.bps_8h_from_native(native, hours) if with_rates else native
+    _check_rates(exchange, native, bps, len(with_rates))
     checked = iter(bps.tolist())
     rates = [None if row.rate is None or row.period_h is None else next(checked) for row in rows]
     return {

@@ -98,8 +98,8 @@ def executable(
     by_chain: dict[tuple[Any, ...], list[QuotedExpiry]] = {}
     for each in quoted_expiries(rows):
         by_chain.setdefault(tuple(each.labels.values()), []).append(each)
-    found = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
-    table = pd.DataFrame(found, columns=[*keys_of(rows), *_COLUMNS])
+    trades = [row for expiries in by_chain.values() for row in _violations(expiries, futures, given)]
+    table = pd.DataFrame(trades, columns=[*keys_of(rows), *_COLUMNS])
     for name in ("expiry", "far_expiry"):
         table[name] = pd.to_datetime(table[name], utc=True).dt.as_unit("us")
     return table.sort_values("net_usd", ascending=False, kind="stable", ignore_index=True)

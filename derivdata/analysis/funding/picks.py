@@ -165,20 +165,20 @@ def pick_summary(
     parts = np.stack([predicted, realised, predicted - realised, inside, realised > 0.0])
     sums = np.where(counted, parts, 0.0).sum(axis=-1)[:, counted.any(axis=-1)]
     number = counted.sum(axis=-1)[counted.any(axis=-1)]
-    found = xr.Dataset({"picks": int(number.sum()), "decisions": int(number.size)})
+    summary = xr.Dataset({"picks": int(number.sum()), "decisions": int(number.size)})
     with np.errstate(invalid="ignore"):
         means = sums.sum(axis=-1) / number.sum()
     ends = _bootstrap(sums, number, confidence, resamples, seed)
     for at, name in enumerate(("predicted_net", "realised_net", "difference", "coverage", "share_positive")):
         unit = "_bps" if at < 3 else ""
-        found[name + unit] = float(means[at])
+        summary[name + unit] = float(means[at])
         if name in ("realised_net", "difference", "coverage"):
             stem = name.removesuffix("_net")
-            found[f"{stem}_low{unit}"], found[f"{stem}_high{unit}"] = map(float, ends[:, at])
-    for label in found.data_vars:
-        found[label].attrs = {"units": BPS_UNIT if str(label).endswith("_bps") else "1"}
-    kept = ("kind", "provenance", "rule", "level", "hold_hours")
-    return found.assign_attrs({name: record.attrs[name] for name in kept if name in record.attrs})
+            summary[f"{stem}_low{unit}"], summary[f"{stem}_high{unit}"] = map(float, ends[:, at])
+    for label in summary.data_vars:
+        summary[label].attrs = {"units": BPS_UNIT if str(label).endswith("_bps") else "1"}
+    attributes = ("kind", "provenance", "rule", "level", "hold_hours")
+    return summary.assign_attrs({name: record.attrs[name] for name in attributes if name in record.attrs})
 
 
 def _bootstrap(sums: Floats, number: Any, confidence: float, resamples: int, seed: int) -> Floats:

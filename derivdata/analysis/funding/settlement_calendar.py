@@ -73,20 +73,20 @@ def next_settlements(
     rows = settlements.assign(time=due.as_unit("us"), row=np.arange(len(settlements)))
     rows = rows[rows["time"] <= now].sort_values("time", kind="stable")
     last = rows.drop_duplicates(["symbol", "exchange"], keep="last")
-    found = {
+    by_pair = {
         (str(row.symbol), str(row.exchange)): _after(row.time, float(row.interval_hours), now)
         for row in last.itertuples()
     }
     listed = [
-        list(names) if names is not None else sorted({pair[place] for pair in found})
+        list(names) if names is not None else sorted({pair[place] for pair in by_pair})
         for place, names in enumerate((symbols, exchanges))
     ]
     if symbols is not None or exchanges is not None:
         for symbol in listed[0]:
             for exchange in listed[1]:
-                found.setdefault((symbol, exchange), _assumed(symbol, exchange, now))
+                by_pair.setdefault((symbol, exchange), _assumed(symbol, exchange, now))
     table = pd.DataFrame(
-        [{"symbol": symbol, "exchange": exchange, **row} for (symbol, exchange), row in found.items()],
+        [{"symbol": symbol, "exchange": exchange, **row} for (symbol, exchange), row in by_pair.items()],
         columns=[
             "symbol", "exchange", "time", "hours_until", "interval_hours", "last_time", "missed", "basis",
         ],

@@ -97,8 +97,8 @@ def branching_ratio(counts: xr.DataArray, *, dim: str = "time") -> xr.DataArray:
         dask_gufunc_kwargs={"allow_rechunk": True},
     )
     status.attrs = flag_attrs(BranchingStatus)
-    found: xr.DataArray = ratio.rename("branching_ratio").assign_coords(status=status)
-    return found
+    result: xr.DataArray = ratio.rename("branching_ratio").assign_coords(status=status)
+    return result
 
 
 def _clock(counts: xr.DataArray, dim: str) -> _Clock | None:

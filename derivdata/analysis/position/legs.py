@@ -53,10 +53,10 @@ class Legs(NamedTuple):
     def status(self, k: xr.DataArray) -> xr.DataArray:
         """Return what the slices around each leg say, and whether its strike lies outside the quotes."""
         cut = self.cut
-        said = cut.status | cut.before["status"] | cut.after["status"]
+        flags = cut.status | cut.before["status"] | cut.after["status"]
         outside = (k < cut.k_min) | (k > cut.k_max)
         extrapolated = where(outside, np.int32(Status.EXTRAPOLATED), np.int32(0))
-        status: xr.DataArray = (said | extrapolated).astype(np.int32).reset_coords(drop=True)
+        status: xr.DataArray = (flags | extrapolated).astype(np.int32).reset_coords(drop=True)
         return status
 
 

@@ -111,14 +111,14 @@ def scaled_greeks(
     placed: Legs, iv: xr.DataArray, which: Sequence[Greek], rate: float, premium: Any
 ) -> xr.Dataset:
     """Return greeks times quantity; ``delta`` is the derivative of the value, whatever the currency."""
-    found = black76.greeks(
+    greeks = black76.greeks(
         placed.forward, placed.strike, placed.year_fraction, iv, placed.side,
         which=which, delta="spot" if premium == "linear" else "pa", rate=rate, premium=premium,
     )  # fmt: skip
-    if "delta" in found and premium == "inverse":
+    if "delta" in greeks and premium == "inverse":
         # δ_pa = F ∂(B/F)/∂F; the discount is the premium's.
-        found["delta"] = found["delta"] / placed.forward * np.exp(-rate * placed.year_fraction)
-    scaled: xr.Dataset = (found * placed.quantity).drop_attrs()
+        greeks["delta"] = greeks["delta"] / placed.forward * np.exp(-rate * placed.year_fraction)
+    scaled: xr.Dataset = (greeks * placed.quantity).drop_attrs()
     return scaled
 
 

@@ -65,10 +65,10 @@ def bars(price: xr.DataArray, *, step_hours: float = 24.0) -> xr.Dataset:
     dims = (*(dim for dim in price.dims if dim != "time"), "time")
     coords = {name: c for name, c in price.coords.items() if "time" not in c.dims}
     coords |= {"time": (first * step).astype("datetime64[us]")}
-    made = xr.Dataset({name: (dims, column) for name, column in columns.items()}, coords=coords)
+    result = xr.Dataset({name: (dims, column) for name, column in columns.items()}, coords=coords)
     for name in BAR:
-        made[name].attrs["units"] = "USD"
-    return made.transpose(*price.dims)
+        result[name].attrs["units"] = "USD"
+    return result.transpose(*price.dims)
 
 
 def _spanned(values: Floats, stamps: Any) -> tuple[Floats, Floats]:

@@ -123,13 +123,13 @@ def ask(query: Mapping[str, Any]) -> tuple[pd.DataFrame, bool]:
     answer = transport.get(api.LIQUIDATIONS_EVENTS, query, into=_Events)
     frame = tabulate(tables.LIQUIDATIONS_EVENTS, [answer], _columns)
     if answer.body.coverage is not None:
-        asked = {name: [list(span) for span in spans] for name, spans in answer.body.coverage.items()}
+        requested = {name: [list(span) for span in spans] for name, spans in answer.body.coverage.items()}
         try:
-            for spans in asked.values():
+            for spans in requested.values():
                 _windows(spans)
         except ValueError as problem:
             raise SchemaError(f"{api.LIQUIDATIONS_EVENTS.path}: $.coverage: {problem}") from None
-        frame.attrs["provenance"] = frame.attrs["provenance"] | {"coverage": {"asked": asked}}
+        frame.attrs["provenance"] = frame.attrs["provenance"] | {"coverage": {"asked": requested}}
     return frame, len(frame) >= query["limit"]
 
 
@@ -138,14 +138,14 @@ def within_asked(spans: dict[str, Any], provenance: Mapping[str, Any]) -> dict[s
 
     A venue that was never asked has no orders to lack: it is in ``asked`` with no span.
     """
-    asked = provenance.get("coverage", {}).get("asked")
-    if asked is None:
+    requested = provenance.get("coverage", {}).get("asked")
+    if requested is None:
         return spans
     observed = _windows(spans["observed"])
-    for own in filter(None, map(_windows, asked.values())):
+    for own in filter(None, map(_windows, requested.values())):
         both = (times.Window(max(a.start, b.start), min(a.end, b.end)) for a in observed for b in own)
         observed = [span for span in both if span.start < span.end]
-    return {**spans, **coverage(observed), "missed": spans["missed"], "asked": asked}
+    return {**spans, **coverage(observed), "missed": spans["missed"], "asked": requested}
 
 
 def _windows(spans: Sequence[Sequence[str]]) -> list[times.Window]:
