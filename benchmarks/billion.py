@@ -108,6 +108,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--venues", type=int, default=_VENUES)
     parser.add_argument("--folder", help="where to build; removed afterwards (a temporary folder)")
     options = parser.parse_args(arguments)
+    if options.folder is not None:
+        Path(options.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="derivdata-billion-", dir=options.folder))
     try:
         found = figures(folder / "archive", int(options.rows), options.symbols, options.venues)

@@ -188,6 +188,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", help="where to build; removed afterwards (a temporary folder)")
     parser.add_argument("--tiny", action="store_true", help="only with a worker that is killed")
     options = parser.parse_args(arguments)
+    if options.folder is not None:
+        Path(options.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="derivdata-cluster-", dir=options.folder))
     try:
         print(json.dumps(dict(figures(folder / "archive", options))))
