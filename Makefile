@@ -66,7 +66,7 @@ SOAK_ON_VENUES := $(addprefix tests/collect/test_,every_fetcher.py notebooks_on_
 
 # Some eighteen minutes on a machine that does nothing else; writes the figures of docs/reliability.md.
 soak: $(VENV)/.dev
-	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) --durations=25
+	DERIVDATA_SOAK=1 $(BIN)/python -m pytest -q tests/reliability $(SOAK_ON_VENUES) tests/test_report_drawing.py --durations=25
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

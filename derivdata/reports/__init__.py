@@ -17,6 +17,7 @@ from derivdata.bundle.replaying import Replay
 from derivdata.errors import NotRecorded
 from derivdata.files import replace_file
 from derivdata.reports.data import Data
+from derivdata.reports.drawing import Drawings
 from derivdata.reports.html_page import render_page
 from derivdata.reports.report_options import Fees, ReportOptions, parse_options
 from derivdata.reports.sections import (
@@ -38,6 +39,9 @@ def __dir__() -> list[str]:
 
 _COMPARED = ("funding", "oi", "options", "liquidations")
 """Sections whose numbers are compared with those of an earlier report."""
+
+_SEVERAL = 6
+"""Sections times symbols from which on a second process draws the figures."""
 
 _SYNTHETIC = "Synthetic data, generated for demonstration: no market ever looked like this."
 
@@ -106,9 +110,11 @@ def report(
         symbols, window=window, venues=venues, fees=fees, expiries=expiries, sections=sections
     )
     earlier = None if since is None else _earlier(since, wanted)
-    data = Data(wanted)
-    chosen = [BY_NAME[name](data) for name in wanted.sections]
-    data.require_symbols()
+    with Drawings(several=len(wanted.symbols) * len(wanted.sections) >= _SEVERAL) as drawings:
+        data = Data(wanted, drawings)
+        chosen = [BY_NAME[name](data) for name in wanted.sections]
+        data.require_symbols()
+        drawings.finish()
     parts = [
         summary_section(chosen, synthetic=data.synthetic),
         *([] if earlier is None else [changes_section(chosen, earlier)]),
@@ -141,7 +147,7 @@ def _earlier(since: str | Path, wanted: ReportOptions) -> Earlier:
                 window=times.window(recorded.get("window", f"{round(length / pd.Timedelta(1, 'h'))}h"), asof),
                 venues=None if recorded.get("venues") is None else tuple(recorded["venues"]),
             )
-            data = Data(then, draws=False)
+            data = Data(then)
             metrics = []
             for name in _COMPARED:
                 if name in wanted.sections:

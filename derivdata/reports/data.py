@@ -16,6 +16,7 @@ from derivdata import api, tables
 from derivdata.analysis import chain
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
 from derivdata.fetch import funding, liquidations, markets, oi, options, prices
+from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
 
 __all__ = ["EVENTS", "Data", "FetchedTable"]
@@ -48,17 +49,17 @@ class Data:
 
     Attributes
     ----------
-    draws
-        Whether sections draw their figures.
+    drawings
+        Where sections have their figures drawn; None: they draw none.
     fetched
         Provenance of every table, in order.
     missing
         What the source does not have, and why.
     """
 
-    def __init__(self, report_options: ReportOptions, *, draws: bool = True) -> None:
+    def __init__(self, report_options: ReportOptions, drawings: Drawings | None = None) -> None:
         self.report_options = report_options
-        self.draws = draws
+        self.drawings = drawings
         self.fetched: list[FetchedTable] = []
         self.missing: dict[str, str] = {}
         self._tables: dict[str, pd.DataFrame | None] = {}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata.reports.svg import draw_svg
+from derivdata.reports.drawing import Drawing, Drawings
 from derivdata.text import escape_controls
 
 __all__ = ["WIDE", "Finding", "Metric", "Number", "Section", "linked", "render_page"]
@@ -55,21 +55,32 @@ class Metric(NamedTuple):
     unit: str
 
 
+class _Figure(NamedTuple):
+    """A figure that may still be drawn, and the sentence that says how to read it."""
+
+    drawing: Drawing
+    reading: str
+
+    def html(self) -> str:
+        caption = f"<figcaption><b>How to read it.</b> {escape(self.reading)}</figcaption>"
+        return f"<figure>{self.drawing.svg}{caption}</figure>"
+
+
 @dataclass
 class Section:
     """A heading, the blocks of HTML below it, and what the summary takes from them.
 
     Attributes
     ----------
-    draws
-        Whether figures are drawn; a report that is only compared with draws none.
+    drawings
+        Where figures are drawn; None: a report that is only compared with draws none.
     headlines
         Parts of the sentence at the top about each symbol.
     """
 
     title: str
-    draws: bool = True
-    blocks: list[str] = field(default_factory=list)
+    drawings: Drawings | None = None
+    blocks: list[str | _Figure] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     numbers: list[Number] = field(default_factory=list)
     metrics: list[Metric] = field(default_factory=list)
@@ -126,11 +137,10 @@ class Section:
 
         `title` is the accessible label, read by screen readers.
         """
-        if not self.draws:
+        if self.drawings is None:
             return
-        image = draw_svg(partial(draw, *data, **options), title, name=_slug(title), size=size)
-        caption = f"<figcaption><b>How to read it.</b> {escape(reading)}</figcaption>"
-        self.blocks.append(f"<figure>{image}{caption}</figure>")
+        drawing = Drawing(partial(draw, *data, **options), title, _slug(title), size)
+        self.blocks.append(_Figure(self.drawings.add(drawing), reading))
 
     def table(
         self,
@@ -178,15 +188,13 @@ def render_page(
     )
 
 
-def _side_by_side(blocks: Sequence[str]) -> str:
+def _side_by_side(blocks: Sequence[str | _Figure]) -> str:
     """Join blocks; figures that follow one another share a grid."""
-    runs = [
-        (figures, list(run)) for figures, run in itertools.groupby(blocks, lambda b: b.startswith("<figure>"))
-    ]
-    return "\n".join(
-        f'<div class="figures">{chr(10).join(run)}</div>' if figures else "\n".join(run)
-        for figures, run in runs
-    )
+    joined = []
+    for kind, run in itertools.groupby(blocks, type):
+        html = "\n".join(block.html() if isinstance(block, _Figure) else block for block in run)
+        joined.append(f'<div class="figures">{html}</div>' if kind is _Figure else html)
+    return "\n".join(joined)
 
 
 @functools.cache

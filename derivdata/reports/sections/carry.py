@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 def carry_section(data: Data) -> Section:
     """Build the section on the widest spreads, gross and net, and on carry by holding time."""
-    section = Section("Carry", draws=data.draws)
+    section = Section("Carry", drawings=data.drawings)
     section.text(_WARNING, "warn")
     section.text(_costs(data.report_options))
     rates = rates_of(data)

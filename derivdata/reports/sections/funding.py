@@ -41,7 +41,7 @@ _FORMATS = (
 
 def funding_section(data: Data) -> Section:
     """Build the section on funding per venue over the window; without a history, the rates now."""
-    section = Section("Funding", draws=data.draws)
+    section = Section("Funding", drawings=data.drawings)
     history = rates_of(data)
     if history is None:
         section.add_missing_note(data.missing["funding rates"])

@@ -29,7 +29,7 @@ _FORMATS = {
 
 def liquidations_section(data: Data) -> Section:
     """Build the section on the orders of the last week at most, by venue and by cascade."""
-    section = Section("Liquidations", draws=data.draws)
+    section = Section("Liquidations", drawings=data.drawings)
     events = data.liquidations()
     if events is None:
         section.add_missing_note(data.missing["liquidations"])

@@ -31,7 +31,7 @@ _FORMATS = {
 
 def oi_section(data: Data) -> Section:
     """Build the section on shares, concentration and trends per symbol, and on all symbols by venue."""
-    section = Section("Open interest", draws=data.draws)
+    section = Section("Open interest", drawings=data.drawings)
     for symbol in data.report_options.symbols:
         table = data.oi(symbol)
         if table is None:

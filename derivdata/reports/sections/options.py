@@ -45,7 +45,7 @@ class Book(NamedTuple):
 
 def options_section(data: Data) -> Section:
     """Build the section on options: per symbol the first venue that has them, and the others against it."""
-    section = Section("Options", draws=data.draws)
+    section = Section("Options", drawings=data.drawings)
     section.text(
         "The source gives implied volatilities; prices are computed from them. SVI smiles are fitted to the "
         "options out of the money of each venue, without butterfly or calendar arbitrage; nothing is "

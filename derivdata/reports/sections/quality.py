@@ -39,7 +39,7 @@ _NAMES = {
 
 def quality_section(data: Data) -> Section:
     """Build the section on points, gaps and duplicates of each table, and on options not used."""
-    section = Section("Data quality and coverage", draws=data.draws)
+    section = Section("Data quality and coverage", drawings=data.drawings)
     section.text(
         "Expected points are those between the first and the last of a series at its own step. A venue whose "
         "rate often equals its highest or lowest value has a cap or a floor. Outliers are more than twelve "

@@ -20,7 +20,7 @@ _LEAST = pd.Timedelta(3, "D")
 def add_volatility_history(section: Section, data: Data, symbol: str, venue: str) -> None:
     """Add the figure of the index and of skew over time, and sentences on their change."""
     window = data.report_options.window
-    if not section.draws or window.end - window.start < _LEAST:
+    if section.drawings is None or window.end - window.start < _LEAST:
         return
     chains = data.surfaces(symbol, venue)
     if chains is None:

@@ -1,0 +1,178 @@
+"""Draw the figures of a report in a second process, while this one computes what comes next.
+
+Drawing takes about half as long as computing. The worker is a Python of its own that is given pickled figures
+through a pipe and returns their SVG. It never imports the caller's ``__main__``, so that a script needs no
+guard, and ends when its pipe closes, so that it outlives neither the report nor a killed process.
+
+The worker is an optimisation alone: whatever it has not drawn, for any reason, is drawn here, where an error
+or a warning appears as if there were no worker.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from derivdata import transport
+from derivdata.reports.svg import draw_svg
+
+__all__ = ["Drawing", "Drawings", "processors", "serve"]
+
+_READY = b"derivdata draws\n"
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(eq=False)
+class Drawing:
+    """A figure to be drawn: arguments as in `draw_svg`, and its text once it is drawn."""
+
+    draw: Callable[..., Any]
+    title: str
+    name: str
+    size: tuple[float, float]
+    svg: str | None = None
+
+    def draw_here(self) -> None:
+        """Draw in this process."""
+        self.svg = draw_svg(self.draw, self.title, name=self.name, size=self.size)
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Drawings:
+    """Figures of one report: a context manager, after which the worker is gone.
+
+    Parameters
+    ----------
+    several
+        Whether there are figures enough for a worker to be worth its start. It starts with the first of
+        them, where there is a second processor.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self._drawings: list[Drawing] = []
+        self._waiting: queue.SimpleQueue[Drawing | None] = queue.SimpleQueue()
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._feeder = threading.Thread(target=self._feed, name="derivdata drawings", daemon=True)
+        self._wants_worker = several and processors() > 1
+        self._ready = self._busy = False
+
+    def __enter__(self) -> Drawings:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._worker is None:
+            return
+        assert self._worker.stdin is not None
+        assert self._worker.stdout is not None
+        with suppress(OSError):  # what is still in the pipe has no reader
+            self._worker.stdin.close()
+        try:
+            self._worker.wait(_PATIENCE_SECONDS if self._ready else 0.0)
+        except subprocess.TimeoutExpired:
+            self._worker.kill()
+            self._worker.wait()
+        self._waiting.put(None)
+        self._feeder.join(_PATIENCE_SECONDS)
+        self._worker.stdout.close()
+
+    def add(self, drawing: Drawing) -> Drawing:
+        """Have a figure drawn; its `svg` is there after `finish`."""
+        self._drawings.append(drawing)
+        self._waiting.put(drawing)
+        if self._wants_worker:
+            self._wants_worker = False
+            self._worker = _start_worker()
+            if self._worker is not None:
+                self._feeder.start()
+        return drawing
+
+    def finish(self) -> None:
+        """Draw here what the worker has not begun, wait for what it has, and draw here what it could not.
+
+        Raises
+        ------
+        Exception
+            That of a figure that cannot be drawn.
+        """
+        with suppress(queue.Empty):
+            while (drawing := self._waiting.get_nowait()) is not None:
+                drawing.draw_here()
+        if self._busy:
+            self._waiting.put(None)
+            self._feeder.join()
+        for drawing in self._drawings:
+            if drawing.svg is None:
+                drawing.draw_here()
+
+    def _feed(self) -> None:
+        """Give the worker one figure after another: `finish` takes over those that it has not begun."""
+        assert self._worker is not None
+        tasks, answers = self._worker.stdin, self._worker.stdout
+        assert tasks is not None
+        assert answers is not None
+        # The worker is gone, or a figure cannot be pickled: `finish` draws what is left.
+        with suppress(OSError, EOFError, ValueError, TypeError, AttributeError, pickle.PickleError):
+            if answers.read(len(_READY)) != _READY:
+                return
+            self._ready = True
+            while (drawing := self._waiting.get()) is not None:
+                self._busy = True
+                task = (drawing.draw, drawing.title, drawing.name, drawing.size)
+                pickle.dump((task, transport.SESSION.synthetic_read), tasks, pickle.HIGHEST_PROTOCOL)
+                tasks.flush()
+                drawing.svg = pickle.load(answers)
+                self._busy = False
+
+
+def _start_worker() -> subprocess.Popen[bytes] | None:
+    """Return a Python that runs `serve` with this one's modules, None where there is no Python to start."""
+    if not Path(sys.executable or "").stem.lower().startswith(("python", "pypy")):
+        return None  # a frozen application or an embedding one: it would start itself again
+    code = f"import sys; sys.path[:] = {sys.path!r}; from derivdata.reports.drawing import serve; serve()"
+    try:
+        return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError:
+        return None
+
+
+def serve() -> None:
+    """Draw the figures that come through standard input until it closes: the worker's whole work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the report, which closes the pipe
+    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    try:
+        import matplotlib.backends.backend_svg  # noqa: F401 (the slow import, before the first figure)
+
+        answers.write(_READY)
+        while True:
+            answers.flush()
+            task, transport.SESSION.synthetic_read = pickle.load(tasks)
+            pickle.dump(_drawn(*task), answers)
+    except (EOFError, OSError):
+        os._exit(0)  # the report is done or gone; nothing here is to be cleaned up
+
+
+def _drawn(draw: Callable[..., Any], title: str, name: str, size: tuple[float, float]) -> str | None:
+    """Return the figure; None for one with an error or a warning, which the report's process repeats."""
+    with warnings.catch_warnings(record=True) as noticed, suppress(Exception):
+        text = draw_svg(draw, title, name=name, size=size)
+        return None if noticed else text
+    return None

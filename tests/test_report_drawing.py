@@ -1,0 +1,176 @@
+"""Figures drawn in a second process: the same bytes, errors and warnings, and no process is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from derivdata.reports import drawing
+from derivdata.reports.drawing import Drawing, Drawings
+from tests import drawn_by_worker as draw
+from tests.reliability.promises import SOAK
+
+HANGS_SECONDS = 60.0
+"""Only a worker that hangs takes so long."""
+
+
+def figure(function: Callable[..., Any], number: int = 0) -> Drawing:
+    return Drawing(function, "A line", f"figure-{number}", (3.0, 2.0))
+
+
+def drawn_by_the_worker(one: Drawing) -> str:
+    """The text of a figure that nothing but the worker can have drawn, for `finish` was not called."""
+    deadline = time.monotonic() + HANGS_SECONDS
+    while one.svg is None:
+        assert time.monotonic() < deadline, "the worker does not draw"
+        time.sleep(0.01)
+    return one.svg
+
+
+def test_one_processor_draws_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "processors", lambda: 1)
+    monkeypatch.setattr(drawing, "_start_worker", lambda: pytest.fail("a worker was started"))
+    with Drawings(several=True) as drawings:
+        one = drawings.add(figure(partial(draw.line, 5.0)))
+        drawings.finish()
+    assert "up to 5" in (one.svg or "")
+
+
+def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(drawing, "processors", lambda: 2)
+    with Drawings(several=True) as drawings:
+        worker = drawings._worker
+        assert worker is None, "it starts with the first figure"
+        lines = [drawings.add(figure(partial(draw.line, float(n)), n)) for n in range(3)]
+        whose = drawings.add(figure(draw.process))
+        thin, failing, local = (
+            drawings.add(figure(f)) for f in (draw.warn, draw.fail, lambda ax: ax.plot([1.0]))
+        )
+        worker = drawings._worker
+        assert worker is not None
+        texts = [drawn_by_the_worker(one) for one in lines]
+        assert f"process {worker.pid}" in drawn_by_the_worker(whose)
+        drawings._feeder.join(HANGS_SECONDS)  # a figure that cannot be pickled ends it
+        assert [one.svg for one in (thin, failing, local)] == [None] * 3
+        with (
+            pytest.warns(UserWarning, match="the line is thin"),
+            pytest.raises(ZeroDivisionError, match="no line has this height"),
+        ):
+            drawings.finish()
+    assert worker.returncode == 0
+    for one, text in zip(lines, texts, strict=True):
+        one.draw_here()
+        assert one.svg == text
+
+
+@pytest.mark.parametrize("start", ["exit(3)", "print('hello')", "import time; time.sleep(1000)"])
+def test_a_worker_that_is_no_use_is_done_without(start: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It dies at its start, writes other words, or says nothing."""
+    popen = drawing.subprocess.Popen
+    monkeypatch.setattr(drawing, "processors", lambda: 2)
+    monkeypatch.setattr(
+        drawing.subprocess, "Popen", lambda call, **pipes: popen([call[0], "-c", start], **pipes)
+    )
+    with Drawings(several=True) as drawings:
+        one = drawings.add(figure(partial(draw.line, 7.0)))
+        drawings.finish()
+        worker = drawings._worker
+    assert worker is not None
+    assert worker.returncode is not None, "it is gone"
+    assert "up to 7" in (one.svg or "")
+
+
+def test_an_application_that_is_no_python_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "processors", lambda: 2)
+    monkeypatch.setattr(drawing.sys, "executable", "/opt/desk/trader")
+    monkeypatch.setattr(drawing.subprocess, "Popen", lambda *_, **__: pytest.fail("it was started"))
+    with Drawings(several=True) as drawings:
+        one = drawings.add(figure(partial(draw.line, 9.0)))
+        drawings.finish()
+    assert "up to 9" in (one.svg or "")
+
+
+SCRIPT = """
+import derivdata as dd
+from derivdata.reports import drawing
+
+print("begun", flush=True)
+drawing.processors = lambda: 2
+dd.connect("sample")
+dd.report("BTC", out="r.html", window="7d")
+print("done", flush=True)
+"""
+
+
+def begun(folder: Path) -> tuple[subprocess.Popen[str], int]:
+    """A script without a guard of ``__main__`` that makes a report, and its worker's number."""
+    (folder / "script.py").write_text(SCRIPT)
+    environment = os.environ | {"DERIVDATA_CACHE_DIR": str(folder / "cache")}
+    script = subprocess.Popen(
+        [sys.executable, "script.py"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    children = Path(f"/proc/{script.pid}/task/{script.pid}/children")
+    deadline = time.monotonic() + HANGS_SECONDS
+    while not children.read_text().split():
+        assert time.monotonic() < deadline, "no worker was started"
+        time.sleep(0.01)
+    return script, int(children.read_text().split()[0])
+
+
+def ended(process: int) -> bool:
+    """Whether a process ends; one that nobody has waited for yet counts as ended."""
+    deadline = time.monotonic() + HANGS_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.skipif(not SOAK, reason="full loads only: DERIVDATA_SOAK=1")
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for processes in /proc")
+class TestWholeReports:
+    def test_a_script_without_a_guard_runs_once(self, tmp_path: Path) -> None:
+        script, worker = begun(tmp_path)
+        assert script.communicate(timeout=10 * HANGS_SECONDS) == ("begun\ndone\n", "")
+        assert script.returncode == 0
+        assert ended(worker)
+        assert (tmp_path / "r.html").stat().st_size > 100_000
+
+    @pytest.mark.parametrize("seconds", [0.0, 3.0])
+    def test_ctrl_c_leaves_no_process(self, seconds: float, tmp_path: Path) -> None:
+        script, worker = begun(tmp_path)
+        time.sleep(seconds)
+        os.killpg(script.pid, signal.SIGINT)
+        _, errors = script.communicate(timeout=HANGS_SECONDS)
+        assert errors.rstrip().endswith("KeyboardInterrupt")
+        assert ended(worker)
+        assert not (tmp_path / "r.html").exists()
+
+    @pytest.mark.parametrize("seconds", [0.0, 3.0])
+    def test_a_killed_report_leaves_no_worker(self, seconds: float, tmp_path: Path) -> None:
+        script, worker = begun(tmp_path)
+        time.sleep(seconds)
+        script.kill()
+        script.communicate(timeout=HANGS_SECONDS)
+        assert ended(worker)
