@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import pytest
 
 from derivdata.reports import drawing
@@ -34,6 +35,15 @@ def drawn_by_the_worker(one: Drawing) -> str:
         assert time.monotonic() < deadline, "the worker does not draw"
         time.sleep(0.01)
     return one.svg
+
+
+def test_the_users_style_does_not_reach_a_report() -> None:
+    """The worker has the defaults, so that figures would differ with the number of processors."""
+    plain, styled = figure(partial(draw.line, 3.0)), figure(partial(draw.line, 3.0))
+    plain.draw_here()
+    with matplotlib.rc_context({"lines.linewidth": 7.5, "axes.grid": True, "timezone": "Asia/Tokyo"}):
+        styled.draw_here()
+    assert styled.svg == plain.svg
 
 
 def test_one_processor_draws_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ __all__ = ["draw_svg"]
 _RULES: dict[Any, Any] = {
     "svg.hashsalt": "derivdata",
     "svg.fonttype": "none",
+    "timezone": "UTC",
     "text.parse_math": False,  # a symbol or venue may hold "$"
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # a long list is looked up, and written, for every word
@@ -46,12 +47,13 @@ def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[flo
     -------
     str
         Black takes the page's text colour and white its background, so that the figure is readable in light
-        and dark mode; dense parts are embedded images. The same data gives the same text.
+        and dark mode; dense parts are embedded images. The same data gives the same text, whatever style
+        the user has chosen for figures.
     """
-    import matplotlib
+    import matplotlib.style
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(_RULES):
+    with matplotlib.style.context("default"), matplotlib.rc_context(_RULES):
         figure = Figure(figsize=size, layout="constrained")
         draw(ax=figure.subplots())
         out = io.StringIO()
