@@ -41,7 +41,8 @@ class DataFile(msgspec.Struct, frozen=True):
     """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
 
     `path` is relative to the archive, `digest` is of the whole file, `tail` of the footer at its end.
-    `newest` is the tail of the file beside it that holds the last rows of each series, if there is one.
+    `newest` is the tail of the file beside it that holds the last rows of each series, if there is one, and
+    `sums` the digest of the one that holds sums over symbols.
     """
 
     path: str = msgspec.field(name="file")
@@ -53,6 +54,7 @@ class DataFile(msgspec.Struct, frozen=True):
     tail: str
     level: int = 0
     newest: str = ""
+    sums: str = ""
 
     @property
     def newest_path(self) -> str:
@@ -60,9 +62,15 @@ class DataFile(msgspec.Struct, frozen=True):
         return self.path.removesuffix("parquet") + "newest"
 
     @property
+    def sums_path(self) -> str:
+        """The file beside it with the sums over the symbols of each venue and step."""
+        return self.path.removesuffix("parquet") + "sums"
+
+    @property
     def paths(self) -> list[str]:
-        """Its path, and that of the file beside it, if there is one."""
-        return [self.path, self.newest_path] if self.newest else [self.path]
+        """Its path, and those of the files beside it."""
+        beside = {self.newest_path: self.newest, self.sums_path: self.sums}
+        return [self.path, *(path for path, digest in beside.items() if digest)]
 
     @property
     def partition(self) -> str:

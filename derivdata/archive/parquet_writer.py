@@ -1,9 +1,9 @@
-"""Write single Parquet files: rows sorted, in small row groups, with the newest rows in a file beside."""
+"""Write single Parquet files: rows sorted, in small row groups, with newest rows and sums in files beside."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from derivdata.archive import footers
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import latest_by, schema_of
 from derivdata.archive.series_index import IndexBuilder
+from derivdata.archive.step_sums import SumsBuilder
 from derivdata.archive.storage import LocalFolder, Storage
 from derivdata.schema import Table
 
@@ -26,6 +27,7 @@ __all__ = ["GROUP_ROWS", "write"]
 GROUP_ROWS = 8_192
 """Rows that are decoded together: for one series of a file of thousands, a whole row group is."""
 _NEWEST_FROM_ROWS = 100_000
+_SUMS_FROM_ROWS = 8_192
 _CHUNK_GROUPS = 16
 
 
@@ -35,10 +37,11 @@ def write(
     """Write sorted rows as one new file of a partition.
 
     A large file of series gets a small one beside it with the newest rows of each series, so that a read of
-    the latest values need not open the large one.
+    the latest values need not open the large one. One of open interest or volume gets another with sums over
+    the symbols of each venue and step.
     """
-    newest = _Newest(table)
-    written = _write_file(storage.draft(partition), table, rows, newest)
+    newest, sums = _Newest(table), SumsBuilder(table)
+    written = _write_file(storage.draft(partition), table, rows, [newest, sums])
     file = DataFile(
         path=f"{partition}/{storage.unique(written.digest)}.parquet",
         rows=written.rows,
@@ -51,9 +54,14 @@ def write(
     )
     storage.publish(written.path, file.path)
     if file.rows >= _NEWEST_FROM_ROWS and newest.follows_series:
-        beside = _write_file(storage.draft(partition), table, [newest.rows()], None)
+        beside = _write_file(storage.draft(partition), table, [newest.rows()], [])
         storage.publish(beside.path, file.newest_path)
         file = msgspec.structs.replace(file, newest=beside.tail)
+    if file.rows >= _SUMS_FROM_ROWS:
+        draft = storage.draft(partition)
+        if digest := sums.write(draft):
+            storage.publish(draft, file.sums_path)
+            file = msgspec.structs.replace(file, sums=digest)
     return file
 
 
@@ -67,10 +75,12 @@ class _Written(NamedTuple):
     tail: str
 
 
-def _write_file(draft: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None) -> _Written:
+def _write_file(
+    draft: Path, table: Table, rows: Iterable[pa.Table], collectors: Sequence[_Newest | SumsBuilder]
+) -> _Written:
     """Write rows under a draft name, which is removed if that fails."""
     try:
-        count, first, last = _write_rows(draft, table, rows, newest)
+        count, first, last = _write_rows(draft, table, rows, collectors)
         with draft.open("rb") as handle:
             digest = hashlib.file_digest(handle, footers.digest).hexdigest()
         tail = footers.digest(LocalFolder(draft.parent).tail(draft.name, 0)).hexdigest()
@@ -81,7 +91,7 @@ def _write_file(draft: Path, table: Table, rows: Iterable[pa.Table], newest: _Ne
 
 
 def _write_rows(
-    path: Path, table: Table, rows: Iterable[pa.Table], newest: _Newest | None
+    path: Path, table: Table, rows: Iterable[pa.Table], collectors: Sequence[_Newest | SumsBuilder]
 ) -> tuple[int, int, int]:
     schema = schema_of(table)
     text = [f.name for f in schema if pa.types.is_dictionary(f.type)]
@@ -104,8 +114,8 @@ def _write_rows(
             whole = batch.combine_chunks().cast(schema)
             writer.write_table(whole, row_group_size=GROUP_ROWS)
             index.take(whole)
-            if newest is not None:
-                newest.take(whole)
+            for collector in collectors:
+                collector.take(whole)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
         if count > GROUP_ROWS:  # in a single row group there is nothing to find

@@ -14,6 +14,7 @@ from derivdata.archive.correction_log import correction_notices
 from derivdata.archive.dask_reads import lazy_frame, lazy_panel
 from derivdata.archive.schemas import archive_table, columns_of, frame_of
 from derivdata.archive.selections import Selection, TimeRange, micros, read_filter, time_range
+from derivdata.archive.step_sums import SUMMED, scan_sums
 from derivdata.schema import Table
 from derivdata.transport import SESSION
 
@@ -65,6 +66,52 @@ class ArchiveReader(ArchiveContents):
         frame = frame_of(keyed, parts) if columns is None else columns_of(keyed, parts, columns)
         frame.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
         return frame
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return sums over the symbols of each venue, by resolution and instant with ``start <= time < end``.
+
+        They are read from what lies beside large files; rows of small ones, and of those that earlier
+        versions wrote, are added up.
+
+        Parameters
+        ----------
+        table
+            ``"oi_history"`` or ``"volume_history"``.
+        start, end
+            Half-open window; an instant without a zone is UTC.
+        exchanges
+            Venues to keep; None keeps all.
+
+        Returns
+        -------
+        DataFrame
+            Columns exchange, resolution, time; ``value`` [USD], the sum, NaN where a row has none;
+            ``symbols``, how many rows; ``symbol_hash``, equal where the symbols are the same.
+
+        Raises
+        ------
+        ValueError
+            The table is another one.
+        ArchiveError
+            A file is damaged, missing, or that of another table.
+        """
+        keyed = archive_table(table)
+        if table not in SUMMED:
+            raise ValueError(f"table={table!r}: sums are kept of {' and '.join(SUMMED)}")
+        where = read_filter(keyed, None, exchanges)
+        window = TimeRange(micros(start), micros(end))
+        sums = self._with_files(
+            keyed, lambda files: scan_sums(self._storage, keyed, files, window, where.get("exchange"))
+        )
+        sums.attrs["provenance"] = self._provenance(keyed, Selection(where, window))
+        return sums
 
     def latest(
         self,

@@ -36,8 +36,8 @@ MANIFEST = "archive.json"
 LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 """What the file is called that holds the ledger of requests."""
 
-DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest)")
-"""Names of the archive's own files: drafts, rows, and newest rows."""
+DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums)")
+"""Names of the archive's own files: drafts, rows, newest rows, and sums."""
 
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from derivdata import tables
-from derivdata.service.store import LedgerStore, Store
+from derivdata.service.store import LedgerStore, Store, SummedStore
 
 __all__ = ["BaseSymbols", "bases"]
 
@@ -104,6 +104,19 @@ class BaseSymbols:
         frame = self._store.read(table, start, end, symbols=wanted, exchanges=exchanges, columns=some)
         named = self._named(table, frame)
         return named if columns is None else named[list(columns)]
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame | None:
+        """Return the store's sums, if it keeps any and they are of what is shown."""
+        if not isinstance(self._store, SummedStore) or self._bases(table):
+            return None
+        return self._store.step_sums(table, start, end, exchanges=exchanges)
 
     def latest(
         self,

@@ -25,6 +25,7 @@ __all__ = [
     "micros",
     "micros_of",
     "overall",
+    "pieces",
     "samples",
     "steps",
     "sums",
@@ -93,7 +94,7 @@ def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Times
         return frame[["symbol", "exchange", "time", value]]
     series, first = _series(frame)
     since, until = _validity(frame, series, horizon)
-    row, bucket, weight = _pieces(since, until, micros_of(step))
+    row, bucket, weight = pieces(since, until, micros_of(step))
     opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
     total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
     mean = total / np.add.reduceat(weight, opens)
@@ -170,8 +171,8 @@ def _validity(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tupl
     return since, np.minimum(until, micros(horizon))
 
 
-def _pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
-    """Spans cut at the buckets' edges: row, bucket number and length [µs] of every piece."""
+def pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Cut spans at the buckets' edges: return row, bucket number and length [µs] of every piece."""
     first = since // step
     count = (until - 1) // step - first + 1
     row = np.repeat(np.arange(since.size), count)

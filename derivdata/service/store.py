@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 import pandas as pd
 
-__all__ = ["LedgerStore", "LiveStore", "Store"]
+__all__ = ["LedgerStore", "LiveStore", "Store", "SummedStore"]
 
 
 class Store(Protocol):
@@ -101,6 +101,25 @@ class LedgerStore(Protocol):
 
     def requests(self) -> pd.DataFrame:
         """Return which windows were asked of which venue: table, exchange, symbol, start, end, answered."""
+        ...
+
+
+@runtime_checkable
+class SummedStore(Protocol):
+    """Additional method of a store that keeps sums over the symbols of each venue."""
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame | None:
+        """Return what `derivdata.archive.Archive.step_sums` does, of the rows that `read` returns.
+
+        None: only the rows can tell.
+        """
         ...
 
 

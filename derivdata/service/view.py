@@ -15,10 +15,10 @@ from derivdata import api, tables, times
 from derivdata.service import buckets, corrections
 from derivdata.service.cancellation import check
 from derivdata.service.refusal import not_found
-from derivdata.service.store import Store
+from derivdata.service.store import Store, SummedStore
 from derivdata.service.window import INSTANT, Window, adaptive, resolve
 
-__all__ = ["Series", "View"]
+__all__ = ["Series", "View", "read_around"]
 
 T = TypeVar("T")
 
@@ -175,7 +175,34 @@ class View:
             empty = tables.TABLES[table].empty()
             return empty if columns is None else empty[list(columns)]
         frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=columns)
-        corrections.note_read(frame)
+        return self._known(table, corrections.note_read(frame), end)
+
+    def step_sums(
+        self,
+        table: str,
+        value: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Sum a column of the rows that `read` returns over the symbols of each venue, step and instant.
+
+        Columns are those of `derivdata.archive.Archive.step_sums`, which saves reading the rows.
+        """
+        check()
+        end = min(end, self.horizon)
+        if start < end and self.has(table) and isinstance(self.store, SummedStore):
+            sums = self.store.step_sums(table, start, end, exchanges=exchanges)
+            if sums is not None:
+                return self._known(table, corrections.note_read(sums), end)
+        from derivdata.archive.step_sums import sums_of_frame  # many services sum nothing
+
+        names = ("symbol", "exchange", "resolution", "time", value)
+        return sums_of_frame(self.read(table, start, end, exchanges=exchanges, columns=names), value)
+
+    def _known(self, table: str, frame: pd.DataFrame, end: pd.Timestamp) -> pd.DataFrame:
+        """Return those of the rows before `end` that are known at the clock."""
         if table != "volume_history" or end + _LONGEST <= self.now:
             return frame
         return frame[buckets.ends(frame) <= self.now]
@@ -283,14 +310,18 @@ class View:
         symbols: Sequence[str] | None = None,
         exchanges: Sequence[str] | None = None,
         kind: str | None = None,
-        columns: Sequence[str] | None = None,
     ) -> tuple[pd.DataFrame, str]:
         """Read a window, the whole buckets that it touches, and what reaches into the first.
 
-        With them the resolution that is used; rows that state none are raw. `columns` are as for `read`.
+        With them the resolution that is used; rows that state none are raw.
         """
+
+        def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+            frame = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
+            return frame if kind is None else frame[frame["kind"] == kind]
+
         used = resolution or adaptive(window.requested)
-        frame = self._read_around(table, window, times.resolution(used), symbols, exchanges, kind, columns)
+        frame = read_around(read, window, times.resolution(used))
         stated = buckets.steps(frame)
         return frame, max(used, min(stated, key=buckets.length, default=used), key=buckets.length)
 
@@ -316,30 +347,24 @@ class View:
         inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & frame[value].notna()
         return frame[inside]
 
-    def _read_around(
-        self,
-        table: str,
-        window: Window,
-        step: pd.Timedelta | None,
-        symbols: Sequence[str] | None,
-        exchanges: Sequence[str] | None,
-        kind: str | None,
-        columns: Sequence[str] | None,
-    ) -> pd.DataFrame:
-        start, end, lead = window.start, window.end, pd.Timedelta(0)
-        if step is not None:
-            start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
-        for back in (lead, _LONGEST):
-            frame = _stated(
-                self.read(table, start - back, end, symbols=symbols, exchanges=exchanges, columns=columns)
-            )
-            frame = frame if kind is None else frame[frame["kind"] == kind]
-            longest = max(
-                (times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead
-            )
-            if step is None or longest <= back:
-                break
-        return frame
+
+def read_around(
+    read: Callable[[pd.Timestamp, pd.Timestamp], pd.DataFrame], window: Window, step: pd.Timedelta | None
+) -> pd.DataFrame:
+    """Read a window, the whole buckets that it touches, and what reaches into the first.
+
+    `read` takes start and end; `step` is the length of a bucket, None where there are none. Rows that state
+    no resolution are marked as raw.
+    """
+    start, end, lead = window.start, window.end, pd.Timedelta(0)
+    if step is not None:
+        start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
+    for back in (lead, _LONGEST):
+        frame = _stated(read(start - back, end))
+        longest = max((times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead)
+        if step is None or longest <= back:
+            break
+    return frame
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:

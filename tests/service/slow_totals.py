@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from derivdata import times
+from derivdata.service import buckets
 from derivdata.service.buckets import length
 from derivdata.service.kept_days import cut
 from derivdata.service.view import Series, View
@@ -25,7 +27,7 @@ def totals(
     added: bool = False,
 ) -> Series:
     def made(day: Window, used: str | None = None) -> Series:
-        found = view.series(table, value, day, resolution, exchanges=exchanges, added=added, used=used)
+        found = _series(view, table, value, day, resolution, exchanges, added, used)
         grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[value]
         summed = pd.DataFrame({"value": grouped.sum(), "symbol_count": grouped.size()}).reset_index()
         return found._replace(frame=summed[_COLUMNS])
@@ -38,3 +40,26 @@ def totals(
     found = [part.frame for part in parts if len(part.frame)]
     whole = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=_COLUMNS)
     return Series(whole, finest, list(dict.fromkeys(n for part in parts for n in part.notices)))
+
+
+def _series(
+    view: View,
+    table: str,
+    value: str,
+    day: Window,
+    resolution: str | None,
+    exchanges: Sequence[str] | None,
+    added: bool,
+    used: str | None,
+) -> Series:
+    """What `View.series` returns of a day, but for its rounding."""
+    frame, step = view.around(table, day, resolution, exchanges=exchanges)
+    step = used or step
+    long = buckets.longer(frame[buckets.ends(frame) > day.start], step) if added else []
+    notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
+    frame = frame[~frame["resolution"].isin(long)] if long else frame
+    width = times.resolution(step)
+    if width is not None and (frame["resolution"] != step).any():
+        frame = (buckets.sums if added else buckets.means)(frame, value, width, view.horizon)
+    inside = (frame["time"] >= day.start) & (frame["time"] < day.end) & frame[value].notna()
+    return Series(frame[inside], step, notices)

@@ -101,7 +101,7 @@ def test_the_same_as_the_slow_reference(
             for part in (found, expected)
         )
         if len(right):
-            pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=1e-9, atol=0.011)
+            pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=1e-9)
         assert len(left) == len(right)
 
 

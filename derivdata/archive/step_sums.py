@@ -1,0 +1,195 @@
+"""Sums over the symbols of each venue and step, kept beside large files: totals need not read the rows.
+
+A row of sums stands for all rows of one venue, resolution and instant: the sum of their values (NaN if one is
+missing), their number, and a sum of hashes of their symbols modulo 2^64. Keys of an archive are unique, so
+the sums of several files are those of their rows together. Equal sums of hashes mean, but for one chance in
+2^64, that the symbols at two instants are the same; whoever averages over time needs to know that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from derivdata.archive import footers, parquet_reader
+from derivdata.archive.manifest import DataFile
+from derivdata.archive.schemas import INSTANT, LABEL
+from derivdata.archive.selections import TimeRange
+from derivdata.archive.storage import Storage
+from derivdata.schema import Table
+
+__all__ = ["SUMMED", "SumsBuilder", "frame_of_sums", "scan_sums", "sums_of_frame", "sums_of_rows"]
+
+SUMMED = {"oi_history": "oi_usd", "volume_history": "volume_usd"}
+"""Column that is summed, by table."""
+
+_KEYS = ("exchange", "resolution", "time")
+
+_ROWS_PER_SUM = 4
+_MOST_PENDING = 1_000_000
+_READERS = 4
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+_SCHEMA = pa.schema(
+    [
+        ("exchange", _TEXT),
+        ("resolution", _TEXT),
+        ("time", INSTANT),
+        ("value", pa.float64()),
+        ("symbols", pa.int64()),
+        ("symbol_hash", pa.uint64()),
+    ]
+)
+_ADDED = ("value", "symbols", "symbol_hash")
+
+
+class SumsBuilder:
+    """Collector of the sums of a file, fed with its rows."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._value = SUMMED.get(table.name)
+        self._parts: list[pa.Table] = []
+        self._rows = 0
+
+    def take(self, rows: pa.Table) -> None:
+        """Add rows; each column is in one piece."""
+        if self._value is None or not len(rows):
+            return
+        self._rows += len(rows)
+        self._parts.append(sums_of_rows(rows, self._value))
+        if sum(map(len, self._parts)) > _MOST_PENDING:
+            self._parts = [_grouped(self._parts)]
+
+    def write(self, draft: Path) -> str:
+        """Write the sums under a draft name and return the file's digest; write nothing, "", without use.
+
+        Of irregular instants there are as many sums as rows.
+        """
+        sums = _grouped(self._parts)
+        if not len(sums) or len(sums) * _ROWS_PER_SUM > self._rows:
+            return ""
+        try:
+            pq.write_table(
+                sums.replace_schema_metadata({LABEL: self._table.name.encode()}),
+                draft,
+                compression="zstd",
+                use_dictionary=["exchange", "resolution"],
+                column_encoding={"time": "DELTA_BINARY_PACKED"},
+                write_statistics=False,
+            )
+            return footers.digest(draft.read_bytes()).hexdigest()
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+
+
+def scan_sums(
+    storage: Storage,
+    table: Table,
+    files: Iterable[DataFile],
+    window: TimeRange,
+    exchanges: frozenset[str] | None,
+) -> pd.DataFrame:
+    """Return the sums of the rows of some files, by venue, resolution and time.
+
+    Raises
+    ------
+    ArchiveError
+        A file is damaged, or holds another table.
+    FileNotFoundError
+        A file is absent.
+    """
+    value = SUMMED[table.name]
+    where = {} if exchanges is None else {"exchange": exchanges}
+    near = [file for file in files if window.touches(file.first, file.last)]
+    with ThreadPoolExecutor(_READERS) as pool:  # from a store of objects each is a request
+        parts = list(pool.map(partial(_read_sums, storage), (file for file in near if file.sums)))
+    parts = [_chosen(part, window, exchanges) for part in parts]
+    others = [file for file in near if not file.sums]
+    for batch in parquet_reader.row_group_batches(storage, table, others, window, where):
+        rows = parquet_reader.load(storage, table, batch, window, where, ["symbol", *_KEYS, value])
+        parts.append(sums_of_rows(rows.unify_dictionaries().combine_chunks(), value))
+    return frame_of_sums(parts)
+
+
+def _chosen(sums: pa.Table, window: TimeRange, exchanges: frozenset[str] | None) -> pa.Table:
+    """Return the sums of some venues within a window."""
+    stamps = np.asarray(sums["time"].cast(pa.int64()))
+    inside = (stamps >= window.start) & (stamps < window.end)
+    if exchanges is not None:
+        inside &= np.asarray(
+            pc.is_in(sums["exchange"].cast(pa.string()), pa.array(sorted(exchanges), pa.string()))
+        )
+    return sums if inside.all() else sums.filter(pa.array(inside))
+
+
+def _read_sums(storage: Storage, file: DataFile) -> pa.Table:
+    """Read the sums beside a file, all of them: they are few."""
+    with footers.reading(storage.place(file.sums_path)):
+        data = storage.read(file.sums_path)
+        if footers.digest(data).hexdigest() != file.sums:
+            raise OSError("it is not the one that was written")
+        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+
+
+def sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
+    """Sum the rows of a table, whose text columns are dictionaries in one piece each."""
+    symbols = rows["symbol"].chunk(0) if rows["symbol"].num_chunks else pa.array([], _TEXT)
+    hashes = np.array([_hash(word) for word in symbols.dictionary.to_pylist()], np.uint64)
+    columns = {
+        **{name: rows[name] for name in _KEYS},
+        "value": pc.fill_null(rows[value], np.nan),
+        "symbols": pa.array(np.ones(len(rows), np.int64)),
+        "symbol_hash": pa.array(hashes[np.asarray(symbols.indices)]),
+    }
+    return _grouped([pa.table(columns)])
+
+
+def sums_of_frame(rows: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the sums of rows in a frame, as `frame_of_sums` does."""
+    columns = pa.Table.from_pandas(rows[["symbol", *_KEYS, value]], preserve_index=False)
+    texts = {name: columns[name].cast(_TEXT) for name in ("symbol", "exchange", "resolution")}
+    columns = pa.table({**{name: columns[name] for name in columns.column_names}, **texts})
+    return frame_of_sums([sums_of_rows(columns.combine_chunks(), value)])
+
+
+def frame_of_sums(parts: list[pa.Table]) -> pd.DataFrame:
+    """Return the sums of several files as one frame, by venue, resolution and time."""
+    return _grouped(parts).to_pandas()
+
+
+def _grouped(parts: list[pa.Table]) -> pa.Table:
+    """Add up the sums of each venue, resolution and instant, and sort them."""
+    if not parts:
+        return _SCHEMA.empty_table()
+    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    if not len(rows):
+        return _SCHEMA.empty_table()
+    texts = {name: rows[name].chunk(0) for name in ("exchange", "resolution")}
+    for name, column in texts.items():
+        rows = rows.set_column(rows.column_names.index(name), name, column.indices)
+    # One thread: several would add in another order each time, and the file would have another digest.
+    grouped = rows.group_by([*_KEYS], use_threads=False).aggregate([(name, "sum") for name in _ADDED])
+    grouped = grouped.rename_columns([*_KEYS, *_ADDED]).combine_chunks()
+    columns = {name: grouped[name].chunk(0) for name in (*_KEYS, *_ADDED)}
+    for name, column in texts.items():
+        columns[name] = pa.DictionaryArray.from_arrays(columns[name], column.dictionary)
+    sums = pa.table(columns).cast(_SCHEMA)
+    keys = [*(columns[name].cast(pa.string()) for name in texts), columns["time"]]
+    order = pc.sort_indices(pa.table(keys, names=[*_KEYS]), [(name, "ascending") for name in _KEYS])
+    return sums.take(order)
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(symbol: str) -> int:
+    """Return a number of 64 bits that is the same in every process and version."""
+    return int.from_bytes(hashlib.blake2b(symbol.encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,264 @@
+"""Totals of venues from sums over their symbols: what the rows give, and by rows only where they must."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from derivdata import tables
+from derivdata.archive import Archive, open_archive, parquet_writer
+from derivdata.archive.step_sums import sums_of_frame
+from derivdata.errors import ArchiveError
+from derivdata.service.base_symbols import BaseSymbols
+from derivdata.service.corrections import noted
+from derivdata.service.venue_series import by_rows, by_sums
+from derivdata.service.venue_totals import totals
+from derivdata.service.view import View
+from derivdata.service.window import resolve
+from tests.service import slow_totals
+from tests.service.memory_store import MemoryStore
+
+SOAK = os.environ.get("DERIVDATA_SOAK") == "1"
+START = pd.Timestamp("2026-06-01", tz="UTC").as_unit("us")
+OI = "oi_history"
+HOUR = pd.Timedelta(1, "h")
+VALUES = st.sampled_from([1.0, 2.5, 1e6, 12345.67, 0.0])
+
+
+def hours(symbol: str, exchange: str, first: int, values: Any, resolution: str = "1h") -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "symbol": symbol,
+            "exchange": exchange,
+            "time": START + pd.to_timedelta(np.arange(first, first + len(values)), "h"),
+            "oi_usd": np.asarray(values, dtype=float),
+            "resolution": resolution,
+        }
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> pd.DataFrame:
+    """Rows of two venues: mostly all symbols at every instant of a grid, with whatever may happen to them."""
+    step = draw(st.sampled_from([5, 30, 60]))
+    count = draw(st.integers(4, 60))
+    parts = []
+    for venue in ("binance", "okx"):
+        resolution = draw(st.sampled_from([{5: "5m", 30: "30m", 60: "1h"}[step], "raw", "1h"]))
+        minutes = np.arange(count) * step + draw(st.sampled_from([0, 0, 0, 7]))
+        gone = draw(st.sets(st.integers(0, count - 1), max_size=3))
+        minutes = np.delete(minutes, np.array(sorted(gone), dtype=int))
+        for symbol in draw(st.sampled_from(["A", "AB", "ABC"])):
+            first = draw(st.sampled_from([0, 0, 0, 2, 20]))
+            last = draw(st.sampled_from([count, count, count, 10]))
+            chosen = minutes[first:last]
+            rows = pd.DataFrame(
+                {
+                    "symbol": symbol,
+                    "exchange": venue,
+                    "time": START + pd.to_timedelta(chosen, "min"),
+                    "oi_usd": draw(VALUES) + np.arange(len(chosen)) * draw(VALUES),
+                    "resolution": resolution,
+                }
+            )
+            for place in draw(st.sets(st.integers(0, 60), max_size=2)):
+                if place < len(rows):
+                    rows.loc[place, "oi_usd"] = np.nan
+            for place in draw(st.sets(st.integers(0, 60), max_size=1)):
+                if place < len(rows):
+                    rows.loc[place, "resolution"] = draw(st.sampled_from(["1h", "4h"]))
+            parts.append(rows)
+    return tables.TABLES[OI].conform(pd.concat(parts, ignore_index=True))
+
+
+@settings(max_examples=2_000 if SOAK else 30, deadline=None)
+@given(
+    histories(),
+    st.sampled_from([None, "5min", "30min", "1h", "4h", "1D"]),
+    st.sampled_from([3, 90, 100_000]),
+    st.booleans(),
+)
+def test_sums_give_what_rows_give_or_say_that_they_cannot(
+    rows: pd.DataFrame, step: str | None, minutes: int, added: bool
+) -> None:
+    """By symbol and bucket, then over symbols, is the oracle; every one of its cells is sure or named."""
+    horizon = START + pd.Timedelta(minutes, "min")
+    width = None if step is None else pd.Timedelta(step)
+    seen = rows[rows["time"] < horizon]
+    expected = by_rows(seen, "oi_usd", width, horizon, added=added)
+    sure, unsure = by_sums(sums_of_frame(seen, "oi_usd"), width, horizon, added=added)
+    truth = {
+        (t, v): (x, n)
+        for t, v, x, n in zip(
+            expected.time.tolist(),
+            expected.exchange,
+            expected.value.tolist(),
+            expected.symbols.tolist(),
+            strict=True,
+        )
+    }
+    named = set(zip(unsure.time.tolist(), unsure.exchange, strict=True))
+    cells = list(zip(sure.time.tolist(), sure.exchange, strict=True))
+    assert cells == sorted(cells), "sorted by time and venue"
+    assert not named & set(cells)
+    assert set(truth) - named == set(cells)
+    for cell, value, count in zip(cells, sure.value.tolist(), sure.symbols.tolist(), strict=True):
+        assert count == truth[cell][1]
+        assert value == pytest.approx(truth[cell][0], rel=1e-9, abs=1e-9)
+
+
+def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], list[int]]:
+    """By the bucket's hour: the totals that sums tell, and where they do not."""
+    horizon = START + pd.Timedelta(9, "D")
+    frame = tables.TABLES[OI].conform(rows)
+    sure, unsure = by_sums(sums_of_frame(frame, "oi_usd"), pd.Timedelta(step), horizon, added=False)
+    hour = [(time - START.value // 1000) // 3_600_000_000 for time in (*sure.time, *unsure.time)]
+    return dict(zip(hour, sure.value.tolist(), strict=False)), hour[len(sure.time) :]
+
+
+def test_means_by_hand() -> None:
+    """Two symbols over eight hours: the mean of 1 2 3 4 and of 10 20 30 40 is 27.5 together."""
+    rows = pd.concat(
+        [hours("A", "okx", 0, [1, 2, 3, 4, 5, 5, 5, 5]), hours("B", "okx", 0, [10, 20, 30, 40, 0, 0, 0, 0])]
+    )
+    assert sums_and_unsure(rows, "4h") == ({0: 27.5, 4: 5.0}, [])
+
+
+def test_a_gap_of_all_symbols_is_no_doubt_and_weighs_nothing() -> None:
+    rows = pd.concat(
+        [
+            hours("A", "okx", 0, [1, 2]),
+            hours("A", "okx", 3, [6]),
+            hours("B", "okx", 0, [3, 3]),
+            hours("B", "okx", 3, [3]),
+        ]
+    )
+    assert sums_and_unsure(rows, "4h") == ({0: 6.0}, [])
+
+
+def test_a_symbol_that_replaces_another_is_left_to_the_rows() -> None:
+    """As many symbols at every hour, and others from the third on."""
+    rows = pd.concat(
+        [
+            hours("A", "okx", 0, [1.0] * 12),
+            hours("B", "okx", 0, [2.0] * 6),
+            hours("C", "okx", 6, [2.0] * 6),
+        ]
+    )
+    assert sums_and_unsure(rows, "4h") == ({0: 3.0, 8: 3.0}, [4])
+
+
+def test_a_value_that_holds_from_the_bucket_before_counts() -> None:
+    """A raw value of 03:30 holds until 04:30, also of a symbol that is not there at 04:00."""
+    at_0330 = hours("A", "okx", 3, [1.0], "raw").assign(time=START + pd.Timedelta(210, "min"))
+    rows = pd.concat([at_0330, hours("B", "okx", 4, [5.0] * 8, "raw")])
+    assert sums_and_unsure(rows, "4h") == ({0: 1.0, 8: 5.0}, [4])
+
+
+class Read(Archive):
+    """An archive that notes how many rows were read of it."""
+
+    rows = 0
+
+    def read(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+        frame = super().read(*args, **kwargs)
+        self.rows += len(frame)
+        return frame
+
+
+def listed() -> pd.DataFrame:
+    """Three days of eight symbols on two venues; on okx one comes on the second day at 09:00."""
+    draw = np.random.default_rng(6)
+    rows = [
+        hours(f"S{i}", venue, 0, draw.lognormal(15, 1, 72)) for i in range(8) for venue in ("binance", "okx")
+    ]
+    return pd.concat([*rows, hours("NEW", "okx", 33, draw.lognormal(15, 1, 39))], ignore_index=True)
+
+
+def assert_same(view: View, start: str, resolution: str | None, **options: Any) -> pd.DataFrame:
+    window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
+    found = totals(view, OI, "oi_usd", window, resolution, **options)
+    expected = slow_totals.totals(view, OI, "oi_usd", window, resolution, **options)
+    assert (found.used, found.notices) == (expected.used, expected.notices)
+    kinds = {"exchange": object, "value": float, "symbol_count": int}
+    left, right = (frame.astype(kinds).reset_index(drop=True) for frame in (found.frame, expected.frame))
+    pd.testing.assert_frame_equal(left, right, rtol=1e-9)
+    return left
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
+    archive = Read(open_archive(tmp_path)._storage)
+    archive.append(OI, listed(), accept=["unit"])
+    assert list(tmp_path.rglob("*.sums"))
+    return archive
+
+
+def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> None:
+    """Of 1,191 rows those of okx around 09:00: the bucket from 08:00 to 12:00, and what may reach into it.
+
+    The clock cuts the last hour short for all symbols alike: that needs no rows.
+    """
+    view = View(BaseSymbols(archive), archive.now)
+    window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
+    frame = totals(view, OI, "oi_usd", window, "4h").frame
+    assert len(frame) == 2 * 18
+    okx = frame[frame["exchange"] == "okx"]["symbol_count"].tolist()
+    assert okx == [8] * 8 + [9] * 10
+    assert archive.rows == 8 * 8 + 3, "04:00 to 12:00: 8 hours of 8 symbols, 3 of NEW"
+    assert_same(view, "2026-06-01T05:00Z", "4h")
+    assert_same(view, "2026-06-01T05:00Z", "1h", exchanges=["okx"])
+    assert_same(view, "2026-06-01T05:00Z", "1d")
+
+
+def test_corrections_are_seen_and_noted(archive: Read) -> None:
+    archive.delete(OI, {"symbol": "S3", "exchange": "binance"}, end=START + 5 * HOUR, reason="wrong unit")
+    archive.replace(OI, hours("S4", "okx", 50, [7.0]), {"symbol": "S4"}, start=START + 50 * HOUR)
+    view = View(BaseSymbols(archive), archive.now)
+    before = assert_same(view, "2026-06-01T00:00Z", "4h")
+    window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
+    for _ in range(2):  # made, then remembered
+        with noted() as notes:
+            totals(view, OI, "oi_usd", window, "4h")
+        assert any("wrong unit" in note for note in notes)
+        assert any("replace" in note for note in notes)
+    archive.undo(1)
+    after = assert_same(View(BaseSymbols(archive), archive.now), "2026-06-01T00:00Z", "4h")
+    assert before["value"].tolist() != after["value"].tolist()
+
+
+def test_damaged_sums_are_an_error_and_no_number(archive: Read, tmp_path: Path) -> None:
+    path = next(tmp_path.rglob("*.sums"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    with pytest.raises(ArchiveError, match="damaged"):
+        assert_same(View(BaseSymbols(archive), archive.now), "2026-06-01T00:00Z", "4h")
+
+
+def test_native_names_are_left_to_the_rows(tmp_path: Path) -> None:
+    """BTC-USDC is not shown beside BTC-USDT: the sums of both would be too much."""
+    rows = pd.concat([hours("BTC-USDT", "okx", 0, [1.0] * 24), hours("BTC-USDC", "okx", 0, [10.0] * 24)])
+    store = MemoryStore({OI: rows}, now="2026-06-02")
+    view = View(BaseSymbols(store), store.now)
+    assert view.step_sums(OI, "oi_usd", START, START + HOUR)["value"].tolist() == [1.0]
+    assert assert_same(view, "2026-06-01T00:00Z", "4h")["value"].tolist() == [1.0] * 6
+
+
+def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 10:30 the hour of 10:00 is not over: of three symbols at 8 to 10 o'clock six rows count."""
+    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 3)
+    rows = pd.concat([hours(name, "okx", 8, [1.0, 2.0, 4.0]) for name in "ABCD"])
+    archive = open_archive(tmp_path)
+    archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
+    now = START + pd.Timedelta(630, "min")
+    view = View(BaseSymbols(archive), now)
+    window = resolve({"start": START, "end": None}, now=now, tier="pro")
+    frame = totals(view, "volume_history", "volume_usd", window, "4h", added=True).frame
+    assert frame[["value", "symbol_count"]].values.tolist() == [[12.0, 4.0]]
