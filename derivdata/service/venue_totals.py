@@ -10,7 +10,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.service import buckets
-from derivdata.service.buckets import length
+from derivdata.service.day_steps import DayAtStep, Step, at_one_step, step_of
 from derivdata.service.kept_days import DAY, cut, kept_days
 from derivdata.service.venue_series import Totals, by_rows, by_sums, joined
 from derivdata.service.view import Series, View, read_around
@@ -31,22 +31,6 @@ class _Question(NamedTuple):
     step: str
     exchanges: tuple[str, ...] | None
     added: bool
-
-
-class _Day(NamedTuple):
-    """Sums of one day, sorted by time and venue, and the resolutions that had no place in them.
-
-    `finest` is the finest step that its rows state, or the requested one where that is coarser.
-    """
-
-    totals: Totals
-    finest: str
-    left_out: tuple[str, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes."""
-        return sum(column.nbytes for column in self.totals) + 1024
 
 
 def totals(
@@ -71,14 +55,8 @@ def totals(
     named = None if exchanges is None else tuple(sorted(exchanges))
     question = _Question(table, value, resolution or adaptive(window.requested), named, added)
     days = cut(window, DAY)
-    sums = _made(view, question, days, None)
-    steps = {day.finest for day in sums if len(day.totals.time) or day.left_out}
-    finest = min(steps, key=length, default=question.step)
-    if any(day.finest != finest for day in sums):
-        sums = _made(view, question, days, finest)
-    names = dict.fromkeys(name for day in sums for name in day.left_out)
-    notices = [f"rows by {name} are left out: they are longer than buckets of {finest}" for name in names]
-    return Series(_frame([day.totals for day in sums if len(day.totals.time)]), finest, notices)
+    parts, used, notices = at_one_step(question.step, lambda used: _made(view, question, days, used))
+    return Series(_frame(parts), used, notices)
 
 
 def _frame(days: list[Totals]) -> pd.DataFrame:
@@ -89,7 +67,7 @@ def _frame(days: list[Totals]) -> pd.DataFrame:
     return pd.DataFrame(dict(zip(_COLUMNS, (exchange, stamps, value, symbols), strict=True)))
 
 
-def _made(view: View, question: _Question, days: list[Window], used: str | None) -> list[_Day]:
+def _made(view: View, question: _Question, days: list[Window], used: str | None) -> list[DayAtStep[Totals]]:
     """Return the sums of every day, at the step that the day itself would have or at `used`."""
 
     def read(window: Window) -> pd.DataFrame:
@@ -104,24 +82,19 @@ def _made(view: View, question: _Question, days: list[Window], used: str | None)
         days,
         read,
         lambda sums, block: _summed(view, question, sums, block, used),
-        lambda day: day.size,
+        lambda day: sum(column.nbytes for column in day.content) + 1024,
         apart=lambda sums: len(buckets.steps(sums)) > 1,  # days may differ in what their step would be
     )
 
 
 def _summed(
     view: View, question: _Question, sums: pd.DataFrame, days: list[Window], used: str | None
-) -> Iterator[_Day]:
+) -> Iterator[DayAtStep[Totals]]:
     """Add up the sums around one day, or around days whose rows are all of one step."""
-    start = days[0].start
-    finest = max(question.step, min(buckets.steps(sums), key=length, default=question.step), key=length)
-    step = used or finest
-    long: list[str] = []
-    if question.added and buckets.longer(sums, step):
-        long = buckets.longer(sums[buckets.ends(sums) > start], step)
-    sums = sums[~sums["resolution"].isin(long)] if long else sums
+    chosen = step_of(sums, question.step, used, days[0].start, added=question.added)
+    sums = sums[~sums["resolution"].isin(chosen.left_out)] if chosen.left_out else sums
     # Rows that are all of the step are taken as they are.
-    width = None if buckets.steps(sums) == [step] else times.resolution(step)
+    width = None if buckets.steps(sums) == [chosen.used] else times.resolution(chosen.used)
     sure, unsure = by_sums(sums, width, view.horizon, added=question.added)
     together = max(int(_BLOCK_ROWS * len(days) / max(sums["symbols"].sum(), 1)), 1)
     parts = [sure]
@@ -129,26 +102,22 @@ def _summed(
         some = days[first : first + together]
         cells = unsure.between(some[0].start, some[-1].end)
         if len(cells.time):
-            parts.append(_from_rows(view, question, cells, step, width, long))
+            parts.append(_from_rows(view, question, cells, chosen, width))
     whole = joined(parts)
     for day in days:
-        yield _Day(whole.between(day.start, day.end), finest, tuple(long))
+        part = whole.between(day.start, day.end)
+        yield DayAtStep(part, len(part.time), chosen)
 
 
 def _from_rows(
-    view: View,
-    question: _Question,
-    cells: Totals,
-    step: str,
-    width: pd.Timedelta | None,
-    left_out: Sequence[str],
+    view: View, question: _Question, cells: Totals, step: Step, width: pd.Timedelta | None
 ) -> Totals:
     """Make the totals of some venues and buckets from rows."""
     venues = sorted(set(cells.exchange))
     first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
     end = last + (width or INSTANT)
-    rows, _ = view.around(question.table, Window(first, end, end - first, []), step, exchanges=venues)
-    rows = rows[~rows["resolution"].isin(left_out)] if left_out else rows
+    rows, _ = view.around(question.table, Window(first, end, end - first, []), step.used, exchanges=venues)
+    rows = rows[~rows["resolution"].isin(step.left_out)] if step.left_out else rows
     found = by_rows(rows, question.value, width, view.horizon, added=question.added)
     wanted = pd.MultiIndex.from_arrays([cells.time, cells.exchange])
     return found.take(np.flatnonzero(pd.MultiIndex.from_arrays([found.time, found.exchange]).isin(wanted)))

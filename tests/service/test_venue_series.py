@@ -78,7 +78,7 @@ def histories(draw: st.DrawFn) -> pd.DataFrame:
     return tables.TABLES[OI].conform(pd.concat(parts, ignore_index=True))
 
 
-@settings(max_examples=2_000 if SOAK else 30, deadline=None)
+@settings(max_examples=2_000 if SOAK else 20, deadline=None)
 @given(
     histories(),
     st.sampled_from([None, "5min", "30min", "1h", "4h", "1D"]),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from derivdata.service import json_rows
 from derivdata.service.answers.context import RequestContext
 from derivdata.service.asked import never_requested
 from derivdata.service.refusal import not_found
+from derivdata.service.symbol_series import symbols_of
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import Series
 from derivdata.service.window import Window
@@ -107,18 +109,25 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
     view, exchange = context.view, context.params["exchange"]
     view.need(measure.table)
     window = context.window()
-    frame, used, left_out = view.series(
-        measure.table, measure.column, window, None, exchanges=[exchange], added=measure.added
+    points, used, left_out = symbols_of(
+        view, measure.table, measure.column, window, exchange, added=measure.added
     )
-    size = frame.groupby("symbol", observed=True)[measure.column].sum().reset_index()
-    size = size.astype({"symbol": object}).sort_values([measure.column, "symbol"], ascending=[False, True])
-    chosen = size["symbol"].head(context.params["limit"] or _TOP).tolist()
-    wide = frame[frame["symbol"].isin(chosen)].pivot(index="time", columns="symbol", values=measure.column)
-    stamps = json_rows.iso_tokens(pd.DatetimeIndex(wide.index))
+    symbol, names = pd.factorize(points.symbol, sort=True)
+    largest = np.argsort(-np.bincount(symbol, points.value, minlength=len(names)), kind="stable")
+    chosen = largest[: context.params["limit"] or _TOP]
+    column = np.full(len(names), -1)
+    column[chosen] = np.arange(len(chosen))
+    shown = np.flatnonzero(column[symbol] >= 0)
+    row, stamps = pd.factorize(points.time[shown], sort=True)
+    wide = np.full((len(stamps), len(chosen)), np.nan)
+    wide[row, column[symbol[shown]]] = points.value[shown]
+    tokens = json_rows.iso_tokens(pd.DatetimeIndex(np.asarray(stamps).view("M8[us]"), tz="UTC"))
     return {
         "exchange": exchange,
-        "symbols": chosen,
-        "timeseries": json_rows.array(json_rows.sparse_objects(stamps, wide[chosen])),
+        "symbols": names[chosen].tolist(),
+        "timeseries": json_rows.array(
+            json_rows.sparse_objects(tokens, pd.DataFrame(wide, columns=names[chosen]))
+        ),
         "unit": "usd",
         "resolution": used,
         "notices": notices(window, wide, left_out),
