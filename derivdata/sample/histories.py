@@ -16,7 +16,7 @@ from derivdata.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sample.noise import Floats
 from derivdata.sample.universe import Pairs, exchange_names, symbols
 
-__all__ = ["HISTORIES", "latest", "read", "text"]
+__all__ = ["HISTORIES", "latest", "read", "step_sums", "text"]
 
 
 class Matrix(NamedTuple):
@@ -58,7 +58,7 @@ def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
     row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
     values = {name: v[row, step] for name, v in matrix.values.items()}
-    return _columns(table, chosen.take(row), matrix.time[step], values)
+    return _columns(table, chosen.symbol[row], chosen.exchange[row], matrix.time[step], values)
 
 
 def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
@@ -82,6 +82,36 @@ def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
     return _gathered(table, parts) if parts else {}
 
 
+def step_sums(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]; none without rows."""
+    begin, stop = _days_that_hold(first, last)
+    chosen = chosen.trading(begin, stop)
+    if not len(chosen):
+        return {}
+    by_venue = np.argsort(chosen.exchange, kind="stable")
+    chosen = chosen.take(by_venue)
+    opens = np.flatnonzero(np.append(True, np.diff(chosen.exchange) != 0))
+    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    values = next(iter(matrix.values.values()))
+    present = ~np.isnan(values)
+    added = {
+        "value": np.where(present, values, 0.0),
+        "symbols": present.astype(np.int64),
+        "symbol_hash": np.where(present, chosen.streams[:, None], np.uint64(0)),
+    }
+    sums = {name: np.add.reduceat(cells, opens, axis=0) for name, cells in added.items()}
+    row, step = np.nonzero(sums["symbols"])
+    constants = {
+        name: text(np.zeros(len(row), np.int8), (w,)) for name, w in HISTORIES[table].constants.items()
+    }
+    return {
+        "exchange": text(chosen.exchange[opens][row], exchange_names()),
+        **constants,
+        "time": instants(matrix.time[step]),
+        **{name: cells[row, step] for name, cells in sums.items()},
+    }
+
+
 def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
     """Return a text column from positions in sorted names."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
@@ -97,15 +127,17 @@ def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]]) ->
     order = np.argsort(pairs.row)
     time = np.concatenate([t for _, t, _ in parts])[order]
     values = {name: np.concatenate([v[name] for _, _, v in parts])[order] for name in parts[0][2]}
-    return _columns(table, pairs.take(order), time, values)
+    return _columns(table, pairs.symbol[order], pairs.exchange[order], time, values)
 
 
-def _columns(table: str, rows: Pairs, time: Ints, values: Mapping[str, Floats]) -> dict[str, Any]:
+def _columns(
+    table: str, symbol: Ints, exchange: Ints, time: Ints, values: Mapping[str, Floats]
+) -> dict[str, Any]:
     constants = HISTORIES[table].constants.items()
     zeros = np.zeros(len(time), dtype=np.int8)
     return {
-        "symbol": text(rows.symbol, symbols().name),
-        "exchange": text(rows.exchange, exchange_names()),
+        "symbol": text(symbol, symbols().name),
+        "exchange": text(exchange, exchange_names()),
         "time": instants(time),
         **values,
         **{name: text(zeros, (value,)) for name, value in constants},

@@ -147,6 +147,20 @@ class Sample:
             return frame if columns is None else frame[list(columns)]
         return TABLES[table].some(columns, arrays)
 
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame | None:
+        """Return sums over the symbols of each venue, as an archive does; None where there is no row."""
+        _check(table)
+        first, last = max(micros(start), micros(START)), micros(end)
+        made = histories.step_sums(table, first, last, select(None, exchanges)) if first < last else {}
+        return pd.DataFrame(made, copy=False) if made else None
+
     def latest(
         self,
         table: str,

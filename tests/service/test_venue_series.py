@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from derivdata import tables
+from derivdata import sample, tables
 from derivdata.archive import Archive, open_archive, parquet_writer
 from derivdata.archive.step_sums import sums_of_frame
 from derivdata.errors import ArchiveError
@@ -262,3 +262,25 @@ def test_volume_counts_when_its_step_is_over(tmp_path: Path, monkeypatch: pytest
     window = resolve({"start": START, "end": None}, now=now, tier="pro")
     frame = totals(view, "volume_history", "volume_usd", window, "4h", added=True).frame
     assert frame[["value", "symbol_count"]].values.tolist() == [[12.0, 4.0]]
+
+
+@pytest.mark.parametrize(("table", "value"), [(OI, "oi_usd"), ("volume_history", "volume_usd")])
+def test_the_sample_sums_what_it_returns_as_rows(table: str, value: str) -> None:
+    """Over a month in which pairs come and go; hashes differ, and are equal where the others are."""
+    store, end = sample.open(), START + pd.Timedelta(1, "D")
+    span = START - pd.Timedelta(20, "D"), end
+    found = store.step_sums(table, *span, exchanges=["okx", "hyperliquid"])
+    rows = store.read(table, *span, exchanges=["okx", "hyperliquid"])
+    expected = sums_of_frame(rows, value)
+    assert found is not None
+    kinds = {"exchange": str, "resolution": str}
+    left, right = (frame.astype(kinds) for frame in (found, expected))
+    plain = ["exchange", "resolution", "time", "value", "symbols"]
+    pd.testing.assert_frame_equal(left[plain], right[plain], rtol=1e-12)
+    changes = [
+        frame.groupby("exchange")["symbol_hash"].transform(lambda hashes: hashes.diff().ne(0))
+        for frame in (left, right)
+    ]
+    assert changes[0].tolist() == changes[1].tolist()
+    assert sum(changes[0]) > 2, "more than the first row of each venue"
+    assert store.step_sums(table, store.start - pd.Timedelta(2, "D"), store.start) is None

@@ -57,7 +57,11 @@ def irregular() -> MemoryStore:
     return MemoryStore({"oi_history": frame, "volume_history": volume}, now="2026-06-30 11:20")
 
 
-STORES = {"sample": SAMPLE, "mixed": MemoryStore(frames(), now=market.NOW), "irregular": irregular()}
+STORES: dict[str, Any] = {
+    "sample": SAMPLE,
+    "mixed": MemoryStore(frames(), now=market.NOW),
+    "irregular": irregular(),
+}
 COLUMNS = [("oi_history", "oi_usd", False), ("volume_history", "volume_usd", True)]
 
 
@@ -114,6 +118,10 @@ class Counting(sample.Sample):
         self.days += (end - start) / pd.Timedelta(1, "D")
         return super().read(table, start, end, **kwargs)
 
+    def step_sums(self, table: str, start: pd.Timestamp, end: pd.Timestamp, **kwargs: Any) -> Any:
+        self.days += (end - start) / pd.Timedelta(1, "D")
+        return super().step_sums(table, start, end, **kwargs)
+
 
 def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
     """21 days at 4 h are read once (with what reaches into each block); one day more is one day."""
@@ -135,15 +143,15 @@ def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
 
 
 class CancelledOnce(View):
-    """A view whose fourth read finds its work cancelled."""
+    """A view whose fourth read of sums finds its work cancelled."""
 
     reads = 0
 
-    def read(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
+    def step_sums(self, *args: Any, **kwargs: Any) -> pd.DataFrame:
         self.reads += 1
         if self.reads == 4:
             raise Cancelled
-        return super().read(*args, **kwargs)
+        return super().step_sums(*args, **kwargs)
 
 
 def test_cancelled_work_keeps_the_days_that_it_had_made() -> None:
