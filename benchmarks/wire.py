@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import msgspec
 import numpy as np
 
@@ -100,7 +102,7 @@ def chain(instruments: int, *, expiries: int = 15, seed: int = 4) -> bytes:
     strikes = instruments // (2 * expiries)
     rows = [
         {
-            "instrument_name": f"BTC-{expiry}-{strike}-{side[0].upper()}",
+            "instrument_name": f"BTC-{_day_in_name(expiry)}-{strike:.0f}-{side[0].upper()}",
             "expiry": f"{expiry} 08:00:00",
             "strike": strike,
             "side": side,
@@ -118,3 +120,9 @@ def chain(instruments: int, *, expiries: int = 15, seed: int = 4) -> bytes:
         for iv, delta, vega, held in [rng.uniform([0.3, -1, 1, 0], [0.9, 1, 90, 500]).round(4)]
     ]
     return msgspec.json.encode({"symbol": "BTC", "exchange": "deribit", "instruments": rows})
+
+
+def _day_in_name(day: str) -> str:
+    """``2026-07-03`` as Deribit writes it in names: ``3JUL26``."""
+    date = dt.date.fromisoformat(day)
+    return f"{date.day}{date:%b%y}".upper()

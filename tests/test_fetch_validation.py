@@ -324,6 +324,36 @@ def test_a_surface_is_that_of_the_snapshot_with_all_that_was_said() -> None:
     assert dd.provenance(surface)["notices"] == ["thinned out"]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("ETH-3JUL26-100000-C", "asked for symbol 'BTC', an instrument is 'ETH-3JUL26-100000-C'"),
+        ("BTC-3JUL26-100000-P", "'BTC-3JUL26-100000-P' has the side 'call'"),
+        ("BTC-3JUL26-200000-C", "'BTC-3JUL26-200000-C' has the strike 100000"),
+        ("BTC-4JUL26-100000-C", "'BTC-4JUL26-100000-C' expires on 2026-07-03"),
+    ],
+)
+def test_a_name_against_its_option_is_found_behind_names_that_say_nothing(name: str, message: str) -> None:
+    names = ["a", "BTC-3JUL26-100000-C", "no option", name]
+    points = [option(0.4, 1.0, 101.0) | {"instrument_name": one} for one in names]
+    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points}
+    with answering(always(body)), pytest.raises(SchemaError, match=message):
+        dd.options.snapshot("BTC", "deribit")
+
+
+def test_a_field_that_only_late_rows_give_is_missing_in_the_others() -> None:
+    points = [option(0.4, 1.0, 101.0) | {"instrument_name": f"i{n}", "rho": 0.25} for n in range(600)]
+    for point in points[:550]:
+        del point["rho"]
+    body = {"symbol": "BTC", "exchange": "deribit", "instruments": points}
+    with answering(always(body)):
+        chain = dd.options.snapshot("BTC", "deribit").set_index("instrument_name")
+    assert chain["rho"].isna().sum() == 550
+    assert set(chain["rho"].dropna()) == {0.25}
+    assert chain.loc[["i549", "i550"], "rho"].isna().tolist() == [True, False]
+    assert chain["volume"].isna().all()
+
+
 def test_an_instrument_that_comes_twice_is_no_surface_either() -> None:
     twice = [option(0.4, 1.0, 101.0) | {"instrument_name": "a", "strike": k} for k in (1e5, 2e5)]
     body = {"symbol": "BTC", "exchange": "deribit", "instruments": twice}

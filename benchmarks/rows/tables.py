@@ -192,6 +192,6 @@ ROWS = [
         what="option chain → surface Dataset",
         given="1,500 instruments",
         make=_surface,
-        goals={_INDEXED: faster(4), _ORJSON: stated()},
+        goals={_INDEXED: faster(3), _ORJSON: stated()},
     ),
 ]

@@ -18,6 +18,7 @@ from derivdata import times
 from derivdata._typing import Array
 from derivdata.errors import SchemaError
 
+_STR = pd.StringDtype(na_value=np.nan)
 _PLAIN_TEXT: frozenset[type] = frozenset({str, NoneType})
 _PLAIN_NUMBERS: frozenset[type] = frozenset({float, int, NoneType})
 
@@ -92,8 +93,9 @@ def cast_columns(
             cast_ones[name] = cast(table, name, column, given[source])
         elif name in optional:
             size = len(next(iter(given.values()))) if isinstance(given, Mapping) else len(given)
-            missing = [None] * size if column.kind is not Kind.NUMBER else np.full(size, np.nan)
-            cast_ones[name] = cast(table, name, column, missing)
+            is_number = column.kind is Kind.NUMBER
+            missing = np.full(size, np.nan) if is_number else cast(table, name, column, [None] * size)
+            cast_ones[name] = missing
         else:
             as_sent = f" (wire {source!r})" if source != name else ""
             raise SchemaError(f"{table}.{name}{as_sent} is missing; see the answer with dd.raw(path, ...)")
@@ -163,8 +165,8 @@ def repeated(value: Any, size: int) -> Any:
 def _categorical(values: Any) -> pd.Categorical:
     if isinstance(values, pa.ChunkedArray):
         encoded = values.combine_chunks().dictionary_encode()
-        codes = np.asarray(encoded.indices.fill_null(-1))
-        return pd.Categorical.from_codes(codes, dtype=words_dtype(*encoded.dictionary.to_pylist()))
+        indices = encoded.indices.fill_null(-1) if encoded.null_count else encoded.indices
+        return coded(encoded.dictionary.to_pylist(), indices.to_numpy())
     listed = (
         np.fromiter(values, dtype=object, count=len(values)) if isinstance(values, list | tuple) else values
     )
@@ -183,7 +185,7 @@ def _used(codes: Array, size: int) -> Array:
 
 def _label(values: Any) -> Any:
     if isinstance(values, pa.ChunkedArray):
-        return pd.array(values.combine_chunks(), dtype="str")
+        return _STR.__from_arrow__(values)
     if isinstance(values, pd.Categorical) or isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         return pd.array(np.asarray(values, dtype=object), dtype="str")
     if not isinstance(getattr(values, "dtype", None), pd.StringDtype) and not _only(values, _PLAIN_TEXT):

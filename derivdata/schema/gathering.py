@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -34,15 +35,19 @@ def gather(batches: Iterable[Sequence[Struct]], kinds: Mapping[str, Kind]) -> di
     arrays: dict[str, list[Any]] = {name: [] for name in kinds}
     for rows in batches:
         fields = rows[0].__struct_fields__
-        for name, values in zip(fields, zip(*map(astuple, rows), strict=True), strict=True):
+        # One list of all fields row after row: a column is a slice of it, which takes half of a zip's time.
+        values = [*chain.from_iterable(map(astuple, rows))]
+        for place, name in enumerate(fields):
             if name in arrays:
-                arrays[name].append(_arrow(values, kinds[name]))
+                arrays[name].append(_arrow(values[place :: len(fields)], kinds[name]))
     none_yet = not any(arrays.values())
     columns = {name: _column(parts) for name, parts in arrays.items() if parts or none_yet}
     return {name: values for name, values in columns.items() if values is not None}
 
 
-def _arrow(values: tuple[Any, ...], kind: Kind) -> Any:
+def _arrow(values: list[Any], kind: Kind) -> Any:
+    if values[0] is UNSET:  # Arrow has no such value: it would look at each before it says so
+        return values
     numbers = packed(values) if kind in (Kind.NUMBER, Kind.COUNT) else None
     if numbers is not None:
         return pa.array(numbers)
@@ -54,9 +59,9 @@ def _arrow(values: tuple[Any, ...], kind: Kind) -> Any:
 
 def _column(parts: list[Any]) -> Any:
     """Join the parts; None where rows are there and all are unset."""
-    if parts and not any(isinstance(part, tuple) for part in parts):
+    if parts and not any(isinstance(part, list) for part in parts):
         return pa.chunked_array(parts)
-    values = [value for part in parts for value in (part if isinstance(part, tuple) else part.to_pylist())]
-    if values and all(value is UNSET for value in values):
+    if parts and all(isinstance(part, list) and part.count(UNSET) == len(part) for part in parts):
         return None
+    values = [value for part in parts for value in (part if isinstance(part, list) else part.to_pylist())]
     return [None if value is UNSET else value for value in values]

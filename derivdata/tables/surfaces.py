@@ -87,7 +87,8 @@ def surface_of(
     instant = as_of.tz_localize(None).to_datetime64()
     years = times.year_fraction(instant, grid.labels["expiry"])
     about = {"as_of": instant, "symbol": symbol, "exchange": exchange}
-    return _dataset(columns, grid, _VALUES, {"year_fraction": ("expiry", years), **about}, provenance)
+    coords = {"year_fraction": (("expiry",), years)} | {name: ((), value) for name, value in about.items()}
+    return _dataset(columns, grid, _VALUES, coords, provenance)
 
 
 @typed
@@ -119,10 +120,10 @@ def surface_history(rows: pd.DataFrame) -> xr.Dataset:
     _check(rows, "rows", _HISTORY)
     rows = one_per_place(rows, ("time", *_DIMS))
     columns = {name: rows[name].array for name in _HISTORY}
-    about = {name: str(_only(columns, name, "")) for name in ("symbol", "exchange")}
+    about = {name: ((), str(_only(columns, name, ""))) for name in ("symbol", "exchange")}
     grid = _grid(columns, ("time", *_DIMS))
     years = times.year_fraction(grid.labels["time"][:, None], grid.labels["expiry"][None, :])
-    coords = {"year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan)), **about}
+    coords = {"year_fraction": (("time", "expiry"), np.where(years > 0, years, np.nan))} | about
     return _dataset(columns, grid, ("iv", "open_interest"), coords, _provenance(rows))
 
 
@@ -200,24 +201,26 @@ def _dataset(
     columns: Mapping[str, Any],
     grid: _Grid,
     names: Sequence[str],
-    coords: Mapping[str, Any],
+    coords: Mapping[str, tuple[tuple[str, ...], Any]],
     provenance: Mapping[str, Any] | None,
 ) -> xr.Dataset:
     """Lay columns out on their grid; the price of the underlying is the median over strikes and sides."""
     import xarray as xr
 
     dims = tuple(grid.labels)
-    data = {name: (dims, grid.scattered(_floats(columns[name]), np.nan), _units(name)) for name in names}
-    prices = grid.scattered(_floats(columns["underlying_price"]), np.nan)
-    data["underlying_price"] = (dims[:-2], _medians(prices), _units("underlying_price"))
+    cells = {name: grid.scattered(_floats(columns[name]), np.nan) for name in (*names, "underlying_price")}
+    data = {name: _variable(dims, cells[name], name) for name in names}
+    data["underlying_price"] = _variable(dims[:-2], _medians(cells["underlying_price"]), "underlying_price")
     return xr.Dataset(
-        data | {"observed": (dims, grid.scattered(True, False))},
+        data | {"observed": _variable(dims, grid.scattered(True, False))},
         coords=_coordinates(grid.labels, coords),
         attrs={} if provenance is None else {"provenance": json.dumps(provenance, sort_keys=True)},
     )
 
 
-def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.Coordinates:
+def _coordinates(
+    labels: Mapping[str, Array], others: Mapping[str, tuple[tuple[str, ...], Any]]
+) -> xr.Coordinates:
     """Build the coordinates that xarray makes of labels by itself, in less time."""
     import xarray as xr
     from xarray.indexes import PandasIndex
@@ -227,7 +230,17 @@ def _coordinates(labels: Mapping[str, Array], others: Mapping[str, Any]) -> xr.C
         for dim, along_dim in labels.items()
     }
     variables = {dim: index.create_variables()[dim] for dim, index in indexes.items()}
-    return xr.Coordinates({**variables, **others}, indexes=indexes)
+    beside = {name: _variable(dims, values) for name, (dims, values) in others.items()}
+    return xr.Coordinates(variables | beside, indexes=indexes)
+
+
+def _variable(dims: Sequence[str], values: Any, name: str = "") -> xr.Variable:
+    """Return numbers, instants or text as they are, with the unit of the column if one is named."""
+    import xarray as xr
+
+    # `fastpath`: xarray would take every array through pandas to find out that it needs no conversion.
+    attrs = {"units": COLUMNS[name].unit} if name else None
+    return xr.Variable(dims, np.asarray(values), attrs, fastpath=True)
 
 
 def _places(values: Any) -> tuple[Array, Array]:
@@ -267,7 +280,3 @@ def _floats(values: Any) -> Array:
 def _provenance(rows: pd.DataFrame) -> Mapping[str, Any] | None:
     provenance: Mapping[str, Any] | None = rows.attrs.get("provenance")
     return provenance
-
-
-def _units(name: str) -> dict[str, str]:
-    return {"units": COLUMNS[name].unit}

@@ -19,7 +19,8 @@ _PLACE = re.compile(r"\(byte (\d+)\)")
 _json = msgspec.json.Decoder(msgspec.Raw)
 
 _COLON, _QUOTE, _BLANK = ord(":"), ord('"'), ord(" ")
-_PIECE_BYTES = 1 << 20
+_BRACE = ord("{")
+_PIECE_BYTES = 1 << 16
 _Scalar: TypeAlias = str | int | float | bool | None
 _List: TypeAlias = list[dict[str, _Scalar] | _Scalar]
 _TOGETHER = 1000
@@ -28,6 +29,7 @@ _flat: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
     dict[str, dict[str, dict[str, _Scalar] | _List | _Scalar] | _List | _Scalar] | _List | _Scalar
 )
 """What answers look like: objects three deep, lists of flat objects in them. Others get the exact test."""
+_KEY_BEGINS = re.compile(rb'[{,]"[A-Za-z0-9_]+":')
 
 
 class BodyTooLarge(Exception):
@@ -165,7 +167,7 @@ def check_json(body: bytes, headers: Mapping[str, str]) -> None:
 def _has_single_keys(body: bytes) -> bool:
     """Return True if the body is JSON and no object in it has a key twice; False where that is not certain.
 
-    It takes half the time of the exact test, which looks at the keys of each object.
+    It takes a fifth of the time of the exact test, which looks at the keys of each object.
     """
     # Let P be the quotes that a colon follows, K the keys as written, F the fields of the decoded objects.
     # P >= K: each key ends in a quote and a colon, where no blank stands between them (tested first); a text
@@ -183,7 +185,9 @@ def _has_single_keys(body: bytes) -> bool:
 
 
 def _fields(part: bytes | msgspec.Raw) -> int:
-    """Return how many fields the objects of a part have, decoded a piece at a time: dicts take much memory.
+    """Return how many fields the objects of a part have, once each of those that stand twice in one.
+
+    Objects are decoded a piece at a time, since dicts take much memory. No blank stands before a colon.
 
     Raises
     ------
@@ -191,12 +195,51 @@ def _fields(part: bytes | msgspec.Raw) -> int:
         The part is no JSON, or nested or large in a way that answers are not.
     """
     if len(memoryview(part)) > _PIECE_BYTES:
+        # A part that was cut out of a larger one is known to be JSON.
+        alike = _fields_of_alike(bytes(part)) if isinstance(part, msgspec.Raw) else None
+        if alike is not None:
+            return alike
         members = _members.decode(part)
         if isinstance(members, dict):
             return len(members) + sum(map(_fields, members.values()))
         groups = (members[first : first + _TOGETHER] for first in range(0, len(members), _TOGETHER))
         return sum(_fields_of(_flat.decode(b"[%b]" % b",".join(group))) for group in groups)
     return _fields_of(_flat.decode(part))
+
+
+def _fields_of_alike(part: bytes) -> int | None:
+    """Return how many fields a JSON list of flat objects has whose keys are all those of the first, in order.
+
+    None where it is another list: it may hold other objects, and one of them a key twice.
+    """
+    # A mark is a quote with a colon after it. After a letter it ends a key: no value ends before a colon, a
+    # text that begins with one has no letter before its quote, and a quote within a text has a backslash.
+    # So if the marks repeat the first object's distinct keys, the first of them always after a brace and the
+    # others after a comma, then every mark is a key; and if no value is a list or an object, an object ends
+    # before the next one begins, so that none has a key of two rounds.
+    begins = _KEY_BEGINS.findall(part, 0, part.find(b"}"))
+    if not part.isascii() or len({begin[1:] for begin in begins}) < max(len(begins), 1):
+        return None
+    if [begin[:1] for begin in begins] != [b"{", *[b","] * (len(begins) - 1)]:
+        return None
+    # Blanks in front, so that no comparison below reaches before the first byte.
+    text = b" " * max(8, *map(len, begins)) + part
+    codes = np.frombuffer(text, dtype=np.uint8)
+    colons = np.flatnonzero(codes == _COLON)
+    marks = colons[codes[colons - 1] == _QUOTE]
+    values = codes[marks + 1]
+    if marks.size % len(begins) or (values <= _BLANK).any() or ((values | _BLANK) == _BRACE).any():
+        return None
+    # Eight bytes are compared at once: `eights[n]` is the number that those from n on make.
+    eights = np.ndarray(len(text) - 7, "<u8", text, strides=(1,))
+    for place, begin in enumerate(begins):
+        ends = marks[place :: len(begins)] + 1
+        for stop in range(len(begin), 0, -8):
+            piece = begin[max(stop - 8, 0) : stop]
+            before = eights[ends - (len(begin) - stop + 8)] >> np.uint64(64 - 8 * len(piece))
+            if (before != int.from_bytes(piece, "little")).any():
+                return None
+    return int(marks.size)
 
 
 def _fields_of(decoded: Any) -> int:

@@ -222,6 +222,9 @@ def _keeper(
     fresh = endpoint.fresh_seconds if endpoint is not None else _DEFAULT_FRESH_SECONDS
 
     def keep(response: requests.Response, **_: Any) -> requests.Response:
+        # requests and requests-cache both call the hook; the adapter lets no server's Cache-Control through.
+        if "Cache-Control" in response.headers:
+            return response
         closed = response.status_code == 200 and _is_closed(response, until, latest())
         received = response.content or b"", repr(response.headers).encode()
         repeats_key = secret is not None and any(map(secret.within, received))

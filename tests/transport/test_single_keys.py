@@ -84,3 +84,48 @@ def test_the_count_never_passes_what_the_exact_test_refuses(value: Any, blank: s
     body = written(value, blank).encode()
     if bodies._has_single_keys(body):
         bodies._once_each.decode(body.decode())  # raises where a key stands twice
+
+
+@given(VALUES, st.sampled_from(["", " "]))
+def test_nor_does_it_where_every_part_is_looked_at_by_itself(value: Any, blank: str) -> None:
+    body = written([value, value], blank).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bodies, "_PIECE_BYTES", 0)
+        if bodies._has_single_keys(body):
+            bodies._once_each.decode(body.decode())
+
+
+def alike_by_decoding(part: bytes) -> int | None:
+    """The readable form of `_fields_of_alike`: None unless all keys are the first object's, each once."""
+    fields: list[list[str]] = []
+
+    def of_object(pairs: list[tuple[str, Any]]) -> None:
+        fields.append([key for key, _ in pairs])
+
+    objects = json.loads(part, object_pairs_hook=of_object)
+    flat = len(fields) == len(objects) and all(one == fields[0] for one in fields)
+    return sum(map(len, fields)) if flat and len(set(fields[0])) == len(fields[0]) else None
+
+
+ALIKE = {
+    b'[{"t":1,"a":2},{"t":3,"a":"x"}]': 4,
+    b'[{"a_long_name_1":1,"another_long_name":null},{"a_long_name_1":1,"another_long_name":true}]': 4,
+    b'[{"t":1,"t":2},{"t":1,"t":2}]': None,
+    b'[{"t":1,"a":2,"b":3},{"t":1,"a":2,"a":3}]': None,
+    b'[{"t":1,"a":1,"b":{"t":1},"a":2,"b":3}]': None,
+    b'[{"t":1,"a":1},{"t":1,"a":[{"t":1,"a":2}]}]': None,
+    b'[{"t":1,"a":1},{"t":1,"a": {"t":1,"a":2}}]': None,
+    b'[{"t":1,"a":2},{"a":1,"t":2}]': None,
+    b'[{"t":1},{"T":1}]': None,
+    b'[{"t":1},{"xt":1}]': None,
+    b'[{"x_long_name":1},{"y_long_name":1}]': None,
+    b'[{"t":1,"a":"\\"t\\":"},{"t":1,"a":"b"}]': None,
+    b'[{"t":":","a":"{"},{"t":":","a":"}"}]': None,
+}
+
+
+@pytest.mark.parametrize("part", ALIKE, ids=range(len(ALIKE)))
+def test_objects_of_one_form_are_counted_without_being_decoded(part: bytes) -> None:
+    count = bodies._fields_of_alike(part)
+    assert count == ALIKE[part]
+    assert count in (None, alike_by_decoding(part))

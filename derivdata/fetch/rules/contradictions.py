@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import api, times
+from derivdata._typing import Array
 from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
 from derivdata.fetch.rules.definition import rule
 from derivdata.tables.contracts import contract
@@ -211,15 +212,46 @@ def _option(name: str) -> _Option | None:
     match = _OPTION.fullmatch(name)
     if match is None:
         return None
-    text = match["date"]
+    day = _day(match["date"])
+    if day is None:
+        return None
+    strike = float(re.sub(r"[d_]", ".", match["strike"]))
+    return _Option(contract(match["base"]).symbol, day, strike, "call" if match["side"] == "C" else "put")
+
+
+@lru_cache(maxsize=1024)
+def _day(text: str) -> int | None:
+    """Return the days since 1970 of a date in a name: ``3JUL26``, ``260703`` or ``20260703``; else None."""
     form = "%d%b%y" if not text.isdecimal() else "%y%m%d" if len(text) == 6 else "%Y%m%d"
     try:
         date = dt.datetime.strptime(text, form).date()  # noqa: DTZ007
     except ValueError:
         return None
-    strike = float(re.sub(r"[d_]", ".", match["strike"]))
-    day = date.toordinal() - dt.date(1970, 1, 1).toordinal()
-    return _Option(contract(match["base"]).symbol, day, strike, "call" if match["side"] == "C" else "put")
+    return date.toordinal() - dt.date(1970, 1, 1).toordinal()
+
+
+class _Options(NamedTuple):
+    """What the names of a chain say, one element for each name that can be read."""
+
+    places: Array
+    bases: Array
+    days: Array
+    strikes: Array
+    sides: Array
+
+
+@lru_cache(maxsize=4)
+def _options(names: tuple[str, ...]) -> _Options:
+    """Parse the names of a chain; whoever polls it sees the same names again."""
+    options = [(place, option) for place, option in enumerate(map(_option, names)) if option is not None]
+    bases, days, strikes, sides = ([option[field] for _, option in options] for field in range(4))
+    return _Options(
+        np.array([place for place, _ in options], dtype=np.intp),
+        np.array(bases, dtype=str),
+        np.array(days, dtype=np.int64),
+        np.array(strikes, dtype=np.float64),
+        np.array(sides, dtype=str),
+    )
 
 
 @rule(
@@ -232,24 +264,27 @@ def option_names(e: Evidence) -> Iterator[str]:
     """Compare the first option whose name and columns differ."""
     if "instrument_name" not in e.columns:
         return
-    c, symbol = e.columns, e.requested.get("symbol")
-    days = (np.asarray(e.micros("expiry")) // DAY_US).tolist()
-    rows = zip(c["instrument_name"], c["strike"], np.asarray(c["side"]), days, strict=True)
-    for name, strike, side, day in rows:
-        option = _option(name)
-        if option is None:
-            continue
-        if symbol is not None and option.base != contract(symbol).symbol:
-            yield f"asked for symbol {symbol!r}, an instrument is {name!r}"
-        elif option.side != side:
-            yield f"the instrument {name!r} has the side {side!r}"
-        elif abs(option.strike - strike) > 1e-9 * max(abs(strike), 1.0):
-            yield f"the instrument {name!r} has the strike {strike:g}"
-        elif option.day != day:
-            yield f"the instrument {name!r} expires on {np.datetime64(day, 'D')}"
-        else:
-            continue
-        return
+    symbol = e.requested.get("symbol")
+    names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
+    named = _options(tuple(names))
+    days = np.asarray(e.micros("expiry"))[named.places] // DAY_US
+    strikes = np.asarray(e.columns["strike"])[named.places]
+    puts = np.asarray(e.columns["side"] == "put")[named.places]
+    tolerances = 1e-9 * np.maximum(np.abs(strikes), 1.0)
+    differing = (
+        (np.zeros(days.size, dtype=bool) if symbol is None else named.bases != contract(symbol).symbol),
+        (named.sides == "put") != puts,
+        np.abs(named.strikes - strikes) > tolerances,
+        named.days != days,
+    )
+    for first in np.flatnonzero(np.logical_or.reduce(differing))[:1]:
+        name = names[named.places[first]]
+        yield (
+            f"asked for symbol {symbol!r}, an instrument is {name!r}",
+            f"the instrument {name!r} has the side {'put' if puts[first] else 'call'!r}",
+            f"the instrument {name!r} has the strike {strikes[first]:g}",
+            f"the instrument {name!r} expires on {np.datetime64(int(days[first]), 'D')}",
+        )[next(n for n, differs in enumerate(differing) if differs[first])]
 
 
 @rule(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from derivdata import times
 from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
@@ -27,8 +29,10 @@ def dated_expiry(e: Evidence) -> Iterator[str]:
     texts = e.raw.get("expiry")
     if texts is None or "expiry" not in e.columns:
         return
-    listed = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
-    dates = np.array([isinstance(text, str) and len(text) == _DATE_LETTERS for text in listed])
+    if isinstance(texts, pa.ChunkedArray):
+        dates = np.asarray(pc.equal(pc.utf8_length(texts), _DATE_LETTERS).fill_null(False))
+    else:
+        dates = np.array([isinstance(text, str) and len(text) == _DATE_LETTERS for text in list(texts)])
     if dates.any():
         eight = np.where(dates, 8 * HOUR_US, 0).astype("timedelta64[us]")
         e.columns["expiry"] = e.columns["expiry"] + eight
