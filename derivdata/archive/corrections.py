@@ -20,6 +20,7 @@ from derivdata.archive.append import merge_files, write_new_rows
 from derivdata.archive.commits import Change, commit
 from derivdata.archive.correction_log import find_undoable, selection_of
 from derivdata.archive.manifest import Correction, DataFile, Manifest, TableEntry
+from derivdata.archive.row_groups import RowGroups, row_group_batches
 from derivdata.archive.schemas import frame_of, to_arrow
 from derivdata.archive.selections import EVER, Selection
 from derivdata.archive.storage import Storage
@@ -170,7 +171,7 @@ def _remove_rows(
     """Return the files without some rows, and new files that contain the removed rows."""
     after, removed = [], []
     for file in files:
-        near = list(parquet_reader.row_group_batches(storage, table, [file], chosen.window, chosen.where))
+        near = list(row_group_batches(storage, table, [file], chosen.window, chosen.where))
         selected = [frame[mask(frame)] for frame in _frames(storage, table, near)]
         count = sum(map(len, selected))
         if not count:
@@ -190,16 +191,14 @@ def _remove_rows(
             )
         )
         if count < file.rows:
-            every = parquet_reader.row_group_batches(storage, table, [file], EVER, {})
+            every = row_group_batches(storage, table, [file], EVER, {})
             remaining = (frame[~mask(frame)] for frame in _frames(storage, table, every))
             rows = (to_arrow(table, frame) for frame in remaining if len(frame))
             after.append(parquet_writer.write(storage, file.partition, table, rows, level=file.level))
     return after, removed
 
 
-def _frames(
-    storage: Storage, table: Table, batches: Iterable[parquet_reader.RowGroups]
-) -> Iterator[pd.DataFrame]:
+def _frames(storage: Storage, table: Table, batches: Iterable[RowGroups]) -> Iterator[pd.DataFrame]:
     for batch in batches:
         yield frame_of(table, [parquet_reader.load(storage, table, batch, EVER, {})])
 

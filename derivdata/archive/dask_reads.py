@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata import times
-from derivdata.archive import parquet_reader
+from derivdata.archive import parquet_reader, row_groups
 from derivdata.archive.manifest import DataFile, TableEntry
 from derivdata.archive.schemas import frame_of
 from derivdata.archive.selections import TimeRange, Where
@@ -36,11 +36,11 @@ def lazy_frame(storage: Storage, table: Table, entry: TableEntry, window: TimeRa
     except ImportError as problem:
         raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
     empty = _labelled(table.empty(), entry)
-    batches = list(parquet_reader.row_group_batches(storage, table, entry.files, window, where))
+    batches = list(row_groups.row_group_batches(storage, table, entry.files, window, where))
     if not batches:
         return frames.from_pandas(empty, npartitions=1)
 
-    def load(batch: parquet_reader.RowGroups) -> pd.DataFrame:
+    def load(batch: row_groups.RowGroups) -> pd.DataFrame:
         rows = parquet_reader.load(storage, table, batch, window, where)
         return _labelled(frame_of(table, [rows]), entry)
 
@@ -126,7 +126,7 @@ def _panel_block(
     # `labels`, `step` and `window` give the block its shape; `place` is the row's position on the time axis.
     result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
     indexes = [pd.Index(words) for words in labels]
-    for batch in parquet_reader.row_group_batches(storage, table, files, window, where):
+    for batch in row_groups.row_group_batches(storage, table, files, window, where):
         rows = parquet_reader.load(
             storage, table, batch, window, where, [*_DIMS, column]
         ).unify_dictionaries()

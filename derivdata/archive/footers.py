@@ -15,38 +15,81 @@ import pyarrow.parquet as pq
 
 from derivdata.archive import series_index
 from derivdata.archive.manifest import DataFile
-from derivdata.archive.series_index import SeriesIndex
+from derivdata.archive.schemas import LABEL, refuse_lacking
+from derivdata.archive.selections import Where
+from derivdata.archive.series_index import Ints, SeriesIndex
 from derivdata.archive.storage import Storage
 from derivdata.errors import ArchiveError
+from derivdata.schema import Table
 
-__all__ = ["PRUNED", "Footer", "digest", "footer", "open_parquet", "reading"]
+__all__ = [
+    "PRUNED",
+    "Footer",
+    "digest",
+    "footer",
+    "footer_of",
+    "footer_of_table",
+    "open_parquet",
+    "reading",
+]
 
 PRUNED = ("symbol", "exchange", "order_id")
 """Text columns whose range in a row group may rule out a match."""
 
 
 class Footer:
-    """A file's metadata: its columns, and what may rule out its row groups.
+    """What a file's end says: its columns, and what may rule out its row groups.
 
-    Attributes
-    ----------
-    metadata, names
-        As pyarrow reads it, and the names of the columns.
-    edges
-        First row of each row group, and the number of rows.
+    Most reads need the index alone. What pyarrow makes of the footer takes many times as long to make and to
+    keep, so it is read when it is needed.
     """
 
-    def __init__(self, metadata: pq.FileMetaData) -> None:
-        self.metadata = metadata
-        self.names = frozenset(metadata.schema.names)
-        rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-        self.edges = np.cumsum([0, *rows])
-        self._index = (metadata.metadata or {}).get(series_index.KEY)
+    def __init__(self, storage: Storage, file: DataFile) -> None:
+        self._storage, self._file = storage, file
+        end = storage.tail(file.path, file.size)
+        cut = len(_checked_footer(file, end))
+        size = series_index.size_of(end[:-cut])
+        if size + cut > len(end):
+            end = storage.read_range(file.path, file.size - size - cut, file.size)
+        self._index = series_index.unpacked(end[-size - cut : -cut]) if size else None
 
     @property
     def index(self) -> SeriesIndex | None:
         """Where each series lies; None where the file does not say."""
-        return None if self._index is None else series_index.unpacked(self._index)
+        return self._index
+
+    def index_for(self, where: Where) -> SeriesIndex | None:
+        """Return the index, if it can choose rows by these columns."""
+        return self.index if set(where) <= set(series_index.INDEXED) else None
+
+    @cached_property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer as pyarrow reads it."""
+        end = self._storage.tail(self._file.path, self._file.size)
+        return pq.read_metadata(pa.BufferReader(_checked_footer(self._file, end)))
+
+    @property
+    def table(self) -> str | None:
+        """Name of the table whose rows the file has; None where it does not say."""
+        if self.index is not None:
+            return self.index.runs.table
+        label: bytes | None = (self.metadata.metadata or {}).get(LABEL)
+        return None if label is None else label.decode()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the columns."""
+        return self.index.runs.names if self.index is not None else frozenset(self.metadata.schema.names)
+
+    @property
+    def edges(self) -> Ints:
+        """First row of each row group, and the number of rows."""
+        return self.index.runs.edges if self.index is not None else self._edges
+
+    @cached_property
+    def _edges(self) -> Ints:
+        groups = range(self.metadata.num_row_groups)
+        return np.cumsum([0, *(self.metadata.row_group(group).num_rows for group in groups)])
 
     @cached_property
     def bounds(self) -> Mapping[str, list[tuple[Any, Any]]]:
@@ -112,10 +155,37 @@ def footer(storage: Storage, file: DataFile) -> Footer:
 
 @lru_cache(maxsize=1024)
 def _footer(storage: Storage, file: DataFile, _state: Hashable) -> Footer:
-    end = storage.tail(file.path, file.size)
-    if digest(end).hexdigest() != file.tail:
+    return Footer(storage, file)
+
+
+def footer_of_table(storage: Storage, file: DataFile, table: Table) -> Footer:
+    """Read what a file's end says, and refuse the file of another table.
+
+    Raises
+    ------
+    ArchiveError
+        The file is damaged, or holds another table.
+    """
+    place = storage.place(file.path)
+    with reading(place):
+        found = footer(storage, file)
+        stored = found.table or "no table of an archive"
+    if stored != table.name:
+        raise ArchiveError(f"{place}: the file holds {stored}, not {table.name}")
+    refuse_lacking(place, table, found.names)
+    return found
+
+
+def footer_of(end: bytes) -> bytes:
+    """Return the footer at the end of a file: what it says, how long that is, and four letters."""
+    return end[-int.from_bytes(end[-8:-4], "little") - 8 :]
+
+
+def _checked_footer(file: DataFile, end: bytes) -> bytes:
+    text = footer_of(end)
+    if digest(text).hexdigest() != file.tail:
         raise OSError("its end is not the one that was written")
-    return Footer(pq.read_metadata(pa.BufferReader(end)))
+    return text
 
 
 def open_parquet(storage: Storage, file: DataFile, footer: Footer | None = None) -> pq.ParquetFile:

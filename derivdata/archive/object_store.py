@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata.archive.object_file import ObjectFile
-from derivdata.archive.storage import MANIFEST, ManifestChanged
+from derivdata.archive.storage import MANIFEST, ManifestChanged, end_of
 from derivdata.errors import ArchiveError
 from derivdata.forking import renew_in_child
 
@@ -30,7 +30,6 @@ __all__ = ["ObjectStore"]
 _LOOK_SECONDS = 0.25
 """How long one look at the manifest's version serves: a read of a table looks several times."""
 
-_TAIL_BYTES = 65_536
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404")
 
 
@@ -165,11 +164,8 @@ class ObjectStore:
         return ObjectFile(partial(self.read_range, path), size or self._head(path)["ContentLength"])
 
     def tail(self, path: str, size: int) -> bytes:
-        """Return the footer, which most often is within the last 64 KiB."""
-        size = size or self._head(path)["ContentLength"]
-        end = self.read_range(path, max(0, size - _TAIL_BYTES), size)
-        length = int.from_bytes(end[-8:-4], "little") + 8
-        return end[-length:] if length <= len(end) else self.read_range(path, max(0, size - length), size)
+        """Return the last 64 KiB, or the footer if it is longer."""
+        return end_of(partial(self.read_range, path), size or self._head(path)["ContentLength"])
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return some bytes of an object."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from derivdata.archive import footers
+from derivdata.archive.index_builder import IndexBuilder
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import latest_by, schema_of
-from derivdata.archive.series_index import IndexBuilder
 from derivdata.archive.step_sums import SumsBuilder
 from derivdata.archive.storage import LocalFolder, Storage
 from derivdata.schema import Table
@@ -83,7 +84,8 @@ def _write_file(
         count, first, last = _write_rows(draft, table, rows, collectors)
         with draft.open("rb") as handle:
             digest = hashlib.file_digest(handle, footers.digest).hexdigest()
-        tail = footers.digest(LocalFolder(draft.parent).tail(draft.name, 0)).hexdigest()
+        end = LocalFolder(draft.parent).tail(draft.name, 0)
+        tail = footers.digest(footers.footer_of(end)).hexdigest()
         return _Written(draft, count, draft.stat().st_size, first, last, digest, tail)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -118,9 +120,18 @@ def _write_rows(
                 collector.take(whole)
             count += len(batch)
             bounds += [v.cast(pa.int64()).as_py() for v in pc.min_max(batch["time"]).values()]
-        if count > GROUP_ROWS:  # in a single row group there is nothing to find
-            writer.add_key_value_metadata(index.metadata())
+    if count > GROUP_ROWS:  # in a single row group there is nothing to find
+        _put_before_footer(path, index)
     return count, min(bounds), max(bounds)
+
+
+def _put_before_footer(path: Path, index: IndexBuilder) -> None:
+    """Insert a file's index before its footer; what the footer says of places in the file stays right."""
+    footer = footers.footer_of(LocalFolder(path.parent).tail(path.name, 0))
+    data = index.packed(pq.read_metadata(pa.BufferReader(footer)))
+    with path.open("r+b") as file:
+        file.seek(-len(footer), os.SEEK_END)
+        file.write(data + footer)
 
 
 def _in_chunks(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:

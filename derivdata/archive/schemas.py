@@ -20,6 +20,7 @@ __all__ = [
     "columns_of",
     "frame_of",
     "latest_by",
+    "number_kinds",
     "refuse_lacking",
     "schema_of",
     "sorting",
@@ -66,6 +67,12 @@ def schema_of(table: Table) -> pa.Schema:
         for name, column in table.columns.items()
     ]
     return pa.schema(fields, metadata={LABEL: table.name.encode()})
+
+
+def number_kinds(table: Table, names: Sequence[str]) -> dict[str, str | None]:
+    """Return some columns, with the numpy type of those of numbers."""
+    kinds = {pa.float64(): "<f8", pa.int64(): "<i8"}
+    return {name: kinds.get(_TYPES[table.columns[name].kind]) for name in names}
 
 
 def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:

@@ -1,17 +1,20 @@
-"""Where each series lies in a file: an index in its footer, from which names and instants follow.
+"""Where each series lies in a file: an index before its footer, from which names and instants follow.
 
 Rows are sorted by symbol, venue and time, and most series are sampled at one step. So a file is a list of
 runs: rows of one symbol and venue whose instants follow each other in steps of the file. A read takes symbol,
-venue and time from the runs, decodes the other columns alone, and only where chosen series lie.
+venue and time from the runs, decodes the other columns alone, and only where chosen series lie. For columns
+of plain numbers the index also says at which bytes the values of each row group are.
 
-Files of irregular instants, of few rows and of earlier versions have none, and are read without.
+The index stands between the last row group and the footer, where Parquet allows indexes and other readers do
+not look: its content, then its length, its checksum and eight letters. Files of irregular instants, of few
+rows and of earlier versions have none, and are read without.
 """
 
 from __future__ import annotations
 
-import base64
-import math
+import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,22 +22,16 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from derivdata.archive.schemas import INSTANT, sorting
 from derivdata.archive.selections import TimeRange, Where
-from derivdata.schema import Table
 
-__all__ = ["INDEXED", "KEY", "IndexBuilder", "Ints", "Pieces", "SeriesIndex", "unpacked"]
+__all__ = ["INDEXED", "Ints", "Pieces", "PlainColumn", "Runs", "SeriesIndex", "packed", "size_of", "unpacked"]
 
 INDEXED = ("symbol", "exchange", "time")
 """Columns that follow from the index."""
 
-KEY = b"derivdata.series"
-"""Key of a file's metadata that holds the index."""
-
-_VERSION = 1
-_ROWS_PER_RUN = 4
-_MOST_RUNS = 1 << 15
-"""Such an index takes a quarter of a megabyte in memory, and those of a thousand files are kept."""
+_LETTERS = b"ddSERIES"
+_END_BYTES = 8 + len(_LETTERS)
+_VERSION = 2
 _CODEC = pa.Codec("zstd", compression_level=3)
 
 Ints = np.ndarray[Any, Any]
@@ -46,15 +43,38 @@ class _Stamped(msgspec.Struct):
     version: int
 
 
-class _Packed(_Stamped):
-    """The index as it is stored; `numbers` are the least types and the bytes of the arrays of a run."""
+class PackedRuns(msgspec.Struct):
+    """What files of the same series and gaps share; `numbers` are the types and bytes of its arrays.
 
+    Those are: numbers of symbols, and of how many runs each; of each run the number of its venue, its rows
+    and its first instant; rows of each row group.
+    """
+
+    table: str
+    names: list[str]
     step: int
     unit: int
-    origin: int
     words: list[list[str]]
     constants: dict[str, str]
-    numbers: list[tuple[str, bytes]]
+    numbers: list[tuple[str, memoryview]]
+
+
+class PackedColumn(msgspec.Struct):
+    """A column of plain numbers; the bytes of arrays with a number per row group."""
+
+    kind: str
+    optional: bool
+    offsets: bytes
+    sizes: bytes
+
+
+class _Packed(_Stamped):
+    """The index as it is stored; `runs` are `PackedRuns`, compressed, whose length is `runs_size`."""
+
+    origin: int
+    runs: bytes
+    runs_size: int
+    columns: dict[str, PackedColumn]
 
 
 class Pieces(NamedTuple):
@@ -70,12 +90,26 @@ class Pieces(NamedTuple):
         inside = np.isin(self.group, groups)
         return self if inside.all() else Pieces(*(part[inside] for part in self))
 
+    @property
+    def groups(self) -> list[int]:
+        """The row groups that they lie in, in order."""
+        if not self.group.size:
+            return []
+        one = self.group[0] == self.group[-1]  # they are in order
+        groups: list[int] = self.group[:1].tolist() if one else np.unique(self.group).tolist()
+        return groups
 
-class SeriesIndex(NamedTuple):
-    """The runs of a file, in the order of its rows.
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The runs of a file, in the order of its rows; files of the same series and gaps have the same.
 
     Attributes
     ----------
+    table, names
+        The table, and the columns that the file has.
+    edges
+        First row of each row group, and the number of rows.
     words
         Symbols and venues.
     codes
@@ -84,25 +118,56 @@ class SeriesIndex(NamedTuple):
         First row of each run, and the number of rows.
     step
         Distance of the instants of a run [µs].
-    origin, unit, units
-        First instant of each run: ``origin + unit * units`` [µs].
+    unit, units
+        First instant of each run: ``unit * units`` after the file's first [µs].
     constants
         The word of each other text column that has the same in every row.
     """
 
+    table: str
+    names: frozenset[str]
+    edges: Ints
     words: list[list[str]]
     codes: list[Ints]
     bounds: Ints
     step: int
-    origin: int
     unit: int
     units: Ints
     constants: Mapping[str, str]
 
-    def pieces(self, window: TimeRange, where: Where, edges: Ints) -> Pieces:
+    def chosen(self, where: Where) -> Ints:
+        """Return the numbers of the runs whose symbol and venue are chosen."""
+        run: Ints | None = None
+        for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
+            if name in where:
+                wanted = [code for code, word in enumerate(words) if word in where[name]]
+                within = codes if run is None else codes[run]
+                # Comparing with the only code is many times faster than looking each up.
+                mask = within == wanted[0] if len(wanted) == 1 else np.isin(within, wanted)
+                run = np.flatnonzero(mask) if run is None else run[mask]
+        return np.arange(self.units.size) if run is None else run
+
+
+class PlainColumn(NamedTuple):
+    """A column of plain numbers: its type, whether values may lack, and the bytes of each row group."""
+
+    kind: str
+    optional: bool
+    offsets: Ints
+    sizes: Ints
+
+
+class SeriesIndex(NamedTuple):
+    """The index of one file: its runs, its first instant [µs], and where columns of plain numbers are."""
+
+    runs: Runs
+    origin: int
+    columns: Mapping[str, PlainColumn]
+
+    def pieces(self, window: TimeRange, where: Where) -> Pieces:
         """Return the rows within a window whose symbol and venue are chosen, cut at the row groups' edges."""
-        run = self._runs(where)
-        begin, end = (self.bounds[row].astype(np.int64) for row in (run, run + 1))
+        run, edges = self.runs.chosen(where), self.runs.edges
+        begin, end = (self.runs.bounds[row].astype(np.int64) for row in (run, run + 1))
         low, high = self._inside(window, run, end - begin)
         some = high > low
         if not some.all():
@@ -119,153 +184,99 @@ class SeriesIndex(NamedTuple):
         row = np.maximum(start[which], edges[group])
         return Pieces(run[which], row, group, np.minimum(stop[which], edges[group + 1]) - row)
 
-    def columns(self, pieces: Pieces, names: Sequence[str]) -> dict[str, pa.Array]:
-        """Return those of symbol, venue and time that are named, for the rows of some pieces."""
-        columns: dict[str, pa.Array] = {}
-        for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
-            if name in names:
-                used, place = np.unique(codes[pieces.run], return_inverse=True)
-                indices = pa.array(np.repeat(place.astype(np.int32), pieces.length))
-                texts = pa.array([words[code] for code in used.tolist()], pa.string())
-                columns[name] = pa.DictionaryArray.from_arrays(indices, texts)
-        if "time" in names:
-            # The k-th row of all is row k − (rows of the pieces before) of its piece.
-            before = np.cumsum(pieces.length) - pieces.length
-            origin = self._first(pieces.run) + self.step * (pieces.row - self.bounds[pieces.run] - before)
-            stamps = np.repeat(origin, pieces.length)
-            stamps += np.arange(0, self.step * stamps.size, self.step) if self.step else 0
-            columns["time"] = pa.array(stamps).view(INSTANT)
-        return columns
-
-    def _runs(self, where: Where) -> Ints:
-        """Return the numbers of the runs whose symbol and venue are chosen."""
-        run: Ints | None = None
-        for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
-            if name in where:
-                wanted = np.array([word in where[name] for word in words])
-                within = codes if run is None else codes[run]
-                # Comparing with the only code is many times faster than looking each up.
-                mask = within == np.argmax(wanted) if wanted.sum() == 1 else wanted[within]
-                run = np.flatnonzero(mask) if run is None else run[mask]
-        return np.arange(self.units.size) if run is None else run
+    def first(self, pieces: Pieces) -> Ints:
+        """Return the first instant of each piece [µs]."""
+        first: Ints = self._first(pieces.run)
+        first += self.runs.step * (pieces.row - self.runs.bounds[pieces.run])
+        return first
 
     def _first(self, run: Ints) -> Ints:
         """Return the first instant of some runs [µs]."""
-        first: Ints = self.origin + self.unit * self.units[run].astype(np.int64)
+        first: Ints = self.origin + self.runs.unit * self.runs.units[run].astype(np.int64)
         return first
 
     def _inside(self, window: TimeRange, run: Ints, length: Ints) -> tuple[Ints, Ints]:
         """Return the numbers of the first row of each run within a window, and of the first after it."""
-        first = self._first(run)
-        if not first.size or not self.step:
+        first, step = self._first(run), self.runs.step
+        if not first.size or not step:
             inside = (first >= window.start) & (first < window.end)
             return np.zeros_like(length), np.where(inside, length, 0)
         # The window may be ever: it is cut to the instants of the runs before they are subtracted.
-        least, most = int(first.min()), int((first + self.step * length).max())
+        least, most = int(first.min()), int((first + step * length).max())
         if window.start <= least and window.end >= most:
             return np.zeros_like(length), length
         edges = (min(max(edge, least), most) for edge in window)
-        low, high = (np.clip(-((first - edge) // self.step), 0, length) for edge in edges)
+        low, high = (np.clip(-((first - edge) // step), 0, length) for edge in edges)
         return low, high
 
 
-@lru_cache(maxsize=1024)
-def unpacked(text: bytes) -> SeriesIndex | None:
-    """Return the index from a file's metadata; None where it is of a later version."""
-    data = base64.b64decode(text)
-    size = int.from_bytes(data[:8], "little")
-    plain = _CODEC.decompress(data[8:], size)
-    if msgspec.msgpack.decode(plain, type=_Stamped).version != _VERSION:
-        return None  # its other fields may be others
-    packed = msgspec.msgpack.decode(plain, type=_Packed)
-    symbol, exchange, length, units = (np.frombuffer(part, dtype=kind) for kind, part in packed.numbers)
-    bounds = np.zeros(length.size + 1, np.int32)  # a file of more rows than fit would be of many GB
-    np.cumsum(length, out=bounds[1:])
-    codes = [symbol, exchange]
-    return SeriesIndex(
-        packed.words, codes, bounds, packed.step, packed.origin, packed.unit, units, packed.constants
-    )
-
-
-class IndexBuilder:
-    """Collector of the runs of a file, fed with its rows in order."""
-
-    def __init__(self, table: Table) -> None:
-        self._following = sorting(table)[:3] == list(INDEXED) and set(INDEXED) <= set(table.key)
-        self._words: list[dict[str, int]] = [{}, {}]
-        self._runs: list[tuple[Ints, Ints, Ints, Ints]] = []
-        self._step: int | None = None
-        self._constants: dict[str, str] | None = None
-        self._count = self._rows = 0
-
-    def take(self, rows: pa.Table) -> None:
-        """Add rows that follow those before; each column is in one piece."""
-        self._rows += len(rows)
-        if not self._following or not len(rows):
-            return
-        texts = [rows[name].chunk(0) for name in INDEXED[:2]]
-        codes = [np.asarray(text.indices) for text in texts]
-        stamps = np.asarray(rows["time"].cast(pa.int64()))
-        opens = np.ones(len(rows), dtype=bool)
-        opens[1:] = (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1])
-        distance = np.diff(stamps)
-        if self._step is None and not opens.all():
-            steps, counts = np.unique(distance[~opens[1:]], return_counts=True)
-            self._step = int(steps[np.argmax(counts)])
-        opens[1:] |= distance != self._step
-        first = np.flatnonzero(opens)
-        self._count += first.size
-        if self._count > _MOST_RUNS or self._count * _ROWS_PER_RUN > self._rows:
-            self._following = False  # an index would be as large as the columns that it stands for
-            return
-        numbers = [
-            np.array([known.setdefault(word, len(known)) for word in text.dictionary.to_pylist()])[
-                code[first]
-            ]
-            for known, text, code in zip(self._words, texts, codes, strict=True)
-        ]
-        lengths = np.diff(first, append=len(rows))
-        self._runs.append((numbers[0], numbers[1], lengths, stamps[first]))
-        self._constants = _common(self._constants, _constants(rows))
-
-    def metadata(self) -> dict[bytes, bytes]:
-        """Return the index as metadata of the file; none where it would not pay."""
-        if not self._following or not self._runs:
-            return {}
-        symbol, exchange, length, first = (np.concatenate(part) for part in zip(*self._runs, strict=True))
-        origin = int(np.min(first))
-        unit = math.gcd(*(first - origin).tolist()) or 1
-        packed = _Packed(
+def packed(runs: PackedRuns, origin: int, columns: dict[str, PackedColumn]) -> bytes:
+    """Return an index as it stands in a file."""
+    plain = msgspec.msgpack.encode(runs)
+    content = msgspec.msgpack.encode(
+        _Packed(
             version=_VERSION,
-            step=self._step or 0,
-            unit=unit,
             origin=origin,
-            words=[list(known) for known in self._words],
-            constants=self._constants or {},
-            numbers=[_least(numbers) for numbers in (symbol, exchange, length, (first - origin) // unit)],
+            runs=_CODEC.compress(plain, asbytes=True),
+            runs_size=len(plain),
+            columns=columns,
         )
-        plain = msgspec.msgpack.encode(packed)
-        data = len(plain).to_bytes(8, "little") + _CODEC.compress(plain, asbytes=True)
-        return {KEY: base64.b64encode(data)}  # metadata of Parquet is text: other readers decode it
+    )
+    numbers = np.array([len(content), zlib.crc32(content)], "<u4")
+    return content + numbers.tobytes() + _LETTERS
 
 
-def _least(numbers: Ints) -> tuple[str, bytes]:
-    """Return the bytes of numbers from 0 on in the smallest type that holds them, and its name."""
-    kind = np.min_scalar_type(int(numbers.max())).newbyteorder("<")
-    return kind.str, numbers.astype(kind).tobytes()
+def size_of(data: bytes) -> int:
+    """Return the size of the index at the end of some bytes of a file; 0 where there is none."""
+    return int.from_bytes(data[-16:-12], "little") + _END_BYTES if data.endswith(_LETTERS) else 0
 
 
-def _constants(rows: pa.Table) -> dict[str, str]:
-    """Return the word of each text column besides symbol and venue that has one and no gap."""
-    found = {}
-    for field in rows.schema:
-        if pa.types.is_dictionary(field.type) and field.name not in INDEXED:
-            text = rows[field.name].chunk(0)
-            codes = np.asarray(text.indices) if not text.null_count else np.array([0, 1])
-            if codes.min() == codes.max():
-                found[field.name] = text.dictionary[int(codes[0])].as_py()
-    return found
+def unpacked(data: bytes) -> SeriesIndex | None:
+    """Return an index as `packed` made it; None where it is of a later version.
+
+    Raises
+    ------
+    OSError
+        It is damaged.
+    """
+    content = data[:-_END_BYTES]
+    if zlib.crc32(content) != int.from_bytes(data[-12:-8], "little"):
+        raise OSError("the checksum of its index does not match")
+    if msgspec.msgpack.decode(content, type=_Stamped).version != _VERSION:
+        return None  # its other fields may be others
+    stored = msgspec.msgpack.decode(content, type=_Packed)
+    columns = {
+        name: PlainColumn(
+            column.kind,
+            column.optional,
+            np.frombuffer(column.offsets, "<u8"),
+            np.frombuffer(column.sizes, "<u4"),
+        )
+        for name, column in stored.columns.items()
+    }
+    return SeriesIndex(_runs(stored.runs, stored.runs_size), stored.origin, columns)
 
 
-def _common(before: Mapping[str, str] | None, found: dict[str, str]) -> dict[str, str]:
-    return found if before is None else {n: word for n, word in found.items() if before.get(n) == word}
+@lru_cache(maxsize=1024)
+def _runs(data: bytes, size: int) -> Runs:
+    """Return runs; the same object for all files that have the same."""
+    stored = msgspec.msgpack.decode(_CODEC.decompress(data, size), type=PackedRuns)
+    symbols, counts, venues, lengths, units, groups = (
+        np.frombuffer(part, dtype=kind) for kind, part in stored.numbers
+    )
+    bounds = np.zeros(lengths.size + 1, np.int32)  # a file of more rows than fit would be of many GB
+    np.cumsum(lengths, out=bounds[1:])
+    edges = np.zeros(groups.size + 1, np.int64)
+    np.cumsum(groups, out=edges[1:])
+    return Runs(
+        stored.table,
+        frozenset(stored.names),
+        edges,
+        stored.words,
+        [np.repeat(symbols, counts), venues],
+        bounds,
+        stored.step,
+        stored.unit,
+        units,
+        stored.constants,
+    )

@@ -11,9 +11,10 @@ import importlib
 import os
 import re
 import uuid
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +29,7 @@ __all__ = [
     "LocalFolder",
     "ManifestChanged",
     "Storage",
+    "end_of",
     "open_storage",
 ]
 
@@ -39,6 +41,7 @@ LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
 DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums)")
 """Names of the archive's own files: drafts, rows, newest rows, and sums."""
 
+_TAIL_BYTES = 65_536
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 
 
@@ -112,8 +115,12 @@ class Storage(Protocol):
         """Return what pyarrow reads a file from: its path, or a file object; `size` 0 is unknown."""
         ...
 
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return some bytes of a file."""
+        ...
+
     def tail(self, path: str, size: int) -> bytes:
-        """Return the end of a Parquet file: its footer, the footer's length, and four letters."""
+        """Return the end of a Parquet file: with its footer, and more before where that is short."""
         ...
 
     def state(self, path: str) -> Hashable:
@@ -147,6 +154,16 @@ class Storage(Protocol):
     def sweep(self, named: Collection[str]) -> None:
         """Remove the files that the manifest does not name and that no other writer can be writing."""
         ...
+
+
+def end_of(read_range: Callable[[int, int], bytes], size: int) -> bytes:
+    """Return the end of a Parquet file of some size: the last 64 KiB, or its footer if that is longer.
+
+    The last eight bytes are the length of what the footer says, and four letters.
+    """
+    end = read_range(max(0, size - _TAIL_BYTES), size)
+    length = int.from_bytes(end[-8:-4], "little") + 8
+    return end if length <= len(end) else read_range(max(0, size - length), size)
 
 
 def open_storage(path: str | os.PathLike[str]) -> Storage:
@@ -241,17 +258,20 @@ class LocalFolder:
         """Return the path: pyarrow reads files itself."""
         return self.folder / path
 
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return some bytes of a file, or as many as there are."""
+        with open(f"{self.folder}/{path}", "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
     def tail(self, path: str, size: int) -> bytes:
-        """Return the footer; the last eight bytes of the file say how long it is before them."""
-        with (self.folder / path).open("rb") as file:
-            size = file.seek(-8, os.SEEK_END) + 8
-            length = int.from_bytes(file.read(4), "little")
-            file.seek(max(0, size - length - 8))
-            return file.read()
+        """Return the last 64 KiB, or the footer if it is longer."""
+        size = size or os.stat(f"{self.folder}/{path}").st_size
+        return end_of(partial(self.read_range, path), size)
 
     def state(self, path: str) -> Hashable:
         """Return inode, time and size."""
-        status = os.stat(self.folder / path)
+        status = os.stat(f"{self.folder}/{path}")
         return (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def unique(self, digest: str) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive, parquet_reader, selections
+from derivdata.archive import Archive, open_archive, parquet_reader, row_groups, selections
 from tests.archive.rates import EVER, START, rates
 
 
@@ -74,14 +74,14 @@ def test_batches_are_as_long_whatever_row_groups_a_file_has(
 ) -> None:
     """Archives of older versions have larger row groups; one that is larger than a batch is a batch."""
     monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", rows_per_group)
-    monkeypatch.setattr(parquet_reader, "_BATCH_ROWS", 100)
+    monkeypatch.setattr(row_groups, "BATCH_ROWS", 100)
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["A", "B", "C"], ["okx"], start=START + pd.Timedelta("2D")))
     files = archive._manifest().tables["funding_history"].files
     assert [file.rows for file in files] == [288]
     window = selections.TimeRange(files[0].first, files[0].last + 1)
     place, table = archive._storage, tables.FUNDING_HISTORY
-    batches = list(parquet_reader.row_group_batches(place, table, files, window, {}))
+    batches = list(row_groups.row_group_batches(place, table, files, window, {}))
     assert [group for batch in batches for group in batch.groups] == list(range(-(-288 // rows_per_group)))
     assert [len(parquet_reader.load(place, table, batch, window, {})) for batch in batches] == expected
 

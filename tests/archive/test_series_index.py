@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
+import zlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 
 from derivdata import tables
 from derivdata.archive import Archive, footers, manifest, open_archive, parquet_writer
-from derivdata.archive.series_index import KEY, IndexBuilder, SeriesIndex
+from derivdata.archive.index_builder import IndexBuilder
+from derivdata.archive.series_index import SeriesIndex
 from tests.archive.rates import EVER, START, rates
 
 
@@ -148,13 +148,17 @@ def test_the_index_names_each_series_its_instants_and_what_all_rows_share(
     archive.append("funding_history", frame[~gap])
     (index,) = _indexes(archive)
     assert index is not None
-    assert [index.words[0][code] for code in index.codes[0]] == ["A", "A", "A", "B", "B"]
-    assert [index.words[1][code] for code in index.codes[1]] == ["okx", "zo", "zo", "okx", "zo"]
-    assert index.bounds.tolist() == [0, 10, 14, 19, 29, 39]
-    assert (index.origin * 1000, index.unit) == (START.as_unit("ns").value, 5 * 3_600_000_000)
-    assert index.units.tolist() == [0, 0, 1, 0, 0]
-    assert index.step == 3_600_000_000
-    assert index.constants["kind"] == "sampled"
+    runs = index.runs
+    assert [runs.words[0][code] for code in runs.codes[0]] == ["A", "A", "A", "B", "B"]
+    assert [runs.words[1][code] for code in runs.codes[1]] == ["okx", "zo", "zo", "okx", "zo"]
+    assert runs.bounds.tolist() == [0, 10, 14, 19, 29, 39]
+    assert (index.origin * 1000, runs.unit) == (START.as_unit("ns").value, 5 * 3_600_000_000)
+    assert runs.units.tolist() == [0, 0, 1, 0, 0]
+    assert runs.step == 3_600_000_000
+    assert runs.constants["kind"] == "sampled"
+    assert runs.edges.tolist() == [0, 8, 16, 24, 32, 39]
+    assert (runs.table, runs.names) == ("funding_history", set(frame.columns))
+    assert list(index.columns) == ["rate_bps_8h"]
 
 
 def test_a_word_that_changes_from_one_written_chunk_to_the_next_is_no_constant(
@@ -168,7 +172,7 @@ def test_a_word_that_changes_from_one_written_chunk_to_the_next_is_no_constant(
     archive.merge("funding_history", frame)
     (index,) = _indexes(archive)
     assert index is not None
-    assert index.constants == {"kind": "sampled"}
+    assert index.runs.constants == {"kind": "sampled"}
     assert archive.read("funding_history", *EVER)["resolution"].tolist() == ["raw"] * 16 + ["1h"] * 16
 
 
@@ -188,13 +192,9 @@ def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
 def test_an_index_of_a_later_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
 
-    class Later(msgspec.Struct):
-        version: int
-        runs: list[int]
-
-    plain = msgspec.msgpack.encode(Later(2, [30]))
-    data = len(plain).to_bytes(8, "little") + pa.Codec("zstd").compress(plain, asbytes=True)
-    monkeypatch.setattr(IndexBuilder, "metadata", lambda self: {KEY: base64.b64encode(data)})
+    content = msgspec.msgpack.encode({"version": 3, "runs": [30]})
+    numbers = np.array([len(content), zlib.crc32(content)], "<u4").tobytes()
+    monkeypatch.setattr(IndexBuilder, "packed", lambda *_: content + numbers + b"ddSERIES")
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["A"], ["okx"], hours=30))
     assert _indexes(archive) == [None]
@@ -226,7 +226,7 @@ def test_chains_that_share_an_instant_are_runs_of_no_step(
     archive.merge("options_snapshot", table.empty().reindex(range(30)).assign(**pd.DataFrame(rows)))
     (index,) = _indexes(archive, "options_snapshot")
     assert index is not None
-    assert (index.step, index.bounds.tolist()) == (0, [0, 10, 20, 30])
+    assert (index.runs.step, index.runs.bounds.tolist()) == (0, [0, 10, 20, 30])
     second = START + pd.Timedelta("1h")
     chain = archive.read("options_snapshot", second, second + pd.Timedelta("1us"), symbols=["BTC"])
     assert chain["iv"].tolist() == [0.51] * 10
