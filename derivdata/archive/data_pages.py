@@ -21,10 +21,10 @@ __all__ = ["Numbers", "numbers_of_page"]
 
 _HEADER_BYTES = 256
 _DATA_PAGE, _PLAIN, _RLE = 0, 0, 3
-_TYPE, _SIZE, _PACKED_SIZE, _CHECKSUM, _PAGE = range(1, 6)
+_TYPE, _SIZE, _PACKED_SIZE, _CHECKSUM = range(1, 5)
 """Fields of a page's header."""
-_VALUES, _ENCODING, _LEVELS = range(1, 4)
-"""Fields of the part of the header that only pages of data have."""
+_VALUES, _ENCODING, _LEVELS = range(501, 504)
+"""Fields within its field 5, which only pages of data have."""
 
 # Types of the compact protocol of Thrift that a page's header has.
 _STOP, _TRUE, _FALSE, _INTEGERS, _BINARY, _STRUCT = 0, 1, 2, (4, 5, 6), 8, 12
@@ -59,11 +59,10 @@ def numbers_of_page(data: memoryview, rows: int, kind: str, *, optional: bool) -
 
 
 def _decoded(data: memoryview, rows: int, kind: str, optional: bool) -> Numbers | None:
-    header, end = _fields(data[:_HEADER_BYTES], 0)
-    page = header.get(_PAGE, {})
-    plain = (header.get(_TYPE), page.get(_ENCODING), page.get(_LEVELS)) == (_DATA_PAGE, _PLAIN, _RLE)
-    packed = data[end:]
-    if not plain or (page.get(_VALUES), header.get(_PACKED_SIZE)) != (rows, len(packed)):
+    header: dict[int, int] = {}
+    packed = data[_read_fields(data[:_HEADER_BYTES], 0, 0, header) :]
+    layout = [header.get(field) for field in (_TYPE, _ENCODING, _LEVELS, _VALUES, _PACKED_SIZE)]
+    if layout != [_DATA_PAGE, _PLAIN, _RLE, rows, len(packed)]:
         return None
     if zlib.crc32(packed) != header.get(_CHECKSUM, 0) & 0xFFFFFFFF:
         raise OSError("the checksum of a page does not match")
@@ -107,9 +106,11 @@ def _levels(data: memoryview, rows: int) -> np.ndarray[Any, Any] | None:
     return None if present.all() else present
 
 
-def _fields(data: memoryview, at: int) -> tuple[dict[int, Any], int]:
-    """Return the fields of a struct of Thrift's compact protocol by their number, and where it ends."""
-    fields: dict[int, Any] = {}
+def _read_fields(data: memoryview, at: int, within: int, fields: dict[int, int]) -> int:
+    """Read the numbers of a struct of Thrift's compact protocol; return where it ends.
+
+    Their keys in `fields` are those of the struct, and those of a struct in field 5 are 501, 502 and so on.
+    """
     number = 0
     while data[at] != _STOP:
         step, kind = data[at] >> 4, data[at] & 15
@@ -121,15 +122,15 @@ def _fields(data: memoryview, at: int) -> tuple[dict[int, Any], int]:
             number = _signed(value)
         if kind in _INTEGERS:
             value, at = _varint(data, at)
-            fields[number] = _signed(value)
+            fields[100 * within + number] = _signed(value)
         elif kind == _STRUCT:
-            fields[number], at = _fields(data, at)
+            at = _read_fields(data, at, 100 * within + number, fields)
         elif kind == _BINARY:
             length, at = _varint(data, at)
             at += length
         elif kind not in (_TRUE, _FALSE):
             raise OSError(f"the header of a page has a field of type {kind}")
-    return fields, at + 1
+    return at + 1
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -46,11 +46,11 @@ class Footer:
 
     def __init__(self, storage: Storage, file: DataFile) -> None:
         self._storage, self._file = storage, file
-        end = storage.tail(file.path, file.size)
+        end = storage.tail(file.path, file.size, series_index.END_BYTES)
         cut = len(_checked_footer(file, end))
         size = series_index.size_of(end[:-cut])
         if size + cut > len(end):
-            end = storage.read_range(file.path, file.size - size - cut, file.size)
+            end = storage.tail(file.path, file.size, size)
         self._index = series_index.unpacked(end[-size - cut : -cut]) if size else None
 
     @property

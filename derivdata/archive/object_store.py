@@ -163,9 +163,9 @@ class ObjectStore:
         """Return a file object whose reads are requests of a range."""
         return ObjectFile(partial(self.read_range, path), size or self._head(path)["ContentLength"])
 
-    def tail(self, path: str, size: int) -> bytes:
-        """Return the last 64 KiB, or the footer if it is longer."""
-        return end_of(partial(self.read_range, path), size or self._head(path)["ContentLength"])
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the last 64 KiB, or more if footer and `before` do not fit."""
+        return end_of(partial(self.read_range, path), size or self._head(path)["ContentLength"], before)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return some bytes of an object."""

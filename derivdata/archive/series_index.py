@@ -24,13 +24,25 @@ import pyarrow as pa
 
 from derivdata.archive.selections import TimeRange, Where
 
-__all__ = ["INDEXED", "Ints", "Pieces", "PlainColumn", "Runs", "SeriesIndex", "packed", "size_of", "unpacked"]
+__all__ = [
+    "END_BYTES",
+    "INDEXED",
+    "Ints",
+    "Pieces",
+    "PlainColumn",
+    "Runs",
+    "SeriesIndex",
+    "packed",
+    "size_of",
+    "unpacked",
+]
 
 INDEXED = ("symbol", "exchange", "time")
 """Columns that follow from the index."""
 
 _LETTERS = b"ddSERIES"
-_END_BYTES = 8 + len(_LETTERS)
+END_BYTES = 8 + len(_LETTERS)
+"""What follows the content: its length, its checksum and the letters."""
 _VERSION = 2
 _CODEC = pa.Codec("zstd", compression_level=3)
 
@@ -228,7 +240,7 @@ def packed(runs: PackedRuns, origin: int, columns: dict[str, PackedColumn]) -> b
 
 def size_of(data: bytes) -> int:
     """Return the size of the index at the end of some bytes of a file; 0 where there is none."""
-    return int.from_bytes(data[-16:-12], "little") + _END_BYTES if data.endswith(_LETTERS) else 0
+    return int.from_bytes(data[-16:-12], "little") + END_BYTES if data.endswith(_LETTERS) else 0
 
 
 def unpacked(data: bytes) -> SeriesIndex | None:
@@ -239,7 +251,7 @@ def unpacked(data: bytes) -> SeriesIndex | None:
     OSError
         It is damaged.
     """
-    content = data[:-_END_BYTES]
+    content = data[:-END_BYTES]
     if zlib.crc32(content) != int.from_bytes(data[-12:-8], "little"):
         raise OSError("the checksum of its index does not match")
     if msgspec.msgpack.decode(content, type=_Stamped).version != _VERSION:

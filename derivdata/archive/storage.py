@@ -119,8 +119,8 @@ class Storage(Protocol):
         """Return some bytes of a file."""
         ...
 
-    def tail(self, path: str, size: int) -> bytes:
-        """Return the end of a Parquet file: with its footer, and more before where that is short."""
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the end of a Parquet file, at least its footer and `before` bytes; `size` 0 is unknown."""
         ...
 
     def state(self, path: str) -> Hashable:
@@ -156,14 +156,16 @@ class Storage(Protocol):
         ...
 
 
-def end_of(read_range: Callable[[int, int], bytes], size: int) -> bytes:
-    """Return the end of a Parquet file of some size: the last 64 KiB, or its footer if that is longer.
+def end_of(read_range: Callable[[int, int], bytes], size: int, before: int) -> bytes:
+    """Return the end of a Parquet file: the last 64 KiB, or more if the footer and `before` do not fit.
 
     The last eight bytes are the length of what the footer says, and four letters.
     """
     end = read_range(max(0, size - _TAIL_BYTES), size)
-    length = int.from_bytes(end[-8:-4], "little") + 8
-    return end if length <= len(end) else read_range(max(0, size - length), size)
+    length = int.from_bytes(end[-8:-4], "little") + 8 + before
+    if length <= len(end) or len(end) == size:
+        return end
+    return read_range(max(0, size - length - _TAIL_BYTES), size)
 
 
 def open_storage(path: str | os.PathLike[str]) -> Storage:
@@ -264,10 +266,10 @@ class LocalFolder:
             file.seek(start)
             return file.read(end - start)
 
-    def tail(self, path: str, size: int) -> bytes:
-        """Return the last 64 KiB, or the footer if it is longer."""
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the last 64 KiB, or more if footer and `before` do not fit."""
         size = size or os.stat(f"{self.folder}/{path}").st_size
-        return end_of(partial(self.read_range, path), size)
+        return end_of(partial(self.read_range, path), size, before)
 
     def state(self, path: str) -> Hashable:
         """Return inode, time and size."""

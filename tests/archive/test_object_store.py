@@ -18,7 +18,7 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
-from derivdata.archive import Archive, Request, commits, object_store, open_archive
+from derivdata.archive import Archive, Request, commits, footers, object_store, open_archive, parquet_writer
 from derivdata.archive.object_store import ObjectStore
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
@@ -122,6 +122,25 @@ def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: py
     assert (found.to_numpy() == expected.to_numpy()).all()
     parts = len(named(again)) - 1
     assert len(reads) <= 4 * parts * 2  # by file: its end once, and its columns, neighbours in one request
+
+
+def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a file, once, and the page in which the series lies."""
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 48)
+    archive = open_archive(f"s3://{bucket}/derivs")
+    frame = rates(["A", "B", "C"], hours=48, start=START)
+    archive.append(FUNDING, frame)
+    reads, real = [], ObjectStore.read_range
+    monkeypatch.setattr(
+        ObjectStore, "read_range", lambda self, *where: reads.append(where) or real(self, *where)
+    )
+    footers._footer.cache_clear()  # the append has looked at the file's end
+    again = open_archive(archive.location)
+    for requests in (2, 1):
+        rows = again.read(FUNDING, *EVER, symbols=["B"], exchanges=["okx"])
+        assert rows["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
+        assert len(reads) == requests
+        reads.clear()
 
 
 _WRITER = """

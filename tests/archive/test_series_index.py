@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, footers, manifest, open_archive, parquet_writer
+from derivdata.archive import Archive, footers, manifest, open_archive, parquet_reader, parquet_writer
 from derivdata.archive.index_builder import IndexBuilder
 from derivdata.archive.series_index import SeriesIndex
 from tests.archive.rates import EVER, START, rates
@@ -187,6 +187,39 @@ def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
     archive.append("funding_history", frame, accept=["interval"])
     assert _indexes(archive) == [None]
     assert len(archive.read("funding_history", *EVER, symbols=["A"])) == 60
+
+
+def test_files_with_and_without_an_index_are_read_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a version before indexes, of the same series, and with gaps of their own."""
+    monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 20)
+    monkeypatch.setattr(parquet_reader, "_FEW_FILES", 3)  # several threads read these
+    archive = open_archive(tmp_path)
+    names = ["A", "B", "C"], ["okx", "zo"]
+    days = [rates(*names, hours=48, start=_month(k), plus=100.0 * k) for k in range(6)]
+    days[3] = days[3].drop(index=[7, 60, 61])
+    days[4] = days[4][days[4]["symbol"] != "A"]
+    for k, frame in enumerate(days):
+        with monkeypatch.context() as patch:
+            if k in (1, 2):
+                patch.setattr(IndexBuilder, "packed", lambda *_: b"")
+            archive.merge("funding_history", frame)
+    indexes = _indexes(archive)
+    assert [index is None for index in indexes] == [k in (1, 2) for k in range(6)]
+    runs = [index.runs for index in indexes if index is not None]
+    assert len({id(each) for each in runs}) == 3  # those without gaps share theirs
+    stored = pd.concat(days)
+    for read in ({"symbols": ["B"], "exchanges": ["zo"]}, {"symbols": ["A"]}, {"exchanges": ["okx"]}):
+        window = (_month(0) + pd.Timedelta("5h"), _month(5) + pd.Timedelta("30h"))
+        rows = archive.read("funding_history", *window, **read)
+        wanted = {"start": window[0], "end": window[1], "symbols": None, "exchanges": None, **read}
+        expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, wanted)])
+        pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
+
+
+def _month(number: int) -> pd.Timestamp:
+    return pd.Timestamp(2025, 1 + number, 3, tz="UTC")
 
 
 def test_an_index_of_a_later_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
