@@ -27,7 +27,8 @@ _VALUES, _ENCODING, _LEVELS = range(501, 504)
 """Fields within its field 5, which only pages of data have."""
 
 # Types of the compact protocol of Thrift that a page's header has.
-_STOP, _TRUE, _FALSE, _INTEGERS, _BINARY, _STRUCT = 0, 1, 2, (4, 5, 6), 8, 12
+_STOP, _FLAGS, _INTEGERS, _BINARY, _STRUCT = 0, (1, 2), (4, 5, 6), 8, 12
+_KINDS = (*_FLAGS, *_INTEGERS, _BINARY, _STRUCT)
 
 
 class Numbers(NamedTuple):
@@ -114,12 +115,10 @@ def _read_fields(data: memoryview, at: int, within: int, fields: dict[int, int])
     number = 0
     while data[at] != _STOP:
         step, kind = data[at] >> 4, data[at] & 15
+        if not step or kind not in _KINDS:  # a field's number is its distance from the one before, below 16
+            raise OSError(f"the header of a page has a field of type {data[at]}")
         at += 1
-        if step:
-            number += step
-        else:
-            value, at = _varint(data, at)
-            number = _signed(value)
+        number += step
         if kind in _INTEGERS:
             value, at = _varint(data, at)
             fields[100 * within + number] = _signed(value)
@@ -128,8 +127,6 @@ def _read_fields(data: memoryview, at: int, within: int, fields: dict[int, int])
         elif kind == _BINARY:
             length, at = _varint(data, at)
             at += length
-        elif kind not in (_TRUE, _FALSE):
-            raise OSError(f"the header of a page has a field of type {kind}")
     return at + 1
 
 
