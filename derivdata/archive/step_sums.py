@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from derivdata.archive import footers, parquet_reader
+from derivdata.archive import footers, parquet_reader, row_groups
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import INSTANT, LABEL
 from derivdata.archive.selections import TimeRange
@@ -115,7 +115,7 @@ def scan_sums(
         parts = list(pool.map(partial(_read_sums, storage), (file for file in near if file.sums)))
     parts = [_chosen(part, window, exchanges) for part in parts]
     others = [file for file in near if not file.sums]
-    for batch in parquet_reader.row_group_batches(storage, table, others, window, where):
+    for batch in row_groups.row_group_batches(storage, table, others, window, where):
         rows = parquet_reader.load(storage, table, batch, window, where, ["symbol", *_KEYS, value])
         parts.append(sums_of_rows(rows.unify_dictionaries().combine_chunks(), value))
     return frame_of_sums(parts)
