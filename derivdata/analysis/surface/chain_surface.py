@@ -19,7 +19,7 @@ from derivdata.arguments import Numbers, typed
 __all__ = ["from_chain"]
 
 _KEYS = ("symbol", "exchange", "time")
-_INSTANTS = 4  # of one pass: strikes of different days have little in common, and the grid holds them all
+_INSTANTS = 32  # of one pass: strikes of different days have little in common, and the grid holds them all
 
 
 @typed

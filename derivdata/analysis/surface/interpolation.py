@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Ma
 from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.arguments import Numbers, typed
 
-__all__ = ["iv", "total_variance", "variance_at", "volatility"]
+__all__ = ["iv", "total_variance", "variance_at", "variance_of", "volatility"]
 
 
 @typed
@@ -104,27 +105,43 @@ def volatility(w: xr.DataArray, t: xr.DataArray) -> xr.DataArray:
 
 def variance_at(cut: Maturity, k: Any) -> xr.DataArray:
     """Return the total variance of a cut at any log-moneyness, in the wings too."""
-    first = smile.total_variance(cut.before, k, extrapolate=True)
-    if cut.interpolation == "essvi":
-        return first
-    second = smile.total_variance(cut.after, k, extrapolate=True)
-    linear = cut.share_before * first + cut.share_after * second
-    if cut.interpolation == "linear_w":
-        return linear
-    return _mixed_prices(cut, bare(k, "log_moneyness"), first, second).fillna(linear)
+    return variance_of(cut)(k)
 
 
-def _mixed_prices(cut: Maturity, k: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:
-    """Return the total variance of mixed prices between two expiries; NaN where there is nothing to mix."""
+def variance_of(cut: Maturity) -> Callable[[Any], xr.DataArray]:
+    """Return `variance_at` of one cut, for a search that evaluates it many times."""
+    share = _price_share(cut) if cut.interpolation == "gj_price" else None
+
+    def at(k: Any) -> xr.DataArray:
+        first = smile.total_variance(cut.before, k, extrapolate=True)
+        if cut.interpolation == "essvi":
+            return first
+        second = smile.total_variance(cut.after, k, extrapolate=True)
+        linear = cut.share_before * first + cut.share_after * second
+        if share is None:
+            return linear
+        mixed: xr.DataArray = xr.apply_ufunc(
+            _mix,
+            bare(k, "log_moneyness"),
+            first,
+            second,
+            share,
+            dask="parallelized",
+            output_dtypes=[np.float64],
+        )
+        return mixed.transpose(*first.dims).fillna(linear)
+
+    return at
+
+
+def _price_share(cut: Maturity) -> xr.DataArray:
+    """Return the share of the earlier expiry in mixed prices; NaN where there is nothing to mix."""
     ends = [smile.total_variance(part, 0.0, extrapolate=True) for part in (cut.before, cut.after)]
     middle = cut.share_before * ends[0] + cut.share_after * ends[1]
     between = (cut.share_after > 0.0) & (cut.share_before > 0.0) & (ends[1] > ends[0])
     roots = [np.sqrt(part.where(between)) for part in (*ends, middle)]
-    share = (roots[1] - roots[2]) / (roots[1] - roots[0])
-    mixed: xr.DataArray = xr.apply_ufunc(
-        _mix, k, first, second, share, dask="parallelized", output_dtypes=[np.float64]
-    )
-    return mixed.transpose(*first.dims)
+    share: xr.DataArray = (roots[1] - roots[2]) / (roots[1] - roots[0])
+    return share
 
 
 def _mix(k: Floats, first: Floats, second: Floats, share: Floats) -> Floats:

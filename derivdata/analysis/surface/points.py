@@ -13,7 +13,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.black76.sensitivities import DeltaKind
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.chunks import in_chunks
-from derivdata.analysis.surface.interpolation import variance_at, volatility
+from derivdata.analysis.surface.interpolation import variance_of, volatility
 from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity, take
 from derivdata.arguments import Numbers, typed
@@ -154,7 +154,8 @@ def points_of(
     if names:
         strikes = _at_delta(cut, target, _Convention(delta, rate))
         places |= {name: strikes.isel(target=i) for i, name in enumerate(names)}
-    vols = {name: volatility(variance_at(cut, k), cut.year_fraction) for name, k in places.items()}
+    w_at = variance_of(cut)
+    vols = {name: volatility(w_at(k), cut.year_fraction) for name, k in places.items()}
     out = {
         centre_name if kind == "atm" else f"{point}_{delta}": _value(kind, size, vols, centre_name)
         for point, (kind, size) in parsed.items()
@@ -201,10 +202,11 @@ def _falling_root(
 ) -> xr.DataArray:
     """Find where a function of (k, w(k)) falls through zero, nearest the money; NaN where it does not."""
     end = np.arcsinh(_REACH)
-    grid = variance_at(cut, 0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
+    w_at = variance_of(cut)
+    grid = w_at(0.0) ** 0.5 * xr.DataArray(np.sinh(np.linspace(-end, end, _SCAN)), dims="scan")
 
     def f(k: xr.DataArray) -> xr.DataArray:
-        return excess(k, variance_at(cut, k))
+        return excess(k, w_at(k))
 
     values = f(grid)
     falls = (values >= 0.0) & (values.shift(scan=-1) < 0.0)

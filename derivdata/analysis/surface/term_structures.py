@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from derivdata.analysis.surface.points import (
 from derivdata.analysis.surface.ssvi_problem import Floats
 from derivdata.arguments import Numbers, typed
 
-__all__ = ["forward_variance", "term_structure"]
+__all__ = ["forward_variance", "points_at_expiries", "term_structure"]
 
 
 @typed
@@ -105,8 +106,7 @@ def term_structure(
     require_points([point], "point")
     usable = surface["method"] > 0
     t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
-    cut = at_maturity(surface, t.rename(expiry="later"))
-    at_points = points_of(cut, [point], delta=delta, atm=atm, rate=rate).rename(later="expiry")
+    at_points = points_at_expiries(surface, [point], delta=delta, atm=atm, rate=rate)
     name = str(next(iter(at_points.data_vars)))
     w = smile.total_variance(surface, 0.0, extrapolate=True).reset_coords(drop=True)
     forward = _since(t, w.drop_vars("expiry", errors="ignore"))
@@ -126,6 +126,20 @@ def term_structure(
     per_root = dict.fromkeys((name, "forward_vol", "slope_90d_30d"), "1/sqrt(year)")
     units = {"forward_variance": "1/year", "total_variance": "1", "ratio_7d_30d": "1"} | per_root
     return with_units(out, units).assign_coords({each: surface.coords[each] for each in surface.coords})
+
+
+def points_at_expiries(
+    surface: xr.Dataset,
+    points: Sequence[str],
+    *,
+    delta: DeltaKind = "forward",
+    atm: AtTheMoney = "forward",
+    rate: float = 0.0,
+) -> xr.Dataset:
+    """Return points of the smile, as `constant_maturity` names them, at the surface's own expiries."""
+    t = surface["year_fraction"].drop_vars("expiry", errors="ignore").reset_coords(drop=True)
+    cut = at_maturity(surface, t.rename(expiry="later"))
+    return points_of(cut, points, delta=delta, atm=atm, rate=rate).rename(later="expiry")
 
 
 def _between(near: xr.DataArray, far: xr.DataArray, start: Any, end: Any) -> xr.Dataset:

@@ -7,6 +7,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis import exposure, smile, surface, variance
+from derivdata.analysis.surface.term_structures import points_at_expiries
 from derivdata.plot.fits import verdicts
 
 __all__ = ["FORMATS", "expiries", "gaps", "of_venue", "positions", "tenors", "terms", "venues"]
@@ -49,7 +50,7 @@ FORMATS = (
 
 def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
     """Return one row per expiry: volatility, skew, fit error and arbitrage."""
-    lines = {p: surface.term_structure(fit, point=p) for p in ("atm", "rr25", "bf25")}
+    points = points_at_expiries(fit, ("atm", "rr25", "bf25")).where(fit["method"] > 0)
     listed = table.groupby("expiry", observed=True).size()
     return pd.DataFrame(
         {
@@ -58,9 +59,9 @@ def expiries(table: pd.DataFrame, fit: xr.Dataset) -> pd.DataFrame:
             "forward [USD]": fit["forward"].values,
             "options": listed.reindex(pd.DatetimeIndex(fit["expiry"].values).tz_localize("UTC")).to_numpy(),
             "quotes": fit["n"].values,
-            "ATM [%]": 100 * lines["atm"]["atmf"].values,
-            "RR 25Δ": 100 * lines["rr25"]["rr25_forward"].values,
-            "BF 25Δ": 100 * lines["bf25"]["bf25_forward"].values,
+            "ATM [%]": 100 * points["atmf"].values,
+            "RR 25Δ": 100 * points["rr25_forward"].values,
+            "BF 25Δ": 100 * points["bf25_forward"].values,
             "error [points]": 100 * fit["rmse_vol"].values,
             "fit − quote ATM": (100 * fit["atm_error_vol"].values).round(2) + 0.0,  # no −0.00
             "least g(k)": smile.butterfly_check(fit)["min_g"].values,
