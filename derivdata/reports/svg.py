@@ -11,6 +11,9 @@ from typing import Any
 
 __all__ = ["draw_svg"]
 
+_IMAGE_DPI = 170
+"""Dots an inch of embedded images."""
+
 _RULES: dict[Any, Any] = {
     "svg.hashsalt": "derivdata",
     "svg.fonttype": "none",
@@ -20,8 +23,7 @@ _RULES: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans"],  # a long list is looked up, and written, for every word
     "font.size": 9,
     "axes.titley": 1.0,  # no search for room above the ticks of a top axis, which no figure has
-    "figure.dpi": 100,
-    "savefig.dpi": 170,
+    "figure.dpi": 72,
     "path.simplify_threshold": 0.3,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -51,13 +53,19 @@ def draw_svg(draw: Callable[..., Any], title: str, *, name: str, size: tuple[flo
         the user has chosen for figures.
     """
     import matplotlib.style
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     with matplotlib.style.context("default"), matplotlib.rc_context(_RULES):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size)
+        canvas = FigureCanvasSVG(figure)
         draw(ax=figure.subplots())
+        # `savefig` would draw the figure twice to lay it out once. An SVG is laid out in points, 72 an inch.
+        ConstrainedLayoutEngine().execute(figure)
+        figure.dpi = _IMAGE_DPI
         out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        canvas.print_svg(out, metadata={"Date": None, "Creator": None})
     text = out.getvalue()
     text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.S)
     text = re.sub(r"(fill|stroke): ?#(000000|262626)", r"\1: currentColor", text)
