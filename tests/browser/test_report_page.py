@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,17 @@ def address(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
         out = dd.report(["BTC"], out=folder / "r.html", window="15d", sections=["funding", "oi", "quality"])
         dd.disconnect()
     return out.as_uri()
+
+
+A4 = {"width": 688, "height": 1016}
+"""What the margins leave of a page of A4, in pixels of 1/96 inch."""
+
+PRINTED = """() => [...document.querySelectorAll("figure, .tile, tr, thead")].map((node) => ({
+  kind: node.localName,
+  height: node.getBoundingClientRect().height,
+  whole: getComputedStyle(node).breakInside,
+}))"""
+"""What must not be divided between two pages, and how high it is."""
 
 
 def column(page: Any, place: int) -> list[str]:
@@ -105,3 +117,26 @@ def test_nothing_scrolls_sideways(address: str, opened: Callable[..., Any]) -> N
     assert column(page, 1)[0] == "zo"
     label = page.evaluate("getComputedStyle(document.querySelector('td'), '::before').content")
     assert label == '"venue"', "on a phone each cell names its column"
+
+
+def test_it_prints_on_pages_that_cut_no_figure(address: str, opened: Callable[..., Any]) -> None:
+    page = opened(address, width=A4["width"], dark=True)
+    page.emulate_media(media="print")
+    assert (
+        page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--paper')") == "#ffffff"
+    )
+    parts = page.evaluate(PRINTED)
+    assert {part["kind"] for part in parts} >= {"figure", "tr", "thead"}
+    assert [part for part in parts if part["whole"] != "avoid" or part["height"] > A4["height"]] == []
+    # Chromium repeats a head on the next page without its buttons, so that they must be plain text.
+    assert page.evaluate("getComputedStyle(document.querySelector('thead')).display") == "table-header-group"
+    assert page.evaluate("getComputedStyle(document.querySelector('th button')).display") == "contents"
+    hidden = page.evaluate(
+        "[...document.querySelectorAll('details td')].filter((cell) => !cell.checkVisibility()).length"
+    )
+    assert hidden == 0, "tables that are folded on a screen are printed"
+    assert page.evaluate("document.documentElement.scrollWidth") <= A4["width"], "else all is printed smaller"
+    printed = page.pdf(prefer_css_page_size=True)
+    pages = len(re.findall(rb"/Type\s*/Page\b(?!s)", printed))
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height / A4["height"] <= pages <= 2.0 * height / A4["height"] + 1.0, "no page is blank"
