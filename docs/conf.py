@@ -5,15 +5,23 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import derivdata
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # pages show some of what the tests simulate
 import_module("generate").main()
+import_module("diagrams").write()
 import_module("reference_pages").write(HERE / "reference")
 import_module("gallery_pages").write(HERE / "gallery")
-setup = import_module("outputs").setup  # Sphinx calls it
+
+
+def setup(app: Any) -> None:
+    """Run the blocks of pages, and check the search index at the end; Sphinx calls it."""
+    import_module("outputs").setup(app)
+    app.connect("build-finished", import_module("search_check").check, priority=900)  # after the theme
+
 
 project = "derivdata"
 author = "the derivdata developers"
@@ -39,7 +47,7 @@ napoleon_use_rtype = False
 
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
-html_css_files = ["site.css"]
+html_css_files = ["diagrams.css", "site.css"]
 html_js_files = ["tables.js"]
 html_show_sourcelink = False
 html_theme_options = {

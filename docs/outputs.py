@@ -1,8 +1,13 @@
 """Outputs below the code of a page: every block that the tests run is run here, and shown with its result.
 
 A block shows the value of each expression in it; a block that only assigns shows what it assigned last. A
-block whose lines begin with ``>>>`` shows its output itself. Figures have a light and a dark version. Folders
-and ports of the machine that builds the pages are replaced.
+block whose lines begin with ``>>>`` shows its output itself. Commands show what they write (command_outputs),
+drawings of diagrams.py become a part of the page, and figures have a light and a dark version. Folders and
+ports of the machine that builds the pages are replaced.
+
+A comment before a block says what else is done with it: ``<!-- not run: why -->``, or
+``<!-- site only: why -->`` if the tests leave it out. The blocks after ``site only: simulated venues`` or
+``simulated bucket`` ask these.
 """
 
 from __future__ import annotations
@@ -11,28 +16,37 @@ import ast
 import contextlib
 import getpass
 import io
+import itertools
 import os
 import re
 import tempfile
 import warnings
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import xarray as xr
+from command_outputs import run, write_files
+from diagrams import inlined
+from simulated import bucket, venues
 
 import derivdata as dd
 
 __all__ = ["hide_machine", "is_drawing", "last_assigned", "setup", "values_of", "with_outputs"]
 
 FOLDER = Path(__file__).parent / "outputs"
-_FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
+_FENCE = re.compile(
+    r"^(?P<before>[^\n]*)\n+```(?P<language>python|sh)\n(?P<code>.*?)^```$", flags=re.M | re.S
+)
 _IMAGE = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.png\)\n", flags=re.M)
+_DRAWING = re.compile(r"^!\[[^\]]*\]\(images/(\w+)\.svg\)$", flags=re.M)
 _NOT_RUN = "<!-- not run: "
+_SIMULATED = {"<!-- site only: simulated venues -->": venues, "<!-- site only: simulated bucket -->": bucket}
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 _ELSEWHERE = ("real-data", "changelog")
 _ROWS, _LINES, _COLUMNS, _WIDTH = 10, 24, 10, 600
@@ -48,11 +62,16 @@ def setup(app: Any) -> None:
 
 def with_outputs(app: Any, page: str, source: list[str]) -> None:
     """Run the blocks of a page, and write what each gives below it."""
-    if "/" in page or page in _ELSEWHERE or "```python" not in source[0]:
+    source[0] = _DRAWING.sub(lambda match: inlined(match[1]), source[0])
+    if "/" in page or page in _ELSEWHERE or not _FENCE.search(source[0]):
         return
     names: dict[str, Any] = {"dd": dd, "np": np, "pd": pd, "xr": xr}
     before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+        contextlib.ExitStack() as simulations,
+    ):
         warnings.simplefilter("ignore")
         os.chdir(folder)
         try:
@@ -61,18 +80,38 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
                 with dd.record(name):
                     dd.funding.history("BTC", "1d", exchanges=["binance"])
             dd.connect("sample")
-            numbers = iter(range(1, 1000))
+            write_files(source[0])
+            shared = _Run(page, names, itertools.count(1), simulations)
             # A picture that stands in the page for readers elsewhere is drawn by a block here.
             text = _IMAGE.sub(lambda found: "" if hasattr(dd.plot, found[1]) else found[0], source[0])
-            source[0] = _FENCE.sub(lambda found: _block(found, names, page, numbers), text)
+            source[0] = _FENCE.sub(lambda found: _block(found, shared), text)
         finally:
             os.chdir(before)
             plt.close("all")
 
 
-def _block(found: re.Match[str], names: dict[str, Any], page: str, numbers: Any) -> str:
+class _Run(NamedTuple):
+    """What the blocks of one page share."""
+
+    page: str
+    names: dict[str, Any]
+    numbers: Iterator[int]
+    simulations: contextlib.ExitStack
+
+
+def _block(found: re.Match[str], shared: _Run) -> str:
+    """Return a block with what it gives, as the comment before it says."""
     if found["before"].startswith(_NOT_RUN):
         return found[0]
+    if found["before"] in _SIMULATED:
+        shared.simulations.enter_context(_SIMULATED[found["before"]]())
+    if found["language"] == "sh":
+        return "\n".join([found[0], "", *_commands(found["code"])])
+    return _python(found, shared)
+
+
+def _python(found: re.Match[str], shared: _Run) -> str:
+    names, page = shared.names, shared.page
     code = _HOSTED.sub('dd.connect("sample")', found["code"])
     if code.startswith(">>>"):
         if "Traceback" not in code:
@@ -96,8 +135,20 @@ def _block(found: re.Match[str], names: dict[str, Any], page: str, numbers: Any)
         if len(others) > 1:
             shown.append(f'\n<div class="output-of"><code>{escape(label)}</code></div>\n')
         shown.append(_shown(value, 5 if len(others) > 1 else _ROWS))
-    shown += [_figure(plt.figure(number), f"{page}-{next(numbers)}") for number in figures]
+    shown += [_figure(plt.figure(number), f"{page}-{next(shared.numbers)}") for number in figures]
     return "\n".join(shown)
+
+
+def _commands(code: str) -> list[str]:
+    """Return what each command of a block writes, under its line where there are several."""
+    done = run(code)
+    shown = []
+    for line, text in done:
+        if len(done) > 1:
+            shown.append(f'\n<div class="output-of"><code>{escape(line)}</code></div>\n')
+        pre = _pre(text or "(writes nothing)", _LINES)
+        shown.append(pre.replace('class="output"', 'class="output command"', 1))
+    return shown
 
 
 def values_of(code: str, names: dict[str, Any], page: str) -> list[tuple[str, Any]]:
@@ -130,7 +181,7 @@ def is_drawing(value: Any) -> bool:
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.ravel().tolist()
     several = value if isinstance(value, list | tuple) else [value]
-    return any(type(one).__module__.startswith("matplotlib") for one in several)
+    return any(type(one).__module__.startswith(("matplotlib", "mpl_toolkits")) for one in several)
 
 
 def _shown(value: Any, rows: int) -> str:

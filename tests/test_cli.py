@@ -254,6 +254,23 @@ def test_serve_says_where_and_answers_over_http() -> None:
             process.terminate()
 
 
+def test_archives_on_object_storage_keep_their_address(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A path of a file system would make one slash of the two."""
+    given: list[object] = []
+
+    def opened(address: object, **_: object) -> NoReturn:
+        given.append(address)
+        raise ValueError("stop here")
+
+    monkeypatch.setattr("derivdata.archive.open_archive", opened)
+    monkeypatch.setattr("derivdata.archive.import_files", lambda _, __, to, **options: opened(to))
+    assert main(["info", "s3://bucket/mine"]) == 1
+    assert main(["import", "funding_history", "a.csv", "--to", "s3://bucket/mine"]) == 1
+    assert given == ["s3://bucket/mine"] * 2
+
+
 def test_info_lists_the_tables_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two hourly rates on one venue; a folder that is no archive fails."""
     frame = dd.tables.FUNDING_HISTORY.build(

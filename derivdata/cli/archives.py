@@ -15,7 +15,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata import``."""
     parser.add_argument("table", help="name of the table, such as funding_settlements")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
-    parser.add_argument("--to", type=Path, required=True, metavar="ARCHIVE")
+    parser.add_argument("--to", required=True, metavar="ARCHIVE", help="a folder, or s3://bucket/path")
     parser.add_argument(
         "--map",
         type=pair,
@@ -77,7 +77,7 @@ def _import(arguments: argparse.Namespace) -> None:
 
 def add_info(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``derivdata info``."""
-    parser.add_argument("archive", type=Path, metavar="ARCHIVE", help="an archive's folder")
+    parser.add_argument("archive", metavar="ARCHIVE", help="an archive's folder, or s3://bucket/path")
     parser.set_defaults(run=_info)
 
 

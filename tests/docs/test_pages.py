@@ -1,6 +1,7 @@
 """What the pages show runs as shown, on the sample, and prints what they say.
 
-A block that cannot run stands after a comment ``<!-- not run: why -->``.
+A block that cannot run stands after a comment ``<!-- not run: why -->``; one after
+``<!-- site only: why -->`` runs when the site is built.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import derivdata as dd
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^(?P<before>[^\n]*)\n+```python\n(?P<code>.*?)^```$", flags=re.M | re.S)
-_NOT_RUN = "<!-- not run: "
+_NOT_RUN = ("<!-- not run: ", "<!-- site only: ")
 _HOSTED = re.compile(r'dd\.connect\("https://…"[^)]*\)')
 
 

@@ -24,7 +24,8 @@ def block(language: str) -> str:
 
 
 UNIT_COMMAND = shlex.split(re.findall("ExecStart=(.*)", block("ini"))[0])
-CONTAINER_COMMAND = json.loads(re.findall("^CMD (.*)", block("dockerfile"), re.MULTILINE)[0])
+CONTAINER = block("dockerfile").replace("\\\n", "")
+CONTAINER_COMMAND = json.loads(re.findall("^CMD (.*)", CONTAINER, re.MULTILINE)[0])
 
 
 @pytest.mark.parametrize("command", [UNIT_COMMAND, CONTAINER_COMMAND], ids=["unit", "container"])
@@ -52,6 +53,6 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
 
 
 def test_the_container_installs_from_a_lock() -> None:
-    installs = re.findall("pip install (.*)", block("dockerfile"))
+    installs = re.findall("pip install (.*)", CONTAINER)
     assert ["--require-hashes" in line or "--no-deps" in line for line in installs] == [True, True]
     assert (ROOT / re.findall(r"/src/(requirements/\S+)", installs[0])[0]).exists()
