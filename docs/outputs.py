@@ -147,7 +147,8 @@ def _commands(code: str) -> list[str]:
         if len(done) > 1:
             shown.append(f'\n<div class="output-of"><code>{escape(line)}</code></div>\n')
         pre = _pre(text or "(writes nothing)", _LINES)
-        shown.append(pre.replace('class="output"', 'class="output command"', 1))
+        table = "   " in text  # aligned by blanks: not to be wrapped
+        shown.append(pre.replace('class="output"', 'class="output aligned"', 1) if table else pre)
     return shown
 
 
@@ -193,7 +194,8 @@ def _shown(value: Any, rows: int) -> str:
         table = value.to_html(
             max_rows=rows, max_cols=_COLUMNS, border=0, show_dimensions=large, justify="left"
         )
-        return f'\n<div class="output">\n{hide_machine(table)}\n</div>\n'
+        table = re.sub(r"<td>([^<]{40,})</td>", r'<td class="long">\1</td>', hide_machine(table))
+        return f'\n<div class="output">\n{table}\n</div>\n'
     with xr.set_options(display_width=100, display_expand_attrs=False, display_expand_indexes=False):
         return _pre(value if isinstance(value, str) else repr(value), _LINES if rows == _ROWS else 12)
 
