@@ -27,7 +27,7 @@ from derivdata.archive.selections import TimeRange
 from derivdata.archive.storage import Storage
 from derivdata.schema import Table
 
-__all__ = ["SUMMED", "SumsBuilder", "frame_of_sums", "scan_sums", "sums_of_frame", "sums_of_rows"]
+__all__ = ["SUMMED", "SumsBuilder", "scan_sums", "sums_of_frame", "symbol_hash"]
 
 SUMMED = {"oi_history": "oi_usd", "volume_history": "volume_usd"}
 """Column that is summed, by table."""
@@ -65,7 +65,7 @@ class SumsBuilder:
         if self._value is None or not len(rows):
             return
         self._rows += len(rows)
-        self._parts.append(sums_of_rows(rows, self._value))
+        self._parts.append(_sums_of_rows(rows, self._value))
         if sum(map(len, self._parts)) > _MOST_PENDING:
             self._parts = [_grouped(self._parts)]
 
@@ -117,8 +117,8 @@ def scan_sums(
     others = [file for file in near if not file.sums]
     for batch in row_groups.row_group_batches(storage, table, others, window, where):
         rows = parquet_reader.load(storage, table, batch, window, where, ["symbol", *_KEYS, value])
-        parts.append(sums_of_rows(rows.unify_dictionaries().combine_chunks(), value))
-    return frame_of_sums(parts)
+        parts.append(_sums_of_rows(rows.unify_dictionaries().combine_chunks(), value))
+    return _frame_of_sums(parts)
 
 
 def _chosen(sums: pa.Table, window: TimeRange, exchanges: frozenset[str] | None) -> pa.Table:
@@ -141,10 +141,10 @@ def _read_sums(storage: Storage, file: DataFile) -> pa.Table:
         return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
 
 
-def sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
+def _sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
     """Sum the rows of a table, whose text columns are dictionaries in one piece each."""
     symbols = rows["symbol"].chunk(0) if rows["symbol"].num_chunks else pa.array([], _TEXT)
-    hashes = np.array([_hash(word) for word in symbols.dictionary.to_pylist()], np.uint64)
+    hashes = np.array([symbol_hash(word) for word in symbols.dictionary.to_pylist()], np.uint64)
     columns = {
         **{name: rows[name] for name in _KEYS},
         "value": pc.fill_null(rows[value], np.nan),
@@ -155,14 +155,14 @@ def sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
 
 
 def sums_of_frame(rows: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the sums of rows in a frame, as `frame_of_sums` does."""
+    """Return the sums of rows in a frame, by venue, resolution and time."""
     columns = pa.Table.from_pandas(rows[["symbol", *_KEYS, value]], preserve_index=False)
     texts = {name: columns[name].cast(_TEXT) for name in ("symbol", "exchange", "resolution")}
     columns = pa.table({**{name: columns[name] for name in columns.column_names}, **texts})
-    return frame_of_sums([sums_of_rows(columns.combine_chunks(), value)])
+    return _frame_of_sums([_sums_of_rows(columns.combine_chunks(), value)])
 
 
-def frame_of_sums(parts: list[pa.Table]) -> pd.DataFrame:
+def _frame_of_sums(parts: list[pa.Table]) -> pd.DataFrame:
     """Return the sums of several files as one frame, by venue, resolution and time."""
     return _grouped(parts).to_pandas()
 
@@ -190,6 +190,6 @@ def _grouped(parts: list[pa.Table]) -> pa.Table:
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(symbol: str) -> int:
+def symbol_hash(symbol: str) -> int:
     """Return a number of 64 bits that is the same in every process and version."""
     return int.from_bytes(hashlib.blake2b(symbol.encode(), digest_size=8).digest(), "little")

@@ -15,7 +15,7 @@ import pandas as pd
 
 from derivdata.service import buckets
 
-__all__ = ["Totals", "by_rows", "by_sums", "joined"]
+__all__ = ["Totals", "added_up", "by_rows", "by_sums", "joined"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -42,6 +42,18 @@ def joined(parts: Sequence[Totals]) -> Totals:
     """Join totals, sorted by time and venue."""
     whole = parts[0] if len(parts) == 1 else Totals(*map(np.concatenate, zip(*parts, strict=True)))
     return whole.take(np.lexsort((pd.factorize(whole.exchange, sort=True)[0], whole.time)))
+
+
+def added_up(first: Totals, second: Totals) -> Totals:
+    """Return the sums of both over all their times and venues, sorted."""
+    both = joined([first, second])
+    opens = np.ones(len(both.time), dtype=bool)
+    opens[1:] = (both.time[1:] != both.time[:-1]) | (both.exchange[1:] != both.exchange[:-1])
+    begin = np.flatnonzero(opens)
+    if not begin.size:
+        return both
+    value, symbols = (np.add.reduceat(column, begin) for column in (both.value, both.symbols))
+    return Totals(both.time[begin], both.exchange[begin], value, symbols)
 
 
 def by_rows(

@@ -12,8 +12,9 @@ from derivdata import times
 from derivdata.service import buckets
 from derivdata.service.day_steps import DayAtStep, Step, at_one_step, step_of
 from derivdata.service.kept_days import DAY, cut, kept_days
-from derivdata.service.venue_series import Totals, by_rows, by_sums, joined
-from derivdata.service.view import Series, View, read_around
+from derivdata.service.listings import changed_symbols, without
+from derivdata.service.venue_series import Totals, added_up, by_rows, by_sums, joined
+from derivdata.service.view import Series, View, read_around, stated
 from derivdata.service.window import INSTANT, Window, adaptive
 
 __all__ = ["totals"]
@@ -102,22 +103,61 @@ def _summed(
         some = days[first : first + together]
         cells = unsure.between(some[0].start, some[-1].end)
         if len(cells.time):
-            parts.append(_from_rows(view, question, cells, chosen, width))
+            parts.append(_Unsure(view, question, cells, chosen, width).totals(sums))
     whole = joined(parts)
     for day in days:
         part = whole.between(day.start, day.end)
         yield DayAtStep(part, len(part.time), chosen)
 
 
-def _from_rows(
-    view: View, question: _Question, cells: Totals, step: Step, width: pd.Timedelta | None
-) -> Totals:
-    """Make the totals of some venues and buckets from rows."""
-    venues = sorted(set(cells.exchange))
-    first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
-    end = last + (width or INSTANT)
-    rows, _ = view.around(question.table, Window(first, end, end - first, []), step.used, exchanges=venues)
-    rows = rows[~rows["resolution"].isin(step.left_out)] if step.left_out else rows
-    found = by_rows(rows, question.value, width, view.horizon, added=question.added)
-    wanted = pd.MultiIndex.from_arrays([cells.time, cells.exchange])
-    return found.take(np.flatnonzero(pd.MultiIndex.from_arrays([found.time, found.exchange]).isin(wanted)))
+class _Unsure:
+    """Buckets of venues whose totals sums do not tell."""
+
+    def __init__(
+        self, view: View, question: _Question, cells: Totals, step: Step, width: pd.Timedelta | None
+    ) -> None:
+        self._view, self._question, self._cells, self._step, self._width = view, question, cells, step, width
+        self._venues = sorted(set(cells.exchange))
+        first, last = (pd.Timestamp(int(t), unit="us", tz="UTC") for t in (cells.time[0], cells.time[-1]))
+        self._first, self._end = first, last + (width or INSTANT)
+
+    def totals(self, sums: pd.DataFrame) -> Totals:
+        """Make them from the rows of the symbols that come or go, or else from all rows."""
+        found = None if self._width is None else self._from_changes(sums, self._width)
+        return self._from_rows() if found is None else found
+
+    def _from_changes(self, sums: pd.DataFrame, width: pd.Timedelta) -> Totals | None:
+        """Take the symbols that come or go out of the sums, and add up their rows beside; None: unknown."""
+        question, view = self._question, self._view
+        start = self._first if question.added else self._first - _longest(sums)
+        near = (sums["time"] >= start) & (sums["time"] < self._end) & sums["exchange"].isin(self._venues)
+        symbols = changed_symbols(sums[near], view.store.symbols(question.table))
+        if not symbols:
+            return None
+        rows = stated(view.read(question.table, start, self._end, symbols=symbols, exchanges=self._venues))
+        rows = rows[~rows["resolution"].isin(self._step.left_out)]
+        rest = without(sums[near], rows, question.value)
+        if rest is None:
+            return None
+        sure, unsure = by_sums(rest, width, view.horizon, added=question.added)
+        if len(self._wanted(unsure).time):  # a value is missing, or more symbols changed than were found
+            return None
+        others = by_rows(rows, question.value, width, view.horizon, added=question.added)
+        return added_up(self._wanted(sure), self._wanted(others))
+
+    def _from_rows(self) -> Totals:
+        """Make them from all rows of the venues."""
+        question, span = self._question, Window(self._first, self._end, self._end - self._first, [])
+        rows, _ = self._view.around(question.table, span, self._step.used, exchanges=self._venues)
+        rows = rows[~rows["resolution"].isin(self._step.left_out)]
+        found = by_rows(rows, question.value, self._width, self._view.horizon, added=question.added)
+        return self._wanted(found)
+
+    def _wanted(self, found: Totals) -> Totals:
+        cells = pd.MultiIndex.from_arrays([self._cells.time, self._cells.exchange])
+        inside = pd.MultiIndex.from_arrays([found.time, found.exchange]).isin(cells)
+        return found.take(np.flatnonzero(inside))
+
+
+def _longest(sums: pd.DataFrame) -> pd.Timedelta:
+    return max(times.resolution(name) or buckets.HOLD for name in buckets.steps(sums))

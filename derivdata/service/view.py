@@ -18,7 +18,7 @@ from derivdata.service.refusal import not_found
 from derivdata.service.store import Store, SummedStore
 from derivdata.service.window import INSTANT, Window, adaptive, resolve
 
-__all__ = ["Series", "View", "read_around"]
+__all__ = ["Series", "View", "read_around", "stated"]
 
 T = TypeVar("T")
 
@@ -360,7 +360,7 @@ def read_around(
     if step is not None:
         start, end, lead = start.floor(step), end.ceil(step), max(buckets.HOLD, step)
     for back in (lead, _LONGEST):
-        frame = _stated(read(start - back, end))
+        frame = stated(read(start - back, end))
         longest = max((times.resolution(name) or buckets.HOLD for name in buckets.steps(frame)), default=lead)
         if step is None or longest <= back:
             break
@@ -386,11 +386,11 @@ def _reach(frame: pd.DataFrame) -> Any:
     if "interval_hours" in frame:
         return pd.to_timedelta(frame["interval_hours"], unit="h")
     if "resolution" in frame:
-        return pd.to_timedelta(buckets.holds(_stated(frame)["resolution"]), unit="us")
+        return pd.to_timedelta(buckets.holds(stated(frame)["resolution"]), unit="us")
     return buckets.HOLD
 
 
-def _stated(frame: pd.DataFrame) -> pd.DataFrame:
+def stated(frame: pd.DataFrame) -> pd.DataFrame:
     """Mark the rows that state no step as raw."""
     if not {"unstated", ""} & set(buckets.steps(frame)):
         return frame

@@ -114,6 +114,15 @@ def test_sums_give_what_rows_give_or_say_that_they_cannot(
         assert value == pytest.approx(truth[cell][0], rel=1e-9, abs=1e-9)
 
 
+@settings(max_examples=400 if SOAK else 8, deadline=None)
+@given(histories(), st.sampled_from(["5m", "1h", "4h", "1d"]), st.booleans())
+def test_totals_are_those_of_the_rows(rows: pd.DataFrame, step: str, added: bool) -> None:
+    """Whatever way is taken: by sums, without the symbols that come or go, or by all rows."""
+    table, value = ("volume_history", "volume_usd") if added else (OI, "oi_usd")
+    store = MemoryStore({table: rows.rename(columns={"oi_usd": value})}, now="2026-06-02T20:00")
+    assert_same(View(BaseSymbols(store), store.now), "2026-05-31T22:00Z", step, table, value, added=added)
+
+
 def sums_and_unsure(rows: pd.DataFrame, step: str) -> tuple[dict[int, float], list[int]]:
     """By the bucket's hour: the totals that sums tell, and where they do not."""
     horizon = START + pd.Timedelta(9, "D")
@@ -182,10 +191,12 @@ def listed() -> pd.DataFrame:
     return pd.concat([*rows, hours("NEW", "okx", 33, draw.lognormal(15, 1, 39))], ignore_index=True)
 
 
-def assert_same(view: View, start: str, resolution: str | None, **options: Any) -> pd.DataFrame:
+def assert_same(
+    view: View, start: str, resolution: str | None, table: str = OI, value: str = "oi_usd", **options: Any
+) -> pd.DataFrame:
     window = resolve({"start": pd.Timestamp(start), "end": None}, now=view.now, tier="pro")
-    found = totals(view, OI, "oi_usd", window, resolution, **options)
-    expected = slow_totals.totals(view, OI, "oi_usd", window, resolution, **options)
+    found = totals(view, table, value, window, resolution, **options)
+    expected = slow_totals.totals(view, table, value, window, resolution, **options)
     assert (found.used, found.notices) == (expected.used, expected.notices)
     kinds = {"exchange": object, "value": float, "symbol_count": int}
     left, right = (frame.astype(kinds).reset_index(drop=True) for frame in (found.frame, expected.frame))
@@ -203,7 +214,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> None:
-    """Of 1,191 rows those of okx around 09:00: the bucket from 08:00 to 12:00, and what may reach into it.
+    """Of 1,191 rows those of the symbol that comes, in the bucket from 08:00 to 12:00.
 
     The clock cuts the last hour short for all symbols alike: that needs no rows.
     """
@@ -213,10 +224,37 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     assert len(frame) == 2 * 18
     okx = frame[frame["exchange"] == "okx"]["symbol_count"].tolist()
     assert okx == [8] * 8 + [9] * 10
-    assert archive.rows == 8 * 8 + 3, "04:00 to 12:00: 8 hours of 8 symbols, 3 of NEW"
+    assert archive.rows == 3, "of NEW at 09:00, 10:00 and 11:00"
     assert_same(view, "2026-06-01T05:00Z", "4h")
     assert_same(view, "2026-06-01T05:00Z", "1h", exchanges=["okx"])
     assert_same(view, "2026-06-01T05:00Z", "1d")
+
+
+@pytest.mark.parametrize(
+    ("came", "went", "rows"),
+    [
+        (["N1"], ["S1"], 2 + 3),
+        (["N1", "N2"], [], 2 * 2),
+        ([], ["S1", "S2"], 2 * 3),
+        (["N1", "N2", "N3"], [], 8 * 8 + 3 * 2),  # three at once are not found: all rows, from 16:00
+    ],
+)
+def test_rows_of_the_symbols_that_change_are_enough(
+    came: list[str], went: list[str], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 22:00 some symbols come and others go; the bucket is 20:00 to 24:00, the hour of 19:00 reaches in."""
+    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
+    draw = np.random.default_rng(8)
+    whole = [f"S{i}" for i in range(8)]
+    frames = [hours(s, "okx", 0, draw.lognormal(15, 1, 22 if s in went else 48)) for s in whole]
+    frames += [hours(s, "okx", 22, draw.lognormal(15, 1, 26)) for s in came]
+    archive = Read(open_archive(tmp_path)._storage)
+    archive.append(OI, pd.concat(frames, ignore_index=True), accept=["unit"])
+    view = View(BaseSymbols(archive), archive.now)
+    window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
+    totals(view, OI, "oi_usd", window, "4h")
+    assert archive.rows == rows
+    assert_same(view, "2026-06-01T00:00Z", "4h")
 
 
 def test_corrections_are_seen_and_noted(archive: Read) -> None:
