@@ -9,7 +9,7 @@ the sums of several files are those of their rows together. Equal sums of hashes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from derivdata.archive.selections import TimeRange
 from derivdata.archive.storage import Storage
 from derivdata.schema import Table
 
-__all__ = ["SUMMED", "SumsBuilder", "scan_sums", "sums_of_frame", "symbol_hash"]
+__all__ = ["SUMMED", "SumsBuilder", "scan_sums", "subtracted", "sums_of_frame", "symbol_hash"]
 
 SUMMED = {"oi_history": "oi_usd", "volume_history": "volume_usd"}
 """Column that is summed, by table."""
@@ -156,10 +156,22 @@ def _sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
 
 def sums_of_frame(rows: pd.DataFrame, value: str) -> pd.DataFrame:
     """Return the sums of rows in a frame, by venue, resolution and time."""
-    columns = pa.Table.from_pandas(rows[["symbol", *_KEYS, value]], preserve_index=False)
-    texts = {name: columns[name].cast(_TEXT) for name in ("symbol", "exchange", "resolution")}
-    columns = pa.table({**{name: columns[name] for name in columns.column_names}, **texts})
-    return _frame_of_sums([_sums_of_rows(columns.combine_chunks(), value)])
+    columns = rows[["symbol", *_KEYS, value]]
+    return _frame_of_sums([_sums_of_rows(_to_arrow(columns, ("symbol", "exchange", "resolution")), value)])
+
+
+def subtracted(sums: pd.DataFrame, part: pd.DataFrame) -> pd.DataFrame:
+    """Return the sums of what is left without a part of the rows; its number of symbols may be 0."""
+    negative = {name: -part[name] for name in ("value", "symbols")}
+    gone = part.assign(symbol_hash=0 - part["symbol_hash"].to_numpy(), **negative)
+    texts = ("exchange", "resolution")
+    return _frame_of_sums([_to_arrow(frame[_SCHEMA.names], texts).cast(_SCHEMA) for frame in (sums, gone)])
+
+
+def _to_arrow(frame: pd.DataFrame, texts: Collection[str]) -> pa.Table:
+    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    columns = {name: rows[name].cast(_TEXT) if name in texts else rows[name] for name in rows.column_names}
+    return pa.table(columns).combine_chunks()
 
 
 def _frame_of_sums(parts: list[pa.Table]) -> pd.DataFrame:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.archive.step_sums import sums_of_frame, symbol_hash
+from derivdata.archive.step_sums import subtracted, sums_of_frame, symbol_hash
 
 __all__ = ["changed_symbols", "without"]
 
-_KEYS = ["exchange", "resolution", "time"]
 _MOST_CHANGES = 64
 """Changes whose symbols are looked for, of a few venues within days; more are hardly listings."""
 
@@ -29,7 +28,7 @@ def changed_symbols(sums: pd.DataFrame, symbols: Collection[str]) -> list[str] |
     hashes = np.array([symbol_hash(name) for name in names], np.uint64)
     order = np.argsort(hashes)
     ordered = sums.sort_values(["exchange", "time"])
-    venue, sum_of = ordered["exchange"].astype(str).to_numpy(), ordered["symbol_hash"].to_numpy()
+    venue, sum_of = pd.Categorical(ordered["exchange"]).codes, ordered["symbol_hash"].to_numpy()
     same = venue[1:] == venue[:-1]
     changes = np.unique((sum_of[1:] - sum_of[:-1])[same])
     changes = changes[changes != 0]
@@ -67,12 +66,7 @@ def _places(wanted: _Hashes, hashes: _Hashes) -> np.ndarray[Any, Any]:
 
 def without(sums: pd.DataFrame, rows: pd.DataFrame, value: str) -> pd.DataFrame | None:
     """Subtract rows of some symbols from the sums over all; None where they are not a part of these."""
-    if rows.empty:
+    rest = subtracted(sums, sums_of_frame(rows, value))
+    if rows.empty or len(rest) > len(sums) or (rest["symbols"] < 0).any():
         return None
-    texts = {"exchange": str, "resolution": str}
-    whole, part = (frame.astype(texts).set_index(_KEYS) for frame in (sums, sums_of_frame(rows, value)))
-    if not part.index.isin(whole.index).all():
-        return None
-    part = part.reindex(whole.index, fill_value=0)
-    rest = whole.assign(**{name: whole[name] - part[name] for name in ("value", "symbols", "symbol_hash")})
-    return rest[rest["symbols"] > 0].reset_index()
+    return rest[rest["symbols"] > 0]

@@ -154,9 +154,11 @@ class _Unsure:
         return self._wanted(found)
 
     def _wanted(self, found: Totals) -> Totals:
-        cells = pd.MultiIndex.from_arrays([self._cells.time, self._cells.exchange])
-        inside = pd.MultiIndex.from_arrays([found.time, found.exchange]).isin(cells)
-        return found.take(np.flatnonzero(inside))
+        cells, others = (
+            part.time * len(self._venues) + np.searchsorted(self._venues, part.exchange.astype(str))
+            for part in (self._cells, found)
+        )
+        return found.take(np.isin(others, cells))
 
 
 def _longest(sums: pd.DataFrame) -> pd.Timedelta:

@@ -242,7 +242,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
 def test_rows_of_the_symbols_that_change_are_enough(
     came: list[str], went: list[str], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At 22:00 some symbols come and others go; the bucket is 20:00 to 24:00, the hour of 19:00 reaches in."""
+    """At 22:00 some symbols come and others go; their bucket begins at 20:00, the hour before reaches in."""
     monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     draw = np.random.default_rng(8)
     whole = [f"S{i}" for i in range(8)]
