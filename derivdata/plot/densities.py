@@ -12,7 +12,7 @@ from derivdata.analysis import risk_neutral
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.fits import at_the_money, fit_of, fitted, listed_expiry, name_of, single
 from derivdata.plot.frames import keep_frame
-from derivdata.plot.style import GREY, PALETTE, axes, dress, footer, legend, number
+from derivdata.plot.style import PALETTE, axes, dress, footer, legend, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,13 +76,16 @@ def implied_density(
         table, inside = _curve(fit.isel(expiry=[int(place)]), float(forwards[place]))
         color, density = PALETTE[number_of % len(PALETTE)], 100 * table["density_per_pct"]
         ax.plot(
-            table["price_usd"], density.where(inside), color=color, lw=1.6, label=f"{listed[place]:%Y-%m-%d}"
+            table["price_usd"],
+            density.where(inside),
+            color=color,
+            lw=1.6,
+            label=f"{listed[place]:%Y-%m-%d}: {number(float(forwards[place]))}",
         )
+        ax.axvline(float(forwards[place]), color=color, lw=0.9, ls=":")
         ax.plot(table["price_usd"], density.where(~inside), color=color, lw=1.0, ls="--")
         tables.append(table)
     whole = pd.concat(tables, ignore_index=True)
-    forward = float(forwards[places[0]])
-    ax.axvline(forward, color=GREY, lw=1.2, ls=":", label=f"forward: {number(forward)} USD")
     shown = whole[whole["density_per_pct"] > 0.01 * whole["density_per_pct"].max()]["price_usd"]
     ax.set_xlim(shown.min(), shown.max())
     ax.set_ylim(min(0.0, 100 * float(whole["density_per_pct"].min())), None)
@@ -92,7 +95,7 @@ def implied_density(
     dress(ax, title=f"{name_of(fit)}: 90 % between {number(low)} and {number(high)} USD on {when}")
     ax.set(xlabel="price at expiry [USD]", ylabel="probability per 1 % of the price [%]")
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
-    legend(ax, title="expiry")
+    legend(ax, title="expiry: forward, dotted [USD]")
     footer(ax, data, source=source)
     return keep_frame(ax, whole)
 

@@ -195,8 +195,10 @@ def funding_heatmap(
     ax.set_yticks(np.arange(len(rows)) + 0.5, rows)
     known = shown[~np.isnan(shown)]
     share = f"{np.mean(known > centre):.0%}".replace("%", " %")
-    above = f"longs paid {share} of the time" if centre == 0 else f"above {centre:g} bps {share} of the time"
-    dress(ax, title=f"{symbol} funding: {above}", grid="")
+    above = "longs paid" if centre == 0 else f"above {centre:g} bps"
+    hours = pd.Timedelta(width) / pd.Timedelta(1, "h")
+    cell = f"{hours:g} h" if hours < 24 else f"{hours / 24:g} d"
+    dress(ax, title=f"{symbol} funding: {above} in {share} of cells (venue × {cell})", grid="")
     ax.tick_params(axis="y", labelsize=8 if len(rows) > 20 else 8.5, length=0)
     ax.set_ylabel("venue")
     lack = "\ngrey: no rate" if known.size < cells[list(means.index)].size else ""

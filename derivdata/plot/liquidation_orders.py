@@ -104,7 +104,7 @@ def liquidations(
         _price(top, price, first, last)
     _bars(sums, events, first, last)
     dress(sums)
-    legend(sums)
+    legend(sums, "above")
     if coverage is None and "coverage" in events.attrs.get("provenance", {}):
         coverage = observed(events)
     _coverage(seen, coverage)

@@ -21,7 +21,7 @@ __all__ = ["gamma_exposure", "open_interest_by_strike"]
 
 Floats = np.ndarray[Any, Any]
 _SHOWN = 0.995
-_BARS = 45
+_BARS, _MOST_BINS = 45, 60
 _STACKED = 4
 """Expiries with a colour of their own where all are added up."""
 
@@ -53,8 +53,8 @@ def open_interest_by_strike(
     -------
     Axes
         Calls upwards, puts downwards [coins], at the right in USD at the underlying's price; the strikes that
-        hold 99.5 % of the open interest, more than 45 of them added up in bins. Options whose open interest
-        is not known are counted in the title and not drawn.
+        hold 99.5 % of the open interest, more than 45 of them added up in bins, whose width the axis states.
+        Options whose open interest is not known are counted in the title and not drawn.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def open_interest_by_strike(
     symbol = str(sums["symbol"].item()) if "symbol" in sums.coords else "coin"
     price = _price(chain, expiry, sums)
     ax = axes(ax)
-    table = _bars(ax, sums, symbol)
+    table, binned = _bars(ax, sums, symbol)
     _marks(ax, chain, sums, price, contract_size)
     missing = int(sums["missing"].sum())
     lack = f" ({missing} options without open interest)" if missing else ""
@@ -79,7 +79,8 @@ def open_interest_by_strike(
     words = f"{number(coins)} {symbol} open{worth}, most at {number(most)} USD, {which}{lack}"
     dress(ax, title=f"{symbol}: {words}" if symbol == "coin" else words)
     ax.set(
-        xlabel="strike [USD], with 99.5 % of all open options", ylabel=f"puts (down), calls (up) [{symbol}]"
+        xlabel=f"strike [USD{binned}], 99.5 % shown",
+        ylabel=f"puts (down), calls (up) [{symbol}]",
     )
     if np.isfinite(price):
         _usd_axis(ax, price)
@@ -130,7 +131,7 @@ def gamma_exposure(
     Returns
     -------
     Axes
-        Bars [million USD per 1 %], more than 45 strikes added up in bins.
+        Bars [million USD per 1 %], more than 45 strikes added up in bins, whose width the axis states.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def gamma_exposure(
         raise ValueError("chain: no option has gamma and open interest, or they cancel out")
     symbol = str(found["symbol"].item()) if "symbol" in found.coords else "coin"
     up, down = np.maximum(values, 0.0), np.maximum(-values, 0.0)
-    bins = _bins(np.asarray(gamma["strike"]), up + down)
+    bins, binned = _bins(np.asarray(gamma["strike"]), up + down)
     strike, place = np.unique(bins, return_inverse=True)
     up, down = np.bincount(place, up), np.bincount(place, down)
     ax = axes(ax)
@@ -165,7 +166,7 @@ def gamma_exposure(
             ax.axvline(turn, color=PALETTE[2], lw=1.2, ls=":", label=f"zero gamma: {number(turn)} USD")
     whose = "all options counted +1" if dealer is None else "dealers' sign assumed"
     dress(ax, title=f"{symbol}: gamma {number(float(values.sum()))} M USD per 1 % move, {whose}")
-    ax.set(xlabel="strike [USD], with 99.5 % of all gamma", ylabel="gamma [million USD per 1 %]")
+    ax.set(xlabel=f"strike [USD{binned}], 99.5 % shown", ylabel="gamma [million USD per 1 %]")
     ax.yaxis.set_major_formatter(lambda value, _: number(value))
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
     ax.locator_params(axis="x", nbins=6)
@@ -188,15 +189,15 @@ def _sums(chain: Any, expiry: Any, contract_size: float) -> xr.Dataset:
     return one.isel(strike=np.flatnonzero(one["listed"].sum("side") > 0))
 
 
-def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> pd.DataFrame:
-    """Draw the bars, one colour per expiry where there are several, and return what they hold."""
+def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> tuple[pd.DataFrame, str]:
+    """Draw the bars, one colour per expiry where there are several; return what they and the bins hold."""
     coins = sums["open_interest"].reindex(side=["call", "put"])  # a chain may have one of them only
     strike = np.asarray(sums["strike"])
     if "expiry" not in coins.dims:
         coins = coins.expand_dims("expiry")
     values = np.nan_to_num(coins.transpose("expiry", "side", "strike").to_numpy())
     expiries = np.atleast_1d(coins["expiry"].to_numpy())
-    bins = _bins(strike, values.sum((0, 1)))
+    bins, binned = _bins(strike, values.sum((0, 1)))
     places = np.unique(bins)
     # One width for all bars: nearly the distance between close strikes.
     used = places[np.isin(places, bins[values.sum((0, 1)) > 0])]
@@ -230,7 +231,7 @@ def _bars(ax: Axes, sums: xr.Dataset, symbol: str) -> pd.DataFrame:
     ax.xaxis.set_major_formatter(lambda value, _: number(value))
     ax.locator_params(axis="x", nbins=6)
     table = pd.concat(rows, ignore_index=True)
-    return table[table["open_interest"] > 0]
+    return table[table["open_interest"] > 0], binned
 
 
 def _groups(sizes: Floats) -> list[list[int]]:
@@ -245,14 +246,20 @@ def _date(expiry: Any) -> str:
     return f"{pd.Timestamp(expiry):%Y-%m-%d}"
 
 
-def _bins(strike: Floats, total: Floats) -> Floats:
-    """Return the middle of each strike's bin: of equal width where there are too many for bars to be seen."""
+def _bins(strike: Floats, total: Floats) -> tuple[Floats, str]:
+    """Return the middle of each strike's bin, and the bins' width in words.
+
+    Where there are too many strikes for bars to be seen, bins are 1, 2 or 5 times a power of ten wide and
+    centred at its multiples, so that strikes at regular distances fill them evenly.
+    """
     if strike.size <= _BARS:
-        return strike
+        return strike, ""
     low, high = _range(strike, total)
-    width = (high - low) / _BARS
-    middle: Floats = low + (np.floor((strike - low) / width) + 0.5) * width  # strikes far out keep the width
-    return middle
+    least = (high - low) / _MOST_BINS
+    power = 10.0 ** np.floor(np.log10(least))
+    width = next(power * step for step in (1.0, 2.0, 5.0, 10.0) if power * step >= least)
+    middle: Floats = np.floor(strike / width + 0.5) * width
+    return middle, f", bins of {number(width)}"
 
 
 def _range(strike: Floats, total: Floats) -> tuple[float, float]:

@@ -54,7 +54,7 @@ SEQUENTIAL, DIVERGING = "viridis", "PuOr_r"
 NO_DATA = "#c3c7cd"
 
 _SIZE = (8.0, 4.5)
-_TITLE = 58
+_TITLE = 72
 _NARROW = 420.0
 """Width of a figure [points] below which legends stand above the axes."""
 
@@ -75,14 +75,16 @@ def axes(ax: Axes | None, *, size: tuple[float, float] = _SIZE, projection: str 
     return new
 
 
-def strips(ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5)) -> list[Axes]:
+def strips(
+    ax: Axes | None, *heights: float, size: tuple[float, float] = (8.0, 5.5), gap: float = 0.05
+) -> list[Axes]:
     """Divide `ax` into axes below one another that share their x axis.
 
-    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size.
+    The axes given become an empty frame: a cell of somebody's grid of figures keeps its size. `gap` is the
+    part of the height between two of them.
     """
     host = axes(ax, size=size)
     host.set_axis_off()
-    gap = 0.05
     free = (1.0 - gap * (len(heights) - 1)) / sum(heights)
     tops = 1.0 - np.cumsum([0.0, *(free * height + gap for height in heights)])
     made: list[Axes] = []
@@ -141,13 +143,21 @@ def dress(ax: Axes, *, title: str = "", grid: Literal["both", "x", "y", ""] = "b
     size = _title_size(width)
     fitting = int(0.78 * width / (0.55 * size))  # a letter is about 0.55 of the font's size wide
     kept = re.sub(r"(\d) ?%", "\\1\u00a0%", title)  # a number and its percent sign stay on one line
-    lines = textwrap.fill(kept, min(_TITLE, max(fitting, 20))).replace("\u00a0", " ")
-    ax.set_title(lines, loc="left", fontsize=size)
+    lines = _in_even_lines(kept, min(_TITLE, max(fitting, 20)))
+    ax.set_title(lines.replace("\u00a0", " "), loc="left", fontsize=size)
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=8.5)
     ax.set_axisbelow(True)
     if grid:
         ax.grid(axis=grid, color=GREY, alpha=0.25, lw=0.6)
+
+
+def _in_even_lines(words: str, most: int) -> str:
+    """Break words into as few lines as `most` letters a line allow, of about the same length."""
+    lines = textwrap.wrap(words, most)
+    while most > 1 and len(narrower := textwrap.wrap(words, most - 1)) <= len(lines):
+        lines, most = narrower, most - 1
+    return "\n".join(lines)
 
 
 def _title_size(width: float) -> float:

@@ -55,7 +55,7 @@ def term_structure(data: Any, *, before: Any = None, source: Any = None, ax: Axe
     fit = fitted(single(fit_of(data), "a term structure"))
     term = surface.term_structure(fit)
     free = variance.model_free(fit, method="smile")
-    upper, lower = strips(ax, 2.0, 1.3, size=(8.0, 5.5))
+    upper, lower = strips(ax, 2.0, 1.3, size=(8.0, 5.5), gap=0.13)  # a legend stands between
     tenors = days(fit)
     middle, vol = np.asarray(term["atmf"]), np.asarray(term["forward_vol"])
     starts = np.r_[tenors[0] / 1.3, tenors[:-1]]
@@ -137,4 +137,4 @@ def _free(ax: Axes, free: xr.Dataset, tenors: Any) -> None:
         if np.isfinite(level):
             label = f"30-day index: {100 * level:.2f} %"
             ax.plot(_INDEX_DAYS, level, "D", ms=7, mfc="none", mec=PALETTE[2], mew=1.6, label=label)
-    legend(ax)
+    legend(ax, "above")

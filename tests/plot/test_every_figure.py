@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 import derivdata as dd
 from derivdata import plot, transport
-from derivdata.plot.style import stated
+from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES
 
@@ -157,3 +157,10 @@ def test_several_sources_stand_in_one_footer() -> None:
     text, url = stated([made.SAID, other])
     assert text == "source: made by hand, elsewhere · as of 2026-01-16 08:00 UTC · synthetic data"
     assert url == ""
+
+
+def test_titles_break_into_lines_of_about_one_length() -> None:
+    _, ax = plt.subplots(figsize=(4.5, 3.5))
+    dress(ax, title="one word and a few others and a last one that would stand alone at 46 %")
+    lines = ax.get_title(loc="left").split("\n")
+    assert lines == ["one word and a few others and a last", "one that would stand alone at 46 %"]

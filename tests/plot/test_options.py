@@ -164,6 +164,15 @@ def test_a_density_is_that_of_black_where_volatility_is_flat() -> None:
     assert np.array_equal(inside, (np.abs(k) <= 0.5).to_numpy()), "dashed beyond the quotes"
 
 
+def test_a_density_states_the_forward_of_each_expiry() -> None:
+    """The forward of the made chain is 100 + days / 100."""
+    ax = plot.implied_density(made.fit(), expiries=["2026-01-12", "2026-04-06"])
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["2026-01-12: 100.1", "2026-04-06: 100.9"]
+    dotted = [line.get_xdata()[0] for line in ax.lines if line.get_ls() == ":"]
+    assert dotted == pytest.approx([100.07, 100.91])
+
+
 def test_an_index_says_how_far_it_moved() -> None:
     ax = plot.volatility_history(made.index_history(), symbol="BTC")
     words = " ".join(ax.get_title(loc="left").split())
@@ -311,12 +320,17 @@ def test_a_card_of_quotes_counts_them() -> None:
 
 
 def test_many_strikes_are_added_up_in_bins() -> None:
-    """200 strikes from 100 to 299, a call of 1 coin each: 45 bars at most, and nothing is lost."""
+    """200 strikes from 100 to 299, a call of 1 coin each: bins of 5 around 100, 105 … 300."""
     [row] = made.chain().query("side == 'call'").head(1).to_dict("records")
     rows = [row | {"strike": 100.0 + i, "instrument_name": str(i), "open_interest": 1.0} for i in range(200)]
     table = dd.tables.OPTIONS_SNAPSHOT.conform(pd.DataFrame(rows))
     ax = plot.open_interest_by_strike(table)
     calls = [bar.get_height() for bar in ax.patches if bar.get_height() > 0]
-    assert len(calls) <= 47
-    assert sum(calls) == 200.0
+    assert calls == [3.0] + [5.0] * 39 + [2.0], "100 to 102, 103 to 107 … 298 and 299"
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches if bar.get_height() > 0]
+    assert middles == pytest.approx(np.arange(100.0, 301.0, 5.0))
+    assert ax.get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
+    assert plot.gamma_exposure(made.chain()).get_xlabel() == "strike [USD, bins of 5], 99.5 % shown"
+    few = plot.open_interest_by_strike(made.chain(), expiry="2026-02-04")
+    assert few.get_xlabel() == "strike [USD], 99.5 % shown"
     assert "calls: 200 BTC" in [t.get_text() for t in ax.get_legend().get_texts()]

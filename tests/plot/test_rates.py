@@ -63,10 +63,14 @@ def test_the_heat_map_ranks_venues_and_leaves_holes_blank() -> None:
     assert cells[2] == pytest.approx(2.0 + 0.5 * np.sin(2 * np.pi * np.arange(240) / 24))
     low, high = mesh.get_clim()
     assert -low == high == pytest.approx(np.percentile(np.abs(cells[np.isfinite(cells)]), 98))
+    # Above 0: 240 cells of alpha and 228 of beta, of 708.
+    assert ax.get_title(loc="left") == "BTC funding: longs paid in 66 % of cells (venue × 1 h)"
 
 
 def test_the_heat_map_averages_over_wider_columns() -> None:
-    [mesh] = plot.funding_heatmap(made.funding(), step="1D", limit=3.0).collections
+    ax = plot.funding_heatmap(made.funding(), step="1D", limit=3.0)
+    assert ax.get_title(loc="left") == "BTC funding: longs paid in 67 % of cells (venue × 1 d)"
+    [mesh] = ax.collections
     cells = np.ma.filled(mesh.get_array(), np.nan)
     assert cells.shape == (3, 10)
     assert cells[2] == pytest.approx(np.full(10, 2.0))
