@@ -71,7 +71,7 @@ def built(folder: Path, *, symbols: int, days: int, venues: int) -> tuple[Archiv
 
 def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
     """Answer the questions about one symbol; the panel is read once, and each step takes a part of it."""
-    funding = dd.analysis.funding
+    funding, began = dd.analysis.funding, time.process_time()
     end = _START + pd.Timedelta(days, "D")
     rates = archive.panel(
         _RATES, "rate_bps_8h", start=_START, end=end, step="1m", symbols=[symbol], chunks=_TIME_CHUNK
@@ -93,7 +93,13 @@ def of_symbol(archive: Archive, symbol: str, days: int) -> dict[str, Any]:
         "zscore": last,
         "half_life": steps,
         "bytes": resident(),
+        "seconds": time.process_time() - began,
     }
+
+
+def answers_of(result: dict[str, Any]) -> dict[str, Any]:
+    """Return what a task found, without what it took."""
+    return {name: found for name, found in result.items() if name not in ("bytes", "seconds")}
 
 
 def resident(name: str = "VmRSS") -> int:
@@ -132,16 +138,15 @@ def run(archive: Archive, days: int, workers: int, *, kill: bool = False) -> dic
                 kill = False
         taken = time.perf_counter() - began
         results = client.gather(futures)
-        memory = [int(result.pop("bytes")) for result in client.gather(order)]
+        after = client.gather(order)
         peaks = client.run(resident, "VmHWM")
         gone = set(pids.values()) - set(client.run(os.getpid).values())
-    for result in results:
-        result.pop("bytes", None)
     return {
-        "results": dict(zip(symbols, results, strict=True)),
+        "results": {symbol: answers_of(result) for symbol, result in zip(symbols, results, strict=True)},
         "seconds": taken,
+        "processor_seconds": sum(result["seconds"] for result in results),
         "peak_bytes": max(peaks.values()),
-        "bytes_after_each": memory,
+        "bytes_after_each": [int(result["bytes"]) for result in after],
         "killed": len(gone),
     }
 
@@ -153,9 +158,9 @@ def figures(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, An
     yield "rows", int(info["rows"])
     yield "megabytes", float(info["megabytes"])
     yield "append_rows_per_cpu_second", round(info["rows"] / max(appended, 1e-9))
-    own = {symbol: of_symbol(archive, symbol, options.days) for symbol in archive.symbols(_RATES)[:2]}
-    for result in own.values():
-        result.pop("bytes")
+    own = {
+        symbol: answers_of(of_symbol(archive, symbol, options.days)) for symbol in archive.symbols(_RATES)[:2]
+    }
     runs = (
         {} if options.tiny else {"one": run(archive, options.days, 1), "two": run(archive, options.days, 2)}
     )
@@ -164,6 +169,7 @@ def figures(folder: Path, options: argparse.Namespace) -> Iterator[tuple[str, An
         after = one["bytes_after_each"]
         third = max(1, len(after) // 3)
         yield f"{name}_rows_per_second", round(info["rows"] / one["seconds"])
+        yield f"{name}_rows_per_cpu_second", round(info["rows"] / one["processor_seconds"])
         yield f"{name}_peak_megabytes", round(one["peak_bytes"] / 1e6)
         yield f"{name}_growth", round(max(after[-third:]) / max(after[:third]), 3)
     yield "killed_workers", runs["killed"]["killed"]

@@ -142,21 +142,15 @@ def asof_join(
         require_columns(frame, side, others=("time", *by))
         if getattr(frame["time"].dtype, "tz", None) is None:
             raise ValueError(f"the {side} frame's times have no zone: .dt.tz_localize('UTC') says which")
-    keys = dict.fromkeys(by, "str")
-    one = left.assign(time=left["time"].dt.as_unit("us"), __row=np.arange(len(left))).astype(keys)
-    two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us")).astype(keys)
-    joined = pd.merge_asof(
-        one.sort_values("time", kind="stable"),
-        two.drop(columns="time").sort_values("available_at", kind="stable"),
-        left_on="time",
-        right_on="available_at",
-        by=list(by),
-        tolerance=length(tolerance, "tolerance"),
-        direction="backward",
-        suffixes=("", "_right"),
-    )
-    joined = joined.sort_values("__row").drop(columns="__row").reset_index(drop=True)
-    joined = joined.astype({name: left[name].dtype for name in by})
+    one = left.assign(time=left["time"].dt.as_unit("us")).reset_index(drop=True)
+    two = right.assign(available_at=(right["time"] + length(delay, "delay")).dt.as_unit("us"))
+    newest = _newest_rows(one, two, by, length(tolerance, "tolerance"))
+    others = two.drop(columns=["time", *by]).reset_index(drop=True)
+    others = others.rename(columns={name: f"{name}_right" for name in others if name in one})
+    repeated = others.columns.intersection(one.columns)
+    if len(repeated):
+        raise ValueError(f"left has a column {repeated[0]!r} already, the name of one of right's")
+    joined = pd.concat([one, others.reindex(newest).reset_index(drop=True)], axis=1)
     origins = [frame.attrs.get("provenance") for frame in (left, right)]
     joined.attrs = {} if not any(origins) else {"provenance": joined_provenance(origins)}
     return joined
@@ -224,6 +218,36 @@ def settlement_sums(
     result: xr.DataArray = sums.assign_coords(covered_hours=covered.variable).rename("payment_bps")
     result["covered_hours"].attrs = {"units": HOUR_UNIT}
     return result.assign_attrs(units=BPS_UNIT, kind="settled", span_hours=hours)
+
+
+def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
+    """Return the place in `right` of the newest row that each row of `left` may see, -1 where there is none."""
+    # pandas compares numbers much faster than text, and moves only two columns instead of all.
+    keys = [_shared_codes(left[name], right[name]) for name in by]
+    shape = [int(max(one.max(initial=0), two.max(initial=0))) + 1 for one, two in keys]
+    one, two = (np.ravel_multi_index(codes, shape) for codes in zip(*keys, strict=True))
+    requests = pd.DataFrame({"at": left["time"].array, "key": one, "row": np.arange(len(left))})
+    offers = pd.DataFrame({"at": right["available_at"].array, "key": two, "place": np.arange(len(right))})
+    found = pd.merge_asof(
+        requests.sort_values("at", kind="stable"),
+        offers.sort_values("at", kind="stable"),
+        on="at",
+        by="key",
+        tolerance=oldest,
+    )
+    newest = np.full(len(left), -1)
+    newest[found["row"]] = found["place"].fillna(-1).to_numpy(np.int64)
+    return newest
+
+
+def _shared_codes(left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
+    """Return a number for each value of both columns, the same where the text is; a missing one is a value."""
+    sides = [pd.Categorical(column) for column in (left, right)]
+    words = [side.categories.astype("str") for side in sides]
+    shared = words[0].append(words[1]).unique()
+    # The last number, for what is missing, is also that of the code -1.
+    numbers = [np.append(shared.get_indexer(each), len(shared)) for each in words]
+    return numbers[0][sides[0].codes], numbers[1][sides[1].codes]
 
 
 def _require_series(panel: xr.DataArray) -> None:
