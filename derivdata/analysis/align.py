@@ -221,7 +221,7 @@ def settlement_sums(
 
 
 def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], oldest: pd.Timedelta) -> Array:
-    """Return the place in `right` of the newest row that each row of `left` may see, -1 where there is none."""
+    """Return the place in `right` of the newest row that each row of `left` may see; -1 for none."""
     # pandas compares numbers much faster than text, and moves only two columns instead of all.
     keys = [_shared_codes(left[name], right[name]) for name in by]
     shape = [int(max(one.max(initial=0), two.max(initial=0))) + 1 for one, two in keys]
@@ -241,7 +241,7 @@ def _newest_rows(left: pd.DataFrame, right: pd.DataFrame, by: tuple[str, ...], o
 
 
 def _shared_codes(left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
-    """Return a number for each value of both columns, the same where the text is; a missing one is a value."""
+    """Return a number for each value of both columns, the same for the same text or none."""
     sides = [pd.Categorical(column) for column in (left, right)]
     words = [side.categories.astype("str") for side in sides]
     shared = words[0].append(words[1]).unique()
