@@ -10,7 +10,7 @@ from derivdata import tables, units
 from derivdata.service import json_rows, market
 from derivdata.service.access import FREE_SYMBOLS
 from derivdata.service.answers.context import Answers, RequestContext
-from derivdata.service.asked import never_requested
+from derivdata.service.request_coverage import never_requested
 from derivdata.service.window import Window
 
 __all__ = ["ANSWERS"]

@@ -13,8 +13,8 @@ import pandas as pd
 from derivdata import tables, times
 from derivdata.service import buckets, fills, json_rows
 from derivdata.service.answers.context import Answers, RequestContext
-from derivdata.service.asked import asked_spans, notices_of, on_wire
 from derivdata.service.kept_days import DAY, cut, kept_days
+from derivdata.service.request_coverage import notices_of, on_wire, requested_spans
 from derivdata.service.view import View
 from derivdata.service.window import DEV_DAYS, INSTANT, Window
 
@@ -121,10 +121,10 @@ def _cover(
     """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
     if start >= end:
         return []
-    asked = asked_spans(view, start, end, symbols=symbols, exchanges=exchanges)
-    if asked is not None:
-        body["coverage"] = on_wire(asked)
-    return notices_of(asked, start, end)
+    coverage = requested_spans(view, start, end, symbols=symbols, exchanges=exchanges)
+    if coverage is not None:
+        body["coverage"] = on_wire(coverage)
+    return notices_of(coverage, start, end)
 
 
 def _symbols(view: View, params: Any) -> Sequence[str] | None:

@@ -9,8 +9,8 @@ import pandas as pd
 
 from derivdata.service import json_rows
 from derivdata.service.answers.context import RequestContext
-from derivdata.service.asked import never_requested
 from derivdata.service.refusal import not_found
+from derivdata.service.request_coverage import never_requested
 from derivdata.service.symbol_series import symbols_of
 from derivdata.service.venue_totals import totals
 from derivdata.service.view import Series

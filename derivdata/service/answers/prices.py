@@ -8,7 +8,7 @@ import pandas as pd
 
 from derivdata.service import json_rows
 from derivdata.service.answers.context import Answers, RequestContext
-from derivdata.service.asked import never_requested
+from derivdata.service.request_coverage import never_requested
 
 __all__ = ["ANSWERS"]
 

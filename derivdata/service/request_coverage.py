@@ -14,10 +14,10 @@ from derivdata import times
 from derivdata.service.store import LedgerStore
 from derivdata.service.view import View
 
-__all__ = ["Asked", "asked_spans", "never_requested", "notices_of", "on_wire"]
+__all__ = ["RequestCoverage", "never_requested", "notices_of", "on_wire", "requested_spans"]
 
 
-class Asked(NamedTuple):
+class RequestCoverage(NamedTuple):
     """By venue, when it was asked for all that a question wants, and otherwise for which symbols."""
 
     spans: Mapping[str, list[times.Window]]
@@ -29,14 +29,14 @@ _LATE = pd.Timedelta(8, "min")  # not entered yet: the last seven minutes of lis
 _MOST_NAMES = 8
 
 
-def asked_spans(
+def requested_spans(
     view: View,
     start: pd.Timestamp,
     end: pd.Timestamp,
     *,
     symbols: Sequence[str] | None = None,
     exchanges: Sequence[str] | None = None,
-) -> Asked | None:
+) -> RequestCoverage | None:
     """Return the parts of a window for which each venue's liquidations were asked and answered.
 
     Of each symbol that is named; where none is, only what was answered about all symbols counts. The venues
@@ -58,28 +58,28 @@ def asked_spans(
         spans[name] = _of_each(rows, own, symbols, start, end)
         if own and not spans[name]:
             some[name] = own
-    return Asked(spans, some)
+    return RequestCoverage(spans, some)
 
 
-def notices_of(asked: Asked | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
+def notices_of(coverage: RequestCoverage | None, start: pd.Timestamp, end: pd.Timestamp) -> list[str]:
     """Return a notice where some venues were not asked for all of a window."""
-    if asked is None:
+    if coverage is None:
         return []
     length = end - start
     told = {
         name: sum((w.end - w.start for w in windows), pd.Timedelta(0))
-        for name, windows in asked.spans.items()
+        for name, windows in coverage.spans.items()
     }
     nothing = [name for name, time in told.items() if time == pd.Timedelta(0)]
     partly = {
         name: time / length for name, time in told.items() if name not in nothing and length - time > _LATE
     }
-    never = [name for name in nothing if name not in asked.some]
+    never = [name for name in nothing if name not in coverage.some]
     parts = []
     if partly:
         parts.append("for a part only: " + _listed([f"{name} {part:.0%}" for name, part in partly.items()]))
-    if asked.some:
-        of = [f"{name} ({_listed(symbols)})" for name, symbols in asked.some.items()]
+    if coverage.some:
+        of = [f"{name} ({_listed(symbols)})" for name, symbols in coverage.some.items()]
         parts.append("for some symbols only: " + _listed(of))
     if never:
         parts.append("not at all: " + _listed(never))
@@ -117,11 +117,11 @@ def never_requested(
     return [f"{what} never requested of {venues} (no rows is then not none)"]
 
 
-def on_wire(asked: Asked) -> dict[str, list[list[str]]]:
+def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:
     """Return the spans as they stand in an answer."""
     return {
         name: [[times.iso(w.start), times.iso(w.end)] for w in windows]
-        for name, windows in asked.spans.items()
+        for name, windows in coverage.spans.items()
     }
 
 
