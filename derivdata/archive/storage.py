@@ -216,7 +216,7 @@ class LocalFolder:
 
     def place(self, path: str) -> str:
         """Return the full path of a file."""
-        return str(self.folder / path)
+        return os.path.join(self.folder, path)
 
     def names(self) -> list[str]:
         """Return the names in the folder."""
