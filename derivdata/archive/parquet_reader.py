@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -78,54 +79,75 @@ def scan(
 ) -> list[pa.Table]:
     """Load the rows of some files within a window whose columns have one of the given values.
 
-    A series over many files is little of each, and opening them takes the time: several threads read them.
-    Where an index says at which bytes the rows are, those of all files become one table at the end.
+    A series over many files is little of each. Where an index says at which bytes it is, these are read, and
+    become one table at the end. Whatever else is read of many files takes its time to open each, and several
+    threads do it; from a store of objects, where every read is a request, they also read single pages.
     """
     files = [file for file in files if window.touches(file.first, file.last)]
-    threads = not where or len(files) < _FEW_FILES
-    lookup = _Lookup(window, where)
-
-    def read(file: DataFile) -> SeriesRows | list[pa.Table]:
-        footer = footers.footer_of_table(storage, file, table)
-        index = footer.index_for(where)
-        if index is not None:
-            pieces = lookup.pieces(file, index)
-            columns, place = _requested(table, footer.names, where, names), storage.place(file.path)
-            with footers.reading(place):
-                few = series_reader.load_rows(storage, file, index, pieces, number_kinds(table, columns))
-                if few is not None:
-                    return few
-                if file.rows <= BATCH_ROWS:  # one batch, of pieces that are looked up once
-                    rows = series_reader.load_pieces(storage, file, footer, index, pieces, columns, threads)
-                    return [as_now(rows, table, place)]
-        batches = row_group_batches(storage, table, [file], window, where)
-        return [load(storage, table, batch, window, where, names, threads) for batch in batches]
-
-    parts = list(map(read, files)) if threads else _in_threads(read, files)
-    tables = [rows for part in parts if isinstance(part, list) for rows in part if len(rows)]
+    reader = _FileReader(storage, table, window, where, names)
+    few = _in_threads(reader.pages, files) if storage.remote else list(map(reader.pages, files))
+    rest = [file for file, part in zip(files, few, strict=True) if part is None]
+    if where and len(rest) >= _FEW_FILES:
+        parts = _in_threads(partial(reader.whole, threads=False), rest)
+    else:
+        parts = [reader.whole(file, threads=True) for file in rest]
+    tables = [rows for part in parts for rows in part if len(rows)]
     by_columns: dict[tuple[str, ...], list[SeriesRows]] = {}  # files of earlier versions may lack some
-    for few in (part for part in parts if isinstance(part, SeriesRows) and part.pieces.run.size):
-        columns = tuple(_requested(table, few.index.runs.names, where, names))
-        by_columns.setdefault(columns, []).append(few)
+    for rows in (part for part in few if part is not None and part.pieces.run.size):
+        columns = tuple(_requested(table, rows.index.runs.names, where, names))
+        by_columns.setdefault(columns, []).append(rows)
     return tables + [series_reader.table_of(some, columns) for columns, some in by_columns.items()]
 
 
-class _Lookup:
-    """Where the chosen rows are in each file of a scan, by its index.
+class _FileReader:
+    """Reader of the chosen rows of one file after another."""
 
-    Where the window has all of a file's rows, they are in the same places in all files of the same runs.
-    """
+    def __init__(
+        self,
+        storage: Storage,
+        table: Table,
+        window: TimeRange,
+        where: Where,
+        names: Collection[str] | None,
+    ) -> None:
+        self._storage, self._table = storage, table
+        self._window, self._where, self._names = window, where, names
+        self._pieces_of_runs: dict[Runs, Pieces] = {}
 
-    def __init__(self, window: TimeRange, where: Where) -> None:
-        self._window, self._where = window, where
-        self._pieces: dict[Runs, Pieces] = {}
+    def pages(self, file: DataFile) -> SeriesRows | None:
+        """Load the rows by their pages alone; None where that is not possible, or slower."""
+        footer = footers.footer_of_table(self._storage, file, self._table)
+        index = footer.index_for(self._where)
+        if index is None:
+            return None
+        kinds = number_kinds(self._table, self._columns(footer))
+        with footers.reading(self._storage.place(file.path)):
+            return series_reader.load_rows(self._storage, file, index, self._pieces(file, index), kinds)
 
-    def pieces(self, file: DataFile, index: SeriesIndex) -> Pieces:
+    def whole(self, file: DataFile, *, threads: bool) -> list[pa.Table]:
+        """Load the rows out of whole row groups."""
+        footer = footers.footer_of_table(self._storage, file, self._table)
+        index = footer.index_for(self._where)
+        if index is None or file.rows > BATCH_ROWS:
+            chosen = self._window, self._where
+            batches = row_group_batches(self._storage, self._table, [file], *chosen)
+            return [load(self._storage, self._table, b, *chosen, self._names, threads) for b in batches]
+        place = self._storage.place(file.path)
+        pieces, columns = self._pieces(file, index), self._columns(footer)
+        with footers.reading(place):  # one batch, of pieces that are looked up once
+            rows = series_reader.load_pieces(self._storage, file, footer, index, pieces, columns, threads)
+        return [as_now(rows, self._table, place)]
+
+    def _columns(self, footer: footers.Footer) -> list[str]:
+        return _requested(self._table, footer.names, self._where, self._names)
+
+    def _pieces(self, file: DataFile, index: SeriesIndex) -> Pieces:
+        """Return where the rows are; in the same places in all files of the same runs within the window."""
         if not self._window.holds(file.first, file.last):
             return index.pieces(self._window, self._where)
-        pieces = self._pieces.get(index.runs)
+        pieces = self._pieces_of_runs.get(index.runs)
         if pieces is None:
-            pieces = self._pieces[index.runs] = index.pieces(self._window, self._where)
+            pieces = self._pieces_of_runs[index.runs] = index.pieces(self._window, self._where)
         return pieces
 
 

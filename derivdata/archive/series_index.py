@@ -152,10 +152,13 @@ class Runs:
         run: Ints | None = None
         for name, words, codes in zip(INDEXED, self.words, self.codes, strict=False):
             if name in where:
-                wanted = [code for code, word in enumerate(words) if word in where[name]]
                 within = codes if run is None else codes[run]
-                # Comparing with the only code is many times faster than looking each up.
-                mask = within == wanted[0] if len(wanted) == 1 else np.isin(within, wanted)
+                if len(where[name]) == 1:  # comparing with the only code is faster than looking each up
+                    (only,) = where[name]
+                    mask = within == (words.index(only) if only in words else len(words))
+                else:
+                    wanted = [code for code, word in enumerate(words) if word in where[name]]
+                    mask = np.isin(within, wanted)
                 run = np.flatnonzero(mask) if run is None else run[mask]
         return np.arange(self.units.size) if run is None else run
 

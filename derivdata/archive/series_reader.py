@@ -98,10 +98,12 @@ def _names(parts: Sequence[SeriesRows], number: int, length: Ints) -> pa.Array:
         if k and part.pieces is parts[k - 1].pieces:  # another file of the same runs
             codes.append(codes[-1])
             continue
-        runs = part.index.runs
-        used, place = np.unique(runs.codes[number][part.pieces.run], return_inverse=True)
-        words = [runs.words[number][code] for code in used.tolist()]
-        codes.append(np.array([known.setdefault(word, len(known)) for word in words], np.int32)[place])
+        words, of_piece = part.index.runs.words[number], part.index.runs.codes[number][part.pieces.run]
+        used, place = of_piece, np.arange(of_piece.size)
+        if of_piece.size > 1:
+            used, place = np.unique(of_piece, return_inverse=True)
+        names = [words[code] for code in used.tolist()]
+        codes.append(np.array([known.setdefault(name, len(known)) for name in names], np.int32)[place])
     indices = pa.array(np.repeat(np.concatenate(codes), length))
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(known), pa.string()))
 
