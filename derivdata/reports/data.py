@@ -288,5 +288,5 @@ class Data:
             self.missing[what] = f"The source has no {what} for this window."
             return None
         if "symbol" in frame.columns and what != "list of symbols":
-            self._symbols |= set(frame["symbol"].astype(str)) & set(self.report_options.symbols)
+            self._symbols |= set(map(str, frame["symbol"].unique())) & set(self.report_options.symbols)
         return frame

@@ -190,7 +190,9 @@ def _netted(
         "periods": ("1", expected["periods"]),
     }
     status = _status(expected, last, slipped, breakeven).assign_attrs(flag_attrs(FundingStatus))
-    named = {name: figure.drop_attrs().assign_attrs(units=unit) for name, (unit, figure) in figures.items()}
+    named = {name: figure.drop_attrs(deep=False) for name, (_, figure) in figures.items()}
+    for name, (unit, _) in figures.items():
+        named[name].attrs["units"] = unit
     for name, words in _LONG_NAMES.items():
         named[name].attrs["long_name"] = words
     return xr.Dataset({**named, "status": status})
