@@ -160,7 +160,7 @@ ROWS = [
         what="service: open interest of every venue, first request",
         given="90 days in steps of 4 h, from an archive of the hours of 60 symbols × 43 venues, 45 listings",
         make=_totals,
-        goals={_PANDAS: faster(3), _AGAIN: stated()},
+        goals={_PANDAS: faster(2), _AGAIN: stated()},
         rounds=3,
     ),
     Row(
@@ -168,7 +168,7 @@ ROWS = [
         what="service: volume over open interest of every venue, first request",
         given="volume of 7 days at steps of 4 h over 90 days, from an archive as above (2 × 5.6 M rows)",
         make=_ratio,
-        goals={_PANDAS: faster(3), _AGAIN: stated()},
+        goals={_PANDAS: faster(2), _AGAIN: stated()},
         rounds=3,
     ),
     Row(

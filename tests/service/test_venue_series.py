@@ -171,6 +171,13 @@ def test_a_value_that_holds_from_the_bucket_before_counts() -> None:
     assert sums_and_unsure(rows, "4h") == ({0: 1.0, 8: 5.0}, [4])
 
 
+def test_rows_of_two_resolutions_at_one_instant_are_left_to_the_rows() -> None:
+    """A's hour holds until 01:00, B's five minutes do not: the half hour at 00:30 is A's alone."""
+    rows = pd.concat([hours("A", "okx", 0, [1.0]), hours("B", "okx", 0, [5.0], "5m")])
+    assert sums_and_unsure(rows, "30min")[1] == [0, 0]
+    assert sums_and_unsure(rows, "5min")[0] == {}
+
+
 class Read(Archive):
     """An archive that notes how many rows were read of it."""
 
@@ -283,7 +290,13 @@ def test_damaged_sums_are_an_error_and_no_number(archive: Read, tmp_path: Path) 
 def test_native_names_are_left_to_the_rows(tmp_path: Path) -> None:
     """BTC-USDC is not shown beside BTC-USDT: the sums of both would be too much."""
     rows = pd.concat([hours("BTC-USDT", "okx", 0, [1.0] * 24), hours("BTC-USDC", "okx", 0, [10.0] * 24)])
-    store = MemoryStore({OI: rows}, now="2026-06-02")
+
+    class Summed(MemoryStore):
+        def step_sums(self, table: str, start: Any, end: Any, *, exchanges: Any = None) -> pd.DataFrame:
+            return sums_of_frame(self.read(table, start, end, exchanges=exchanges), "oi_usd")
+
+    store = Summed({OI: rows}, now="2026-06-02")
+    assert store.step_sums(OI, START, START + HOUR)["value"].tolist() == [11.0]
     view = View(BaseSymbols(store), store.now)
     assert view.step_sums(OI, "oi_usd", START, START + HOUR)["value"].tolist() == [1.0]
     assert assert_same(view, "2026-06-01T00:00Z", "4h")["value"].tolist() == [1.0] * 6
