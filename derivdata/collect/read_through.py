@@ -79,6 +79,7 @@ class ReadThrough:
             addresses=addresses,
             progress=self._status.show,
         )
+        self.asks_by_symbol = True
         self._polled: pd.Timestamp | None = None
         self._books: dict[tuple[str, str], pd.Timestamp] = {}
         self._told: set[str] = set()
@@ -200,6 +201,19 @@ class ReadThrough:
         if polled:
             rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
         return rows if columns is None else rows[list(columns)]
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the sums of what `read` returns of all symbols: of open interest those of polls."""
+        self._tell_of_lacking(table)
+        sums = self.archive.step_sums(table, start, end, exchanges=exchanges)
+        return sums[sums["resolution"] == "raw"] if table == "oi_history" else sums
 
     def latest(
         self,

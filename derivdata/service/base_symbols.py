@@ -70,6 +70,11 @@ class BaseSymbols:
         """Return the store's."""
         return self._store.now
 
+    @property
+    def asks_by_symbol(self) -> bool:
+        """Return whether a read of single symbols asks venues for what the store lacks of them."""
+        return getattr(self._store, "asks_by_symbol", False)
+
     def tables(self) -> frozenset[str]:
         """Return the store's."""
         return self._store.tables()

@@ -123,7 +123,9 @@ class _Unsure:
 
     def totals(self, sums: pd.DataFrame) -> Totals:
         """Make them from the rows of the symbols that come or go, or else from all rows."""
-        found = None if self._width is None else self._from_changes(sums, self._width)
+        found = None
+        if self._width is not None and not self._view.asks_by_symbol:
+            found = self._from_changes(sums, self._width)
         return self._from_rows() if found is None else found
 
     def _from_changes(self, sums: pd.DataFrame, width: pd.Timedelta) -> Totals | None:

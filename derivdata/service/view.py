@@ -80,6 +80,11 @@ class View:
     def _all_exchanges(self) -> list[tuple[str, ...]]:
         return [self.store.exchanges(table) for table in sorted(self.store.tables())]
 
+    @property
+    def asks_by_symbol(self) -> bool:
+        """Return whether a read of single symbols asks venues, and so may have other rows than one of all."""
+        return getattr(self.store, "asks_by_symbol", False)
+
     def has(self, *names: str) -> bool:
         """Return whether the store has any of the tables."""
         return any(name in self.store.tables() for name in names)

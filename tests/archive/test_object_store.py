@@ -102,6 +102,25 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
         _ = places[1].path
 
 
+def test_sums_lie_beside_objects(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three hours of three symbols, of which one is deleted from 01:00 on: 1 + 1 + 1, then 1 + 1."""
+    monkeypatch.setattr("derivdata.archive.parquet_writer._SUMS_FROM_ROWS", 4)
+    archive = open_archive(f"s3://{bucket}/sums")
+    times = pd.date_range(START, periods=3, freq="h").as_unit("us")
+    parts = [
+        pd.DataFrame({"symbol": s, "exchange": "okx", "time": times, "oi_usd": 1.0, "resolution": "1h"})
+        for s in ("ADA", "BTC", "ETH", "SOL")
+    ]
+    archive.append("oi_history", pd.concat(parts, ignore_index=True), accept=["unit"])
+    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 4.0, 4.0]
+    assert sum(path.endswith(".sums") for path in objects_of(archive)) == 1
+    archive.delete("oi_history", {"symbol": "ETH"}, start=times[1])
+    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 3.0, 3.0]
+    archive.undo(1)
+    assert archive.step_sums("oi_history", *EVER)["value"].tolist() == [4.0, 4.0, 4.0]
+    assert objects_of(archive) == named(archive)
+
+
 def test_what_is_lazy_reads_objects_in_few_requests(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive travels to workers without credentials; a panel of it is that of its rows."""
     archive = pickle.loads(pickle.dumps(open_archive(f"s3://{bucket}/derivs")))

@@ -164,8 +164,11 @@ def test_the_same_rows_make_the_same_files(tmp_path: Path) -> None:
 def test_a_damaged_or_missing_file_of_sums_is_named(tmp_path: Path) -> None:
     archive = open_archive(tmp_path)
     archive.append(OI, many(), accept=["unit"])
-    path = next(tmp_path.rglob("*.sums"))
+    path, other = sorted(tmp_path.rglob("*.sums"))
     whole = path.read_bytes()
+    path.write_bytes(other.read_bytes())  # whole, and of other rows
+    with pytest.raises(ArchiveError, match=r"\.sums: the file is damaged"):
+        archive.step_sums(OI, *EVER)
     for place in (10, len(whole) // 2, len(whole) - 3):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(ArchiveError, match=r"\.sums: the file is damaged"):

@@ -264,6 +264,20 @@ def test_rows_of_the_symbols_that_change_are_enough(
     assert_same(view, "2026-06-01T00:00Z", "4h")
 
 
+def test_a_store_that_asks_for_single_symbols_is_read_whole() -> None:
+    """A read of NEW alone would ask a venue for its past, which is no part of the totals."""
+
+    class Asking(MemoryStore):
+        asks_by_symbol = True
+
+        def read(self, *args: Any, symbols: Any = None, **kwargs: Any) -> pd.DataFrame:
+            assert symbols is None
+            return super().read(*args, **kwargs)
+
+    store = Asking({OI: listed()}, now="2026-06-04")
+    assert len(assert_same(View(BaseSymbols(store), store.now), "2026-06-01T00:00Z", "4h")) == 2 * 18
+
+
 def test_corrections_are_seen_and_noted(archive: Read) -> None:
     archive.delete(OI, {"symbol": "S3", "exchange": "binance"}, end=START + 5 * HOUR, reason="wrong unit")
     archive.replace(OI, hours("S4", "okx", 50, [7.0]), {"symbol": "S4"}, start=START + 50 * HOUR)
