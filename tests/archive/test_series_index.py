@@ -9,7 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.archive import Archive, footers, manifest, open_archive, parquet_reader, parquet_writer
@@ -187,6 +190,45 @@ def test_a_file_of_irregular_rows_has_none_and_is_read_as_before(
     archive.append("funding_history", frame, accept=["interval"])
     assert _indexes(archive) == [None]
     assert len(archive.read("funding_history", *EVER, symbols=["A"])) == 60
+
+
+@pytest.fixture(scope="module")
+def uneven_months(tmp_path_factory: pytest.TempPathFactory) -> tuple[Archive, pd.DataFrame]:
+    """Four months with gaps, two of which have the same, and their rows as pyarrow decodes whole files."""
+    archive = open_archive(tmp_path_factory.mktemp("months"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_writer, "GROUP_ROWS", 16)
+        for k, seed in enumerate((1, 1, 2, 3)):
+            frame = _random_rows(np.random.default_rng(seed))
+            frame["time"] += _month(k) - START
+            archive.merge("funding_history", frame)
+    files = sorted(archive.path.rglob("*.parquet"))
+    assert len(files) == 4
+    return archive, pd.concat([pq.read_table(file).to_pandas() for file in files])
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    first=st.integers(-24, 24 * 100),
+    hours=st.integers(1, 24 * 100),
+    micros=st.sampled_from([0, 1]),
+    symbols=st.none() | st.lists(st.sampled_from(["A", "B", "BTC", "Bé", "absent"]), min_size=1, max_size=3),
+    venues=st.none() | st.sampled_from([["okx"], ["zo"]]),
+)
+def test_reads_of_any_window_and_series_are_the_rows_of_the_whole_files(
+    uneven_months: tuple[Archive, pd.DataFrame],
+    first: int,
+    hours: int,
+    micros: int,
+    symbols: list[str] | None,
+    venues: list[str] | None,
+) -> None:
+    archive, stored = uneven_months
+    start = _month(0) + pd.Timedelta(first, "h") + pd.Timedelta(micros, "us")
+    read = {"start": start, "end": start + pd.Timedelta(hours, "h"), "symbols": symbols, "exchanges": venues}
+    rows = archive.read("funding_history", **read)
+    expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, read)])
+    pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
 
 
 def test_files_with_and_without_an_index_are_read_together(
