@@ -134,7 +134,7 @@ def _search(slices: Scaled, warm: Floats) -> Minimum:
     best = Minimum(
         np.zeros((5, count)), np.full(count, np.inf), np.zeros(count, dtype=bool), np.zeros(count, np.int64)
     )
-    _improve(best, slices, warm, np.asarray(np.isfinite(warm).all(axis=0)))
+    _improve(best, slices, warm[None], np.asarray(np.isfinite(warm).all(axis=0))[None])
     cold = np.asarray(~best.converged)
     if cold.any():
         places, losses = (
@@ -142,25 +142,26 @@ def _search(slices: Scaled, warm: Floats) -> Minimum:
             np.full((len(_SCAN_SIGMA), count), np.inf),
         )
         places[..., cold], losses[:, cold] = _scan(slices.rows(cold))
-        _improve(best, slices, places[0], cold)
-        for place, loss in zip(places[1:], losses[1:], strict=True):
-            promising = (loss < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
-            _improve(best, slices, place, np.asarray(promising))
+        _improve(best, slices, places[:1], cold[None])
+        promising = (losses[1:] < _PROMISING * best.loss) & (best.loss > _FLOOR * slices.s0)
+        _improve(best, slices, places[1:], promising)
     return best
 
 
-def _improve(best: Minimum, slices: Scaled, place: Floats, rows: NDArray[np.bool_]) -> None:
-    """Search from `place` in these `rows`, and take what is better into `best`."""
-    index = np.flatnonzero(rows)
+def _improve(best: Minimum, slices: Scaled, places: Floats, chosen: NDArray[np.bool_]) -> None:
+    """Search from one or several `places` ``(places, 2, slices)`` where `chosen`; take what is better."""
+    # All places are one batch: a batch costs as many rounds as its slowest search, whatever its size.
+    place, index = np.nonzero(chosen)
     if not index.size:
         return
-    start = np.concatenate([np.zeros((3, index.size)), np.clip(place[:, index], BOX[:, :1], BOX[:, 1:])])
-    minimum = minimise(SviProblem(slices.rows(index)), start)
-    best.nfev[index] += minimum.nfev
-    better = minimum.loss < best.loss[index]
-    index = index[better]
-    best.x[:, index], best.loss[index] = minimum.x[:, better], minimum.loss[better]
-    best.converged[index] = minimum.converged[better]
+    at = np.clip(places[place, :, index].T, BOX[:, :1], BOX[:, 1:])
+    minimum = minimise(SviProblem(slices.rows(index)), np.concatenate([np.zeros((3, index.size)), at]))
+    np.add.at(best.nfev, index, minimum.nfev)
+    for one in range(len(places)):
+        better = (place == one) & (minimum.loss < best.loss[index])
+        into = index[better]
+        best.x[:, into], best.loss[into] = minimum.x[:, better], minimum.loss[better]
+        best.converged[into] = minimum.converged[better]
 
 
 def _warm_place(start: Raw, scaling: Scaling) -> Floats:
