@@ -71,5 +71,10 @@ def _served(words: list[str]) -> str:
             lines.append(line)
             if "http://" in line:
                 break
-        process.send_signal(signal.SIGINT)
-        return "".join(lines)
+        for _ in range(12):  # one that arrives while workers start may be lost
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+                return "".join(lines)
+        process.kill()
+        raise TimeoutError(f"{words} does not end at Ctrl-C")
