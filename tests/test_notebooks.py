@@ -98,7 +98,7 @@ def test_notebook_is_short_and_ends_in_a_verdict(notebook: Path) -> None:
     )
 
 
-@each_bundled
+@each_notebook
 def test_notebook_could_be_published(notebook: Path) -> None:
     assert check_notebook(notebook) == []
 

@@ -26,7 +26,7 @@ _CLOCK = re.compile(
     r"\b(?:datetime|Timestamp|date|pd)\.(?:now|utcnow|today)\(|\btime\.time\("
     r"""|Timestamp\(\s*["'](?:now|today)["']"""
 )
-_PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(")
+_PROVENANCE = re.compile(r"\bdd\.(?:replay|record|provenance)\(|\breplay\(|\.provenance\(|\bsha256\(")
 _FAMILIES = (
     "funding",
     "hip3",
@@ -163,7 +163,10 @@ def _of_whole(path: Path, sources: list[tuple[str, str, str]], code: str) -> Ite
     if "derivdata" not in code:
         return
     if not _PROVENANCE.search(code):
-        yield "provenance", "no recording and no dd.provenance: a reader cannot tell what was answered"
+        yield (
+            "provenance",
+            "no recording, no dd.provenance and no SHA-256 of a file: a reader cannot tell what was read",
+        )
     read = "\n".join(shown if kind == "code" else f"{source}\n{shown}" for kind, source, shown in sources)
     if _synthetic(path, code) and "synthetic" not in read.lower():
         yield "synthetic", "synthetic data without the word: say it in the text"

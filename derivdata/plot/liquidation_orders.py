@@ -36,6 +36,8 @@ _LARGEST = 160.0
 _SIZES = (1e4, 1e5, 1e6, 1e7)
 _STEPS = (1, 2, 4, 8, 12, 24)
 _BARS = 170
+_MINUTES = ((1.0, 1, "minute"), (3.0, 5, "5 minutes"))
+"""Below so many hours of window: the step in minutes and its name."""
 
 
 @figure_function
@@ -74,8 +76,9 @@ def liquidations(
     Axes
         That of the raster, where the area of a dot grows as the square root of the order's value. Above it
         stands the price; below it the value of longs (down) and shorts (up) per hour, or per so many hours
-        that 170 bars or fewer are left, and the coverage: blank where nobody watched. Feeds are throttled on
-        some venues, so that levels do not compare across venues.
+        that 170 bars or fewer are left (a minute in windows under an hour, five under three hours), and the
+        coverage: blank where nobody watched. Feeds are throttled on some venues, so that levels do not
+        compare across venues.
 
     Raises
     ------
@@ -176,19 +179,21 @@ def _size_legend(ax: Axes, largest: float) -> None:
 
 
 def _bars(ax: Axes, events: pd.DataFrame, first: pd.Timestamp, last: pd.Timestamp) -> None:
-    """Draw the value of shorts upwards and of longs downwards, per hour or a longer step."""
-    hours = max((last - first) / pd.Timedelta(1, "h"), 1.0)
-    step = next((each for each in _STEPS if hours / each <= _BARS), 24)
-    place = pd.DatetimeIndex(_times(events)).floor(f"{step}h")
+    """Draw the value of shorts upwards and of longs downwards, per hour or a step that suits the window."""
+    hours = (last - first) / pd.Timedelta(1, "h")
+    step, per = next(((np.timedelta64(m, "m"), per) for most, m, per in _MINUTES if hours < most), (None, ""))
+    if step is None:
+        count = next((each for each in _STEPS if hours / each <= _BARS), 24)
+        step, per = np.timedelta64(count, "h"), "hour" if count == 1 else f"{count} hours"
+    place = pd.DatetimeIndex(_times(events)).floor(pd.Timedelta(step))
     for (side, color), sign in zip(_SIDES, (-1.0, 1.0), strict=True):
         mine = (events["side"] == side).to_numpy()
         sums = events.loc[mine, "value_usd"].groupby(place[mine]).sum() / 1e6
         label = f"{side}s: {sums.sum():,.1f} M USD"
-        width = np.timedelta64(step, "h")
-        ax.bar(sums.index, sign * sums, width=width, align="edge", color=color, label=label)
+        ax.bar(sums.index, sign * sums, width=step, align="edge", color=color, label=label)
     ax.axhline(0, color=GREY, lw=0.8)
     ax.yaxis.set_major_formatter(lambda value, _: number(abs(value)))
-    ax.set_ylabel(f"per {'hour' if step == 1 else f'{step} hours'}\n[million USD]")
+    ax.set_ylabel(f"per {per}\n[million USD]")
 
 
 def _coverage(ax: Axes, coverage: pd.DataFrame | None) -> None:

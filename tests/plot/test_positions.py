@@ -109,6 +109,20 @@ def test_dots_lie_on_their_venues_and_bars_add_them_up_by_the_hour() -> None:
     assert heights == pytest.approx([-0.25] * 8 + [-0.5] * 2 + [0.75] * 2), "an order an hour"
 
 
+@pytest.mark.parametrize(
+    ("minutes", "label", "heights"), [(50, "minute", [-0.25] * 8), (120, "5 minutes", [-2.0])]
+)
+def test_a_short_window_has_bars_of_minutes(minutes: int, label: str, heights: list[float]) -> None:
+    """Eight orders of 0.25 M USD: one a minute, or two a minute from 00:00 on, within one step of five."""
+    events = made.liquidated().iloc[:8]
+    step = 1.0 if minutes < 60 else 0.5
+    events = events.assign(time=[made.START + pd.Timedelta(i * step, "min") for i in range(8)])
+    ax = plot.liquidations(events, start=made.START, end=made.START + pd.Timedelta(minutes, "min"))
+    sums = ax.get_figure(root=True).axes[0].child_axes[1]
+    assert sums.get_ylabel().startswith(f"per {label}\n")
+    assert [bar.get_height() for bar in sums.patches] == pytest.approx(heights)
+
+
 def test_the_price_stands_above_the_dots() -> None:
     ax = plot.liquidations(made.liquidated(), price=made.price())
     top, raster, *_ = ax.get_figure(root=True).axes[0].child_axes
