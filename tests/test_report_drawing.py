@@ -60,8 +60,6 @@ def test_a_worker_draws_the_same_and_repeats_errors_and_warnings_here(
 ) -> None:
     monkeypatch.setattr(drawing, "processors", lambda: 2)
     with Drawings(several=True) as drawings:
-        worker = drawings._worker
-        assert worker is None, "it starts with the first figure"
         lines = [drawings.add(figure(partial(draw.line, float(n)), n)) for n in range(3)]
         whose = drawings.add(figure(draw.process))
         thin, failing, local = (

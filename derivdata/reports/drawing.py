@@ -60,8 +60,8 @@ class Drawings:
     Parameters
     ----------
     several
-        Whether there are figures enough for a worker to be worth its start. It starts with the first of
-        them, where there is a second processor.
+        Whether there are figures enough for a worker to be worth its start. It starts on entry, where there
+        is a second processor.
     """
 
     def __init__(self, *, several: bool) -> None:
@@ -73,6 +73,10 @@ class Drawings:
         self._ready = self._busy = False
 
     def __enter__(self) -> Drawings:
+        if self._wants_worker:
+            self._worker = _start_worker()
+        if self._worker is not None:
+            self._feeder.start()
         return self
 
     def __exit__(
@@ -97,11 +101,6 @@ class Drawings:
         """Have a figure drawn; its `svg` is there after `finish`."""
         self._drawings.append(drawing)
         self._waiting.put(drawing)
-        if self._wants_worker:
-            self._wants_worker = False
-            self._worker = _start_worker()
-            if self._worker is not None:
-                self._feeder.start()
         return drawing
 
     def finish(self) -> None:
@@ -159,7 +158,10 @@ def serve() -> None:
     tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the answers
     try:
-        import matplotlib.backends.backend_svg  # noqa: F401 (the slow import, before the first figure)
+        # The slow imports, while the report fetches its first table.
+        import matplotlib.backends.backend_svg  # noqa: F401
+
+        import derivdata.plot  # noqa: F401
 
         answers.write(_READY)
         while True:
