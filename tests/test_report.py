@@ -80,6 +80,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("report")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DERIVDATA_CACHE_DIR", str(folder / "cache"))
+        patch.setattr("derivdata.reports.drawing.processors", lambda: 2)  # as most users have it
         assert main(["report", "sample", *OPTIONS, "--out", str(folder / "r.html")]) == 0
         dd.disconnect()
     return (folder / "r.html").read_text(encoding="utf-8")

@@ -145,7 +145,8 @@ def _start_worker() -> subprocess.Popen[bytes] | None:
     """Return a Python that runs `serve` with this one's modules, None where there is no Python to start."""
     if not Path(sys.executable or "").stem.lower().startswith(("python", "pypy")):
         return None  # a frozen application or an embedding one: it would start itself again
-    code = f"import sys; sys.path[:] = {sys.path!r}; from derivdata.reports.drawing import serve; serve()"
+    places = list(map(str, sys.path))
+    code = f"import sys; sys.path[:] = {places!r}; from derivdata.reports.drawing import serve; serve()"
     try:
         return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError:
