@@ -92,7 +92,7 @@ def by_sums(
         unsure = np.isnan(whole.value)
         return joined([whole.take(~unsure)]), joined([whole.take(unsure)])
     micros = buckets.micros_of(width)
-    reach = 1 if added or sums.empty else int(buckets.holds(sums["resolution"]).max())
+    reach = 1 if added or sums.empty else int(np.max(buckets.holds(sums["resolution"])))
     cells = _Cells(series, micros, reach, horizon)
     combined = (buckets.sums if added else buckets.means)(series, "value", width, horizon)
     codes, start = combined["exchange"].cat.codes.to_numpy(), combined["time"].array.asi8
@@ -117,8 +117,8 @@ class _Cells:
         until = np.maximum(np.minimum(since + reach, buckets.micros(horizon)), since + 1)
         row, bucket, _ = buckets.pieces(since, until, micros)
         codes = series["exchange"].cat.codes.to_numpy()[row]
-        self.first = int(bucket.min()) if bucket.size else 0
-        self.count = int(bucket.max()) - self.first + 1 if bucket.size else 1
+        self.first = int(np.min(bucket)) if bucket.size else 0
+        self.count = int(np.max(bucket)) - self.first + 1 if bucket.size else 1
         size = len(series["exchange"].cat.categories) * self.count
         cell = self.number(codes, bucket)
         self.symbols = np.zeros(size, np.int64)

@@ -277,7 +277,7 @@ def option_names(e: Evidence) -> Iterator[str]:
         np.abs(named.strikes - strikes) > tolerances,
         named.days != days,
     )
-    for first in np.flatnonzero(np.logical_or.reduce(differing))[:1]:
+    for first in np.flatnonzero(np.any(differing, axis=0))[:1]:
         name = names[named.places[first]]
         yield (
             f"asked for symbol {symbol!r}, an instrument is {name!r}",
