@@ -74,7 +74,7 @@ class SumsBuilder:
 
         Of irregular instants there are as many sums as rows.
         """
-        sums = _grouped(self._parts)
+        sums = _sorted(_grouped(self._parts))
         if not len(sums) or len(sums) * _ROWS_PER_SUM > self._rows:
             return ""
         try:
@@ -176,11 +176,20 @@ def _to_arrow(frame: pd.DataFrame, texts: Collection[str]) -> pa.Table:
 
 def _frame_of_sums(parts: list[pa.Table]) -> pd.DataFrame:
     """Return the sums of several files as one frame, by venue, resolution and time."""
-    return _grouped(parts).to_pandas()
+    return _sorted(_grouped(parts)).to_pandas()
+
+
+def _sorted(sums: pa.Table) -> pa.Table:
+    """Sort by venue, resolution and time."""
+    keys = [sums[name].cast(pa.string()) for name in _KEYS[:2]]
+    order = pc.sort_indices(
+        pa.table([*keys, sums["time"]], names=[*_KEYS]), [(name, "ascending") for name in _KEYS]
+    )
+    return sums.take(order)
 
 
 def _grouped(parts: list[pa.Table]) -> pa.Table:
-    """Add up the sums of each venue, resolution and instant, and sort them."""
+    """Add up the sums of each venue, resolution and instant."""
     if not parts:
         return _SCHEMA.empty_table()
     rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
@@ -195,10 +204,7 @@ def _grouped(parts: list[pa.Table]) -> pa.Table:
     columns = {name: grouped[name].chunk(0) for name in (*_KEYS, *_ADDED)}
     for name, column in texts.items():
         columns[name] = pa.DictionaryArray.from_arrays(columns[name], column.dictionary)
-    sums = pa.table(columns).cast(_SCHEMA)
-    keys = [*(columns[name].cast(pa.string()) for name in texts), columns["time"]]
-    order = pc.sort_indices(pa.table(keys, names=[*_KEYS]), [(name, "ascending") for name in _KEYS])
-    return sums.take(order)
+    return pa.table(columns).cast(_SCHEMA)
 
 
 @lru_cache(maxsize=1 << 16)

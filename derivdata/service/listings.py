@@ -66,7 +66,9 @@ def _places(wanted: _Hashes, hashes: _Hashes) -> np.ndarray[Any, Any]:
 
 def without(sums: pd.DataFrame, rows: pd.DataFrame, value: str) -> pd.DataFrame | None:
     """Subtract rows of some symbols from the sums over all; None where they are not a part of these."""
+    if rows.empty:
+        return None
     rest = subtracted(sums, sums_of_frame(rows, value))
-    if rows.empty or len(rest) > len(sums) or (rest["symbols"] < 0).any():
+    if len(rest) > len(sums) or (rest["symbols"] < 0).any():
         return None
     return rest[rest["symbols"] > 0]

@@ -218,3 +218,14 @@ def test_parts_of_a_large_file_are_added_up_as_they_come(
     archive.append(OI, many(20), accept=["unit"])
     assert len(list(tmp_path.rglob("*.sums"))) == 2
     assert_as_rows(archive)
+
+
+def test_sums_of_an_interrupted_writer_are_removed(tmp_path: Path) -> None:
+    archive = open_archive(tmp_path)
+    archive.append(OI, many(), accept=["unit"])
+    left = next(tmp_path.rglob("*.sums")).with_name("0" * 32 + ".sums")
+    left.write_bytes(b"cut off")
+    archive._storage.sweep({path for file in archive._manifest().files() for path in file.paths})
+    assert not left.exists()
+    assert_whole(archive)
+    assert_as_rows(archive)
