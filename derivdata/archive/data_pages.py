@@ -38,8 +38,16 @@ class Numbers(NamedTuple):
     present: np.ndarray[Any, Any] | None
 
     def of_rows(self, rows: Any) -> Numbers:
-        """Return some of the rows: those of a slice, or of an array of places."""
-        return Numbers(self.values[rows], None if self.present is None else self.present[rows])
+        """Return some of the rows: those of a slice, or of an array of places.
+
+        Few of many are copied: a page must not stay in memory for one series of hundreds.
+        """
+        values = self.values[rows]
+        present = None if self.present is None else self.present[rows]
+        if 2 * values.size < self.values.size:
+            values = values.copy()
+            present = None if present is None else present.copy()
+        return Numbers(values, present)
 
 
 def numbers_of_page(data: memoryview, rows: int, kind: str, *, optional: bool) -> Numbers | None:

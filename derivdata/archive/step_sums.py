@@ -68,6 +68,8 @@ class SumsBuilder:
         self._parts.append(_sums_of_rows(rows, self._value))
         if sum(map(len, self._parts)) > _MOST_PENDING:
             self._parts = [_grouped(self._parts)]
+            if 2 * len(self._parts[0]) > _MOST_PENDING:  # of irregular instants: sums would save nothing
+                self._value, self._parts = None, []
 
     def write(self, draft: Path) -> str:
         """Write the sums under a draft name and return the file's digest; write nothing, "", without use.
@@ -111,9 +113,9 @@ def scan_sums(
     value = SUMMED[table.name]
     where = {} if exchanges is None else {"exchange": exchanges}
     near = [file for file in files if window.touches(file.first, file.last)]
+    read = partial(_read_sums, storage, window=window, exchanges=exchanges)
     with ThreadPoolExecutor(_READERS) as pool:  # from a store of objects each is a request
-        parts = list(pool.map(partial(_read_sums, storage), (file for file in near if file.sums)))
-    parts = [_chosen(part, window, exchanges) for part in parts]
+        parts = list(pool.map(read, (file for file in near if file.sums)))
     others = [file for file in near if not file.sums]
     for batch in row_groups.row_group_batches(storage, table, others, window, where):
         rows = parquet_reader.load(storage, table, batch, window, where, ["symbol", *_KEYS, value])
@@ -132,13 +134,16 @@ def _chosen(sums: pa.Table, window: TimeRange, exchanges: frozenset[str] | None)
     return sums if inside.all() else sums.filter(pa.array(inside))
 
 
-def _read_sums(storage: Storage, file: DataFile) -> pa.Table:
-    """Read the sums beside a file, all of them: they are few."""
+def _read_sums(
+    storage: Storage, file: DataFile, window: TimeRange, exchanges: frozenset[str] | None
+) -> pa.Table:
+    """Read the sums beside a file, of some venues within a window."""
     with footers.reading(storage.place(file.sums_path)):
         data = storage.read(file.sums_path)
         if footers.digest(data).hexdigest() != file.sums:
             raise OSError("it is not the one that was written")
-        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        sums = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+    return _chosen(sums, window, exchanges)
 
 
 def _sums_of_rows(rows: pa.Table, value: str) -> pa.Table:
@@ -171,6 +176,8 @@ def subtracted(sums: pd.DataFrame, part: pd.DataFrame) -> pd.DataFrame:
 def _to_arrow(frame: pd.DataFrame, texts: Collection[str]) -> pa.Table:
     rows = pa.Table.from_pandas(frame, preserve_index=False)
     columns = {name: rows[name].cast(_TEXT) if name in texts else rows[name] for name in rows.column_names}
+    if "value" in columns:  # pandas marks a missing sum by NaN, which Arrow would leave out of a sum
+        columns["value"] = pc.fill_null(columns["value"], np.nan)
     return pa.table(columns).combine_chunks()
 
 

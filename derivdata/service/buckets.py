@@ -39,14 +39,14 @@ _MICROSECOND = pd.Timedelta(1, "us")
 
 def holds(resolution: pd.Series) -> _Ints:
     """Return how long each row's value holds at most [µs], from the resolution that the row states."""
-    named = pd.Categorical(resolution)
+    named = pd.Categorical(resolution).remove_unused_categories()
     lengths = [micros_of(times.resolution(str(name)) or HOLD) for name in named.categories]
     return np.asarray(np.array([*lengths, micros_of(HOLD)], dtype=np.int64)[named.codes])
 
 
 def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
     """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
-    named = pd.Categorical(frame["resolution"])
+    named = pd.Categorical(frame["resolution"]).remove_unused_categories()
     steps = [length(str(name)) for name in named.categories]
     lengths = np.array([*map(micros_of, steps), 0], dtype="timedelta64[us]")[named.codes]
     return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)

@@ -210,7 +210,7 @@ class View:
         """Return those of the rows before `end` that are known at the clock."""
         if table != "volume_history" or end + _LONGEST <= self.now:
             return frame
-        return frame[buckets.ends(frame) <= self.now]
+        return frame[buckets.ends(stated(frame)) <= self.now]
 
     def current(
         self,

@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from derivdata import tables
 from derivdata.archive import Archive, manifest, open_archive, parquet_reader, parquet_writer
-from derivdata.archive.step_sums import sums_of_frame
+from derivdata.archive.schemas import to_arrow
+from derivdata.archive.step_sums import SumsBuilder, sums_of_frame
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER
 
@@ -213,11 +215,27 @@ def test_irregular_instants_and_small_files_have_no_sums(tmp_path: Path) -> None
 def test_parts_of_a_large_file_are_added_up_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("derivdata.archive.step_sums._MOST_PENDING", 5)
+    monkeypatch.setattr("derivdata.archive.step_sums._MOST_PENDING", 300)  # of 144 sums a file
+    monkeypatch.setattr("derivdata.archive.parquet_writer._CHUNK_GROUPS", 1)
     archive = open_archive(tmp_path)
     archive.append(OI, many(20), accept=["unit"])
     assert len(list(tmp_path.rglob("*.sums"))) == 2
     assert_as_rows(archive)
+
+
+def test_a_file_of_irregular_instants_is_given_up_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each piece of a large file would be grouped with all before it, and kept in memory for nothing."""
+    monkeypatch.setattr("derivdata.archive.step_sums._MOST_PENDING", 20)
+    builder = SumsBuilder(tables.TABLES[OI])
+    rows = hours("BTC", "okx", 0, [1.0] * 30)
+    for first in range(0, 30, 10):
+        some = rows.iloc[first : first + 10].reset_index(drop=True)
+        builder.take(to_arrow(tables.TABLES[OI], tables.TABLES[OI].conform(some)))
+    assert builder._parts == []
+    assert builder.write(tmp_path / "draft") == ""
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sums_of_an_interrupted_writer_are_removed(tmp_path: Path) -> None:

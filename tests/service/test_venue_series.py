@@ -264,6 +264,53 @@ def test_rows_of_the_symbols_that_change_are_enough(
     assert_same(view, "2026-06-01T00:00Z", "4h")
 
 
+def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 20:00 to 24:00 are A with 1, B with 10 (its gap is held), six with 5, NEW with 100: 141."""
+    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
+    b = np.where(np.arange(48) == 21, np.nan, 10.0)
+    others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]
+    rows = [hours("A", "okx", 0, [1.0] * 48), hours("B", "okx", 0, b), hours("NEW", "okx", 20, [100.0] * 28)]
+    archive = open_archive(tmp_path)
+    archive.append(OI, pd.concat([*rows, *others]), accept=["unit"])
+    assert list(tmp_path.rglob("*.sums"))
+    view = View(BaseSymbols(archive), archive.now)
+    window = resolve({"start": START, "end": None}, now=view.now, tier="pro")
+    frame = totals(view, OI, "oi_usd", window, "4h").frame.set_index("time")
+    assert frame.loc[START + 20 * HOUR, "value"] == 141.0
+    assert frame.loc[START + 20 * HOUR, "symbol_count"] == 9
+
+
+@pytest.mark.parametrize(("table", "value"), [(OI, "oi_usd"), ("volume_history", "volume_usd")])
+@pytest.mark.parametrize("end", [None, 8 * 24 * HOUR])
+def test_a_file_with_unstated_steps_elsewhere(
+    table: str, value: str, end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day of rows that state no step, then hours: the window has hours alone, of eight symbols with 2."""
+    monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
+    parts = [hours(f"S{n}", "okx", 0, [2.0] * 24, "unstated") for n in range(8)]
+    parts += [hours(f"S{n}", "okx", 24, [2.0] * 216) for n in range(8)]
+    archive = open_archive(tmp_path)
+    archive.append(table, pd.concat(parts).rename(columns={"oi_usd": value}), accept=["unit"])
+    view = View(BaseSymbols(archive), archive.now)
+    since = {"start": START + 5 * 24 * HOUR, "end": None if end is None else START + end}
+    window = resolve(since, now=view.now, tier="pro")
+    frame = totals(view, table, value, window, "4h", added=table != OI).frame
+    assert frame["value"].iloc[0] == (16.0 if table == OI else 64.0)
+    assert set(frame["symbol_count"]) == {8}
+
+
+def test_volume_that_states_no_step_is_known_when_it_is_stamped(tmp_path: Path) -> None:
+    rows = pd.concat([hours(f"S{n}", "okx", 0, [1.0] * 24, "unstated") for n in range(8)])
+    archive = open_archive(tmp_path)
+    archive.append("volume_history", rows.rename(columns={"oi_usd": "volume_usd"}), accept=["unit"])
+    view = View(BaseSymbols(archive), archive.now)
+    whole = START, START + 48 * HOUR
+    assert len(view.read("volume_history", *whole)) == 8 * 24
+    assert view.step_sums("volume_history", "volume_usd", *whole)["symbols"].sum() == 8 * 24
+
+
 def test_a_store_that_asks_for_single_symbols_is_read_whole() -> None:
     """A read of NEW alone would ask a venue for its past, which is no part of the totals."""
 
