@@ -242,6 +242,8 @@ def serve(
         raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
     if page and workers > 1:
         raise ValueError("the status page needs one worker")
+    from derivdata.service.workers import Settings, run_workers  # before it says where it answers
+
     store = open_store(source)
     clock = clock_of(store, now, live=live)
     made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in api.TIERS}
@@ -261,8 +263,6 @@ def serve(
         if workers == 1:
             uvicorn.Server(connections.config(served)).run(sockets=[listener])
         else:
-            from derivdata.service.workers import Settings, run_workers
-
             fixed = None if live and now is None else clock()
             run_workers(workers, Settings(source, fixed, by_key, keyless, hosts), listener)
 

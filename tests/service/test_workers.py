@@ -23,12 +23,18 @@ psutil = pytest.importorskip("psutil")
 
 
 @contextmanager
-def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    folder: Path, *options: str, start_new_session: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Serve an archive by two workers; yield the process and the address that it tells."""
     open_archive(folder).append("funding_history", rates())
     command = [sys.executable, "-m", "derivdata", "serve", str(folder), "--port", "0", "--workers", "2"]
     process = subprocess.Popen(
-        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=start_new_session,
     )
     try:
         assert process.stdout is not None
@@ -52,6 +58,12 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
         with suppress(psutil.NoSuchProcess):  # it has just ended, or ended and waits for its parent
             found += [child.pid] if "spawn_main" in " ".join(child.cmdline()) else []
     return sorted(found)
+
+
+def hears_interrupts(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    blocked = next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:"))
+    return not int(blocked, 16) >> (signal.SIGINT - 1) & 1
 
 
 def answer(url: str) -> int:
@@ -89,6 +101,19 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         remaining = [psutil.Process(pid) for pid in workers(process)]
         process.kill()
         assert psutil.wait_procs(remaining, timeout=HANGS_SECONDS)[1] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at the signals of processes as Linux tells them")
+def test_ctrl_c_while_workers_start_ends_all_without_a_traceback(tmp_path: Path) -> None:
+    """A terminal sends it to all of them: workers that are importing would say what."""
+    with serving(tmp_path, start_new_session=True) as (process, _):
+        until(lambda: len(workers(process)) == 2)
+        started = workers(process)
+        assert not any(hears_interrupts(pid) for pid in started)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=HANGS_SECONDS)
+        assert (process.returncode, said) == (0, "")
+    until(lambda: not any(psutil.pid_exists(pid) for pid in started))
 
 
 @pytest.mark.parametrize(
