@@ -30,7 +30,15 @@ CALLS = frozenset(
 SHELLS = {("os", "system"), ("os", "popen")}
 """Functions that hand text to a shell."""
 
-ALLOWED = {
+PIPES = {
+    (
+        "derivdata/reports/drawing.py",
+        "pickle",
+    ): "figures go to a process of ours and back by its pipes",
+}
+"""What the package needs of this: nothing that comes from a file or a network."""
+
+ALLOWED = PIPES | {
     ("tests/bundle/test_record_replay.py", "pickle"): "asserts that a recording refuses to be pickled",
     ("tests/reliability/test_key.py", "pickle"): "looks for the key in what pickles of errors hold",
     ("tests/test_arguments.py", "pickle"): "asserts that decorated functions travel by multiprocessing",
@@ -55,7 +63,7 @@ ALLOWED = {
     ("tests/real_archive.py", "compile"): "runs the code of one of our own pages",
     ("tests/real_archive.py", "exec"): "runs the code of one of our own pages",
 }
-"""What files outside the package need of this, and why; the package needs none."""
+"""What files of the project need of this, and why."""
 
 
 def findings(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -127,11 +135,12 @@ def test_the_package_runs_nothing_that_it_reads() -> None:
         for path in sources()
         if named(path).startswith("derivdata/")
         for each in findings(ast.parse(path.read_text(encoding="utf-8")))
+        if (named(path), each[0]) not in PIPES
     ]
     assert found == []
 
 
-def test_outside_the_package_every_use_has_a_reason_and_every_reason_a_use() -> None:
+def test_every_use_has_a_reason_and_every_reason_a_use() -> None:
     used = set()
     for path in sources():
         tree = ast.parse(path.read_text(encoding="utf-8"))
