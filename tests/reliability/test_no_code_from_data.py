@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import textwrap
 from collections.abc import Iterator
@@ -110,6 +111,11 @@ def sources() -> list[Path]:
     return sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py") if "_build" not in p.parts)
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def named(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
@@ -134,7 +140,7 @@ def test_the_package_runs_nothing_that_it_reads() -> None:
         (named(path), *each)
         for path in sources()
         if named(path).startswith("derivdata/")
-        for each in findings(ast.parse(path.read_text(encoding="utf-8")))
+        for each in findings(parsed(path))
         if (named(path), each[0]) not in PIPES
     ]
     assert found == []
@@ -143,7 +149,7 @@ def test_the_package_runs_nothing_that_it_reads() -> None:
 def test_every_use_has_a_reason_and_every_reason_a_use() -> None:
     used = set()
     for path in sources():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parsed(path)
         scripts = embedded(tree) if path != HERE else ()
         used |= {(named(path), what) for part in (tree, *scripts) for what, _ in findings(part)}
     assert used - set(ALLOWED) == set(), "give the reason, or do without"
