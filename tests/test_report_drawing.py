@@ -113,7 +113,7 @@ SCRIPT = """
 import derivdata as dd
 from derivdata.reports import drawing
 
-print("begun", flush=True)
+print("started", flush=True)
 drawing.processors = lambda: 2
 dd.connect("sample")
 dd.report("BTC", out="r.html", window="7d")
@@ -121,7 +121,7 @@ print("done", flush=True)
 """
 
 
-def begun(folder: Path) -> tuple[subprocess.Popen[str], int]:
+def started(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """A script without a guard of ``__main__`` that makes a report, and its worker's number."""
     (folder / "script.py").write_text(SCRIPT)
     environment = os.environ | {"DERIVDATA_CACHE_DIR": str(folder / "cache")}
@@ -159,15 +159,15 @@ def ended(process: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="looks for processes in /proc")
 class TestWholeReports:
     def test_a_script_without_a_guard_runs_once(self, tmp_path: Path) -> None:
-        script, worker = begun(tmp_path)
-        assert script.communicate(timeout=10 * HANGS_SECONDS) == ("begun\ndone\n", "")
+        script, worker = started(tmp_path)
+        assert script.communicate(timeout=10 * HANGS_SECONDS) == ("started\ndone\n", "")
         assert script.returncode == 0
         assert ended(worker)
         assert (tmp_path / "r.html").stat().st_size > 100_000
 
     @pytest.mark.parametrize("seconds", [0.0, 3.0])
     def test_ctrl_c_leaves_no_process(self, seconds: float, tmp_path: Path) -> None:
-        script, worker = begun(tmp_path)
+        script, worker = started(tmp_path)
         time.sleep(seconds)
         os.killpg(script.pid, signal.SIGINT)
         _, errors = script.communicate(timeout=HANGS_SECONDS)
@@ -177,7 +177,7 @@ class TestWholeReports:
 
     @pytest.mark.parametrize("seconds", [0.0, 3.0])
     def test_a_killed_report_leaves_no_worker(self, seconds: float, tmp_path: Path) -> None:
-        script, worker = begun(tmp_path)
+        script, worker = started(tmp_path)
         time.sleep(seconds)
         script.kill()
         script.communicate(timeout=HANGS_SECONDS)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from derivdata import times
 from derivdata.archive import manifest as manifests
+from derivdata.archive.addresses import open_storage
 from derivdata.archive.append import Appended, add_rows
 from derivdata.archive.audit import AUDITS, StoredRows, audit, normalise
 from derivdata.archive.corrections import Corrected, replace_rows, undo
@@ -17,7 +18,7 @@ from derivdata.archive.reading import ArchiveReader
 from derivdata.archive.retention import Dropped, drop_old_partitions
 from derivdata.archive.schemas import archive_table
 from derivdata.archive.selections import correction_selection, time_range
-from derivdata.archive.storage import Storage, open_storage
+from derivdata.archive.storage import Storage
 from derivdata.arguments import typed
 from derivdata.errors import ArchiveError, SchemaError
 from derivdata.notices import warn_caller

@@ -113,14 +113,14 @@ class Footer:
 
     def constants(self, groups: Sequence[int], names: Iterable[str]) -> dict[str, str]:
         """Return those of some columns that have one and the same word in all rows of some row groups."""
-        found = {}
+        constants = {}
         for name in names:
             words = self.words.get(name)
             if words is not None and groups:
                 first = words[groups[0]]
                 if first is not None and all(words[group] == first for group in groups):
-                    found[name] = first
-        return found
+                    constants[name] = first
+        return constants
 
     def _statistics(self, name: str) -> list[pq.Statistics | None]:
         column = self.metadata.schema.names.index(name)
@@ -168,12 +168,12 @@ def footer_of_table(storage: Storage, file: DataFile, table: Table) -> Footer:
     """
     place = storage.place(file.path)
     with reading(place):
-        found = footer(storage, file)
-        stored = found.table or "no table of an archive"
+        read = footer(storage, file)
+        stored = read.table or "no table of an archive"
     if stored != table.name:
         raise ArchiveError(f"{place}: the file holds {stored}, not {table.name}")
-    refuse_lacking(place, table, found.names)
-    return found
+    refuse_lacking(place, table, read.names)
+    return read
 
 
 def footer_of(end: bytes) -> bytes:

@@ -113,14 +113,14 @@ def _least(numbers: Ints) -> tuple[str, memoryview]:
 
 def _constants(rows: pa.Table) -> dict[str, str]:
     """Return the word of each text column besides symbol and venue that has one and no gap."""
-    found = {}
+    constants = {}
     for field in rows.schema:
         if pa.types.is_dictionary(field.type) and field.name not in INDEXED:
             text = rows[field.name].chunk(0)
             codes = np.asarray(text.indices) if not text.null_count else np.array([0, 1])
             if codes.min() == codes.max():
-                found[field.name] = text.dictionary[int(codes[0])].as_py()
-    return found
+                constants[field.name] = text.dictionary[int(codes[0])].as_py()
+    return constants
 
 
 def _common(before: Mapping[str, str] | None, found: dict[str, str]) -> dict[str, str]:

@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 
 from derivdata.archive import footers
 from derivdata.archive.index_builder import IndexBuilder
+from derivdata.archive.local_folder import LocalFolder
 from derivdata.archive.manifest import DataFile
 from derivdata.archive.schemas import latest_by, schema_of
 from derivdata.archive.step_sums import SumsBuilder
-from derivdata.archive.storage import LocalFolder, Storage
+from derivdata.archive.storage import Storage
 from derivdata.schema import Table
 
 __all__ = ["GROUP_ROWS", "write"]

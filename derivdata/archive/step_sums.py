@@ -3,7 +3,7 @@
 A row of sums stands for all rows of one venue, resolution and instant: the sum of their values (NaN if one is
 missing), their number, and a sum of hashes of their symbols modulo 2^64. Keys of an archive are unique, so
 the sums of several files are those of their rows together. Equal sums of hashes mean, but for one chance in
-2^64, that the symbols at two instants are the same; whoever averages over time needs to know that.
+2^64, that the symbols at two instants are the same: averages over time depend on it.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Drawings:
         return drawing
 
     def finish(self) -> None:
-        """Draw here what the worker has not begun, wait for what it has, and draw here what it could not.
+        """Draw here what the worker has not started, wait for what it has, and draw here what it could not.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Drawings:
                 drawing.draw_here()
 
     def _feed(self) -> None:
-        """Give the worker one figure after another: `finish` takes over those that it has not begun."""
+        """Give the worker one figure after another: `finish` takes over those that it has not started."""
         assert self._worker is not None
         tasks, answers = self._worker.stdin, self._worker.stdout
         assert tasks is not None

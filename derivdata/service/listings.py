@@ -34,13 +34,13 @@ def changed_symbols(sums: pd.DataFrame, symbols: Collection[str]) -> list[str] |
     changes = changes[changes != 0]
     if len(changes) > _MOST_CHANGES:
         return None
-    found: set[str] = set()
+    changed: set[str] = set()
     for change in changes:
         places = _terms(change, hashes[order])
         if places is None:
             return None
-        found.update(names[order[place]] for place in places)
-    return sorted(found)
+        changed.update(names[order[place]] for place in places)
+    return sorted(changed)
 
 
 def _terms(change: np.uint64, hashes: _Hashes) -> list[int] | None:

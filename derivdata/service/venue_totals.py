@@ -123,10 +123,10 @@ class _Unsure:
 
     def totals(self, sums: pd.DataFrame) -> Totals:
         """Make them from the rows of the symbols that come or go, or else from all rows."""
-        found = None
+        result = None
         if self._width is not None and not self._view.asks_by_symbol:
-            found = self._from_changes(sums, self._width)
-        return self._from_rows() if found is None else found
+            result = self._from_changes(sums, self._width)
+        return self._from_rows() if result is None else result
 
     def _from_changes(self, sums: pd.DataFrame, width: pd.Timedelta) -> Totals | None:
         """Take the symbols that come or go out of the sums, and add up their rows beside; None: unknown."""
@@ -152,8 +152,8 @@ class _Unsure:
         question, span = self._question, Window(self._first, self._end, self._end - self._first, [])
         rows, _ = self._view.around(question.table, span, self._step.used, exchanges=self._venues)
         rows = rows[~rows["resolution"].isin(self._step.left_out)]
-        found = by_rows(rows, question.value, self._width, self._view.horizon, added=question.added)
-        return self._wanted(found)
+        result = by_rows(rows, question.value, self._width, self._view.horizon, added=question.added)
+        return self._wanted(result)
 
     def _wanted(self, found: Totals) -> Totals:
         cells, others = (

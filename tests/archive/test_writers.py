@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import manifest, open_archive, parquet_writer, storage
-from derivdata.archive.storage import LocalFolder
+from derivdata.archive import local_folder, manifest, open_archive, parquet_writer
+from derivdata.archive.local_folder import LocalFolder
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, START, rates
 from tests.transport.conftest import HANGS_SECONDS
@@ -68,7 +68,7 @@ def named_files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("module", "name", "at"),
     [(parquet_writer, "write", n) for n in (1, 2, 3)]
-    + [(storage, "sync", n) for n in (1, 3, 5)]
+    + [(local_folder, "sync", n) for n in (1, 3, 5)]
     + [(manifest, "save", 1)]
     + [(os, "replace", n) for n in (1, 3, 5)],
 )
@@ -101,7 +101,7 @@ def failing_at(call: int, real: Callable[..., Any], problem: BaseException) -> C
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (storage, "sync")]
+    ("module", "name"), [(parquet_writer.pq.ParquetWriter, "write_table"), (local_folder, "sync")]
 )
 def test_a_full_disk_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str

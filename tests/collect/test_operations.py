@@ -12,7 +12,7 @@ import pytest
 
 from derivdata.archive import Request, open_archive
 from derivdata.archive import manifest as manifests
-from derivdata.archive.storage import LocalFolder
+from derivdata.archive.local_folder import LocalFolder
 from derivdata.cli import main
 from derivdata.collect import clock as clocks
 from derivdata.collect.collector import Collector
@@ -117,7 +117,7 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     written = monkeypatch.context
     steps = [
         "derivdata.archive.manifest.save",
-        "derivdata.archive.storage.sync",
+        "derivdata.archive.local_folder.sync",
         "derivdata.archive.append.enter_requests",
         "derivdata.archive.append.write_new_rows",
     ]

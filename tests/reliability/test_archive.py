@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive, storage
+from derivdata.archive import Archive, local_folder, open_archive
 from derivdata.errors import ArchiveError
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
@@ -279,14 +279,14 @@ def test_a_disk_that_fails_after_the_fact_is_told_as_that(
     """The rows are in, but nobody knows for how long: that is not called "nothing was appended"."""
     archive = open_archive(tmp_path / "x")
     archive.append(FUNDING, rates(["FIRST"], ["okx"]))
-    real = storage.sync
+    real = local_folder.sync
 
     def sync(path: Path) -> None:
         if path == archive.path and "SOL" in archive.symbols(FUNDING):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(path)
 
-    monkeypatch.setattr(storage, "sync", sync)
+    monkeypatch.setattr(local_folder, "sync", sync)
     with pytest.raises(
         ArchiveError, match=r"the rows are there, but the disk did not confirm .*: Input/output"
     ):

@@ -267,7 +267,7 @@ def test_rows_of_the_symbols_that_change_are_enough(
 def test_a_missing_value_beside_a_listing_is_left_to_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From 20:00 to 24:00 are A with 1, B with 10 (its gap is held), six with 5, NEW with 100: 141."""
+    """From 20:00 to 24:00 are A with 1, B with 10 (it holds over its gap), six with 5, NEW with 100: 141."""
     monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 50)
     b = np.where(np.arange(48) == 21, np.nan, 10.0)
     others = [hours(f"S{number}", "okx", 0, [5.0] * 48) for number in range(6)]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from derivdata import api, times
-from derivdata._typing import Array
 from derivdata.fetch.reading import DAY_US, HOUR_US, Evidence
 from derivdata.fetch.rules.definition import rule
+from derivdata.fetch.rules.instrument_names import read_names
 from derivdata.tables.contracts import contract
 
 __all__ = ["UNITS", "payment_spacings"]
@@ -192,68 +189,6 @@ def finer(e: Evidence) -> Iterator[str]:
         yield f"asked for resolution {e.requested['resolution']!r}, the answer has {e.stated['resolution']!r}"
 
 
-class _Option(NamedTuple):
-    base: str
-    day: int
-    strike: float
-    side: str
-
-
-_OPTION = re.compile(
-    r"(?P<base>[A-Z0-9]+)(?:[_-](?:USD[TC]?|EUR))?-(?P<date>\d{1,2}[A-Z]{3}\d{2}|\d{6}|\d{8})"
-    r"-(?P<strike>\d+(?:[d._]\d+)?)-(?P<side>[CP])(?:-[A-Z]+)?"
-)
-"""Names of Deribit, Binance, Bybit, OKX and Derive: ``XRP_USDC-3JUL26-1d5-C``, ``BTC-USD-260703-1000-P``."""
-
-
-@lru_cache(maxsize=16384)
-def _option(name: str) -> _Option | None:
-    """Parse the name of an option; None for a name of another pattern."""
-    match = _OPTION.fullmatch(name)
-    if match is None:
-        return None
-    day = _day(match["date"])
-    if day is None:
-        return None
-    strike = float(re.sub(r"[d_]", ".", match["strike"]))
-    return _Option(contract(match["base"]).symbol, day, strike, "call" if match["side"] == "C" else "put")
-
-
-@lru_cache(maxsize=1024)
-def _day(text: str) -> int | None:
-    """Return the days since 1970 of a date in a name: ``3JUL26``, ``260703`` or ``20260703``; else None."""
-    form = "%d%b%y" if not text.isdecimal() else "%y%m%d" if len(text) == 6 else "%Y%m%d"
-    try:
-        date = dt.datetime.strptime(text, form).date()  # noqa: DTZ007
-    except ValueError:
-        return None
-    return date.toordinal() - dt.date(1970, 1, 1).toordinal()
-
-
-class _Options(NamedTuple):
-    """What the names of a chain say, one element for each name that can be read."""
-
-    places: Array
-    bases: Array
-    days: Array
-    strikes: Array
-    sides: Array
-
-
-@lru_cache(maxsize=4)
-def _options(names: tuple[str, ...]) -> _Options:
-    """Parse the names of a chain; whoever polls it sees the same names again."""
-    options = [(place, option) for place, option in enumerate(map(_option, names)) if option is not None]
-    bases, days, strikes, sides = ([option[field] for _, option in options] for field in range(4))
-    return _Options(
-        np.array([place for place, _ in options], dtype=np.intp),
-        np.array(bases, dtype=str),
-        np.array(days, dtype=np.int64),
-        np.array(strikes, dtype=np.float64),
-        np.array(sides, dtype=str),
-    )
-
-
 @rule(
     "name against option",
     "an option's name, with its symbol, strike, side and expiry",
@@ -266,7 +201,7 @@ def option_names(e: Evidence) -> Iterator[str]:
         return
     symbol = e.requested.get("symbol")
     names = np.asarray(e.columns["instrument_name"], dtype=object).tolist()
-    named = _options(tuple(names))
+    named = read_names(tuple(names))
     days = np.asarray(e.micros("expiry"))[named.places] // DAY_US
     strikes = np.asarray(e.columns["strike"])[named.places]
     puts = np.asarray(e.columns["side"] == "put")[named.places]
