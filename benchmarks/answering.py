@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 import derivdata as dd
-from derivdata.api import Request
-from derivdata.transport import SESSION, Response
+from derivdata.client.transport import SESSION, Response
+from derivdata.tables.endpoints import Request
 
 __all__ = ["NOW", "answer_with", "history_table", "serve"]
 

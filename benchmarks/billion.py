@@ -23,7 +23,7 @@ import requests
 
 import derivdata as dd
 from benchmarks.cluster import _RATES, _START, minutes, resident
-from derivdata import service
+from derivdata.sources import service
 
 _SYMBOLS, _VENUES = 300, 43
 

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Array, Floats
 from derivdata.analysis import funding
 from derivdata.analysis.funding.carry_forecast import (
     DECISIONS,
@@ -24,6 +23,7 @@ from derivdata.analysis.funding.carry_forecast import (
     summed_history,
 )
 from derivdata.analysis.funding.pooled_regression import pair_places, walk_forward
+from derivdata.support.arrays import Array, Floats
 from tests.recorded_funding import PERIODS, recorded_funding
 
 __all__ = [

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 import derivdata as dd
-from derivdata.archive import Archive
+from derivdata.sources.archive import Archive
 
 _START = pd.Timestamp("2025-07-01", tz="UTC").as_unit("us")
 _WINDOW = 1_440

@@ -15,7 +15,7 @@ import pytest
 import derivdata as dd
 from benchmarks.row import Made, Row
 from benchmarks.rows import ROWS
-from derivdata import transport
+from derivdata.client import transport
 
 
 def pytest_configure() -> None:

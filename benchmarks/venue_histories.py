@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from derivdata import venues
-from derivdata.collect import session as sessions
-from derivdata.collect.contracts import contract_name, endpoints_for, list_contracts
-from derivdata.collect.pages import pages
-from derivdata.collect.session import VenueSession
-from derivdata.venues.reading import Context
-from derivdata.venues.record_types import Records
-from derivdata.venues.registry import VENUES
-from derivdata.venues.tabulation import frames
-from derivdata.venues.wire import us_of
+from derivdata.sources import venues
+from derivdata.sources.collect import session as sessions
+from derivdata.sources.collect.contracts import contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.pages import pages
+from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.venues.reading import Context
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import us_of
 from tests.collect import fakes
 from tests.collect.direct import DirectSession
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import session as sessions
-from derivdata.collect.collector import Collector
-from derivdata.transport.keyless import KeylessReply
+from derivdata.client.transport.keyless import KeylessReply
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import session as sessions
+from derivdata.sources.collect.collector import Collector
 from tests.collect import fakes
 from tests.collect.direct import DirectSession
 

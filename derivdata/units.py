@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = [
     "APR_UNIT",
@@ -33,7 +33,6 @@ __all__ = [
     "NATIVE_UNIT",
     "RATE_UNIT",
     "REFERENCE_HOURS",
-    "SECONDS_PER_YEAR",
     "USD_UNIT",
     "apr_from_bps",
     "apr_from_bps_8h",
@@ -56,7 +55,6 @@ def __dir__() -> list[str]:
 BPS = 1e4
 REFERENCE_HOURS = 8.0
 HOURS_PER_YEAR = 8760.0
-SECONDS_PER_YEAR = 31_536_000.0
 
 RATE_UNIT = "bps/8h"
 NATIVE_UNIT = "fraction per interval"

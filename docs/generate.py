@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import derivdata
-from derivdata import api, tables
-from derivdata.schema import OpenTable, Table
+from derivdata import tables
+from derivdata.tables.endpoints import ENDPOINTS, Endpoint, Param
+from derivdata.tables.schema import OpenTable, Table
 
 __all__ = ["FAMILIES", "endpoints", "grid", "main", "tables_page"]
 
@@ -53,7 +54,7 @@ def endpoints() -> str:
     """The page of every endpoint with its tier, limits, parameters, function and table."""
     parts = [_MADE, _ENDPOINTS_HEAD]
     for family, title in FAMILIES.items():
-        found = [_endpoint(e) for e in api.ENDPOINTS if _family(e.table) == family]
+        found = [_endpoint(e) for e in ENDPOINTS if _family(e.table) == family]
         parts += [f"## {title}\n", *found]
     return "\n".join(parts)
 
@@ -82,7 +83,7 @@ def main() -> None:
     (folder / "tables.md").write_text(tables_page(), encoding="utf-8")
 
 
-def _endpoint(endpoint: api.Endpoint) -> str:
+def _endpoint(endpoint: Endpoint) -> str:
     facts = [f"Tier {endpoint.tier.capitalize()}", f"cached {endpoint.fresh_seconds:g} s"]
     if endpoint.per_second:
         facts.append(f"{endpoint.per_second:g} requests a second")
@@ -98,7 +99,7 @@ def _endpoint(endpoint: api.Endpoint) -> str:
     return "\n".join(lines)
 
 
-def _parameter(param: api.Param) -> tuple[str, str, str, str]:
+def _parameter(param: Param) -> tuple[str, str, str, str]:
     notes = ["required"] if param.required else []
     if param.in_path:
         notes.append("in the path")
@@ -157,7 +158,7 @@ def _function(table: str) -> str:
 
 
 def _origin(table: str) -> str:
-    paths = [f", `GET {e.path}`" for e in api.ENDPOINTS if e.table == table]
+    paths = [f", `GET {e.path}`" for e in ENDPOINTS if e.table == table]
     return f"{_function(table)}{''.join(paths)}."
 
 

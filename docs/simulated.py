@@ -12,8 +12,8 @@ from unittest import mock
 import pandas as pd
 
 from derivdata import collect
-from derivdata.collect import checked, session
-from derivdata.venues.registry import VENUES
+from derivdata.sources.collect import checked, session
+from derivdata.sources.venues.registry import VENUES
 
 __all__ = ["bucket", "venues"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import vcr
 
-from derivdata.transport import SESSION
+from derivdata.client.transport import SESSION
 
 FOLDER = Path(__file__).resolve().parents[1] / "cassettes"
 ORIGINS = ("recorded", "documented", "synthetic")

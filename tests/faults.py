@@ -47,7 +47,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from derivdata import sample, service
+from derivdata.sources import sample, service
 
 __all__ = ["PASSING", "FaultProtocol", "Faults", "drawn", "serve"]
 

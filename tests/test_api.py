@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from derivdata import api, tables
+from derivdata import tables
+from derivdata.tables import endpoints as api
 
 DOCUMENTED = {  # spec: path, lowest tier, parameters
     "/funding": ("free", ""),

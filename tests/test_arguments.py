@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 if TYPE_CHECKING:
     from decimal import Decimal

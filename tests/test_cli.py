@@ -220,7 +220,7 @@ def test_a_wrong_file_of_keys_is_one_line_without_the_keys(
 def test_keys_of_a_file_are_the_services_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "keys").write_text("dev: one\n\n team : two: three \n")
     given: dict[str, Any] = {}
-    monkeypatch.setattr("derivdata.service.serve", lambda source, **options: given.update(options))
+    monkeypatch.setattr("derivdata.sources.service.serve", lambda source, **options: given.update(options))
     keys = ["--key-file", str(tmp_path / "keys"), "--key", "pro=four"]
     assert main(["serve", "sample", *keys]) == 0
     assert given["keys"] == {"pro": "four", "dev": "one", "team": "two: three"}
@@ -264,8 +264,8 @@ def test_archives_on_object_storage_keep_their_address(
         given.append(address)
         raise ValueError("stop here")
 
-    monkeypatch.setattr("derivdata.archive.open_archive", opened)
-    monkeypatch.setattr("derivdata.archive.import_files", lambda _, __, to, **options: opened(to))
+    monkeypatch.setattr("derivdata.sources.archive.open_archive", opened)
+    monkeypatch.setattr("derivdata.sources.archive.import_files", lambda _, __, to, **options: opened(to))
     assert main(["info", "s3://bucket/mine"]) == 1
     assert main(["import", "funding_history", "a.csv", "--to", "s3://bucket/mine"]) == 1
     assert given == ["s3://bucket/mine"] * 2

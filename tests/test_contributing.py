@@ -12,8 +12,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 ADDED = {
-    "derivdata/api/oi.py": """
-from derivdata.api.params import PATH_SYMBOL
+    "derivdata/tables/endpoints/oi.py": """
+from derivdata.tables.endpoints.params import PATH_SYMBOL
 
 OI_LARGEST = Endpoint(
     "/oi/{symbol}/largest", "free", "oi_largest", "The largest venue of one symbol now.",
@@ -33,7 +33,7 @@ OI_LARGEST = define(
     "derivdata/tables/columns.py": """
 COLUMNS["surprise"] = Column(_NUMBER, "1", "A column of a made-up endpoint.", least=0.0)
 """,
-    "derivdata/fetch/oi.py": '''
+    "derivdata/oi.py": '''
 __all__ += ["largest"]
 
 
@@ -51,7 +51,7 @@ def largest(symbol: str) -> pd.DataFrame:
         lambda a: tables.OI_LARGEST.rows(a.body.data, symbol=a.body.symbol, time=a.as_of),
     )
 ''',
-    "derivdata/service/answers/oi.py": """
+    "derivdata/sources/service/answers/oi.py": """
 def largest(context: RequestContext) -> dict[str, Any]:
     now = market.oi_at(context.view, context.view.now)[context.params["symbol"]]
     rows = pd.DataFrame({"exchange": [now.idxmax()], "open_interest_usd": [float(now.max())]})
@@ -60,7 +60,7 @@ def largest(context: RequestContext) -> dict[str, Any]:
 
 ANSWERS["/oi/{symbol}/largest"] = largest
 """,
-    "derivdata/service/openapi/payloads.py": """
+    "derivdata/sources/service/openapi/payloads.py": """
 PAYLOADS["/oi/{symbol}/largest"] = record(
     symbol=TEXT, unit=TEXT, data=array(row("oi_largest", drop="symbol time surprise"))
 )

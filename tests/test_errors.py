@@ -11,7 +11,7 @@ import pytest
 
 import derivdata
 from derivdata import errors
-from derivdata.service.refusal import Refusal
+from derivdata.sources.service.refusal import Refusal
 
 FETCH_ERRORS = [
     kind for kind in (getattr(errors, name) for name in errors.__all__) if issubclass(kind, errors.FetchError)

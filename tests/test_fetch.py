@@ -12,8 +12,7 @@ import pytest
 from vcr.errors import CannotOverwriteExistingCassetteException as UnrecordedRequest
 
 import derivdata as dd
-from derivdata.errors import DataNotice, NotFound, SchemaError
-from derivdata.fetch import (
+from derivdata import (
     builders,
     funding,
     hip3,
@@ -27,6 +26,7 @@ from derivdata.fetch import (
     rwa,
     volume,
 )
+from derivdata.errors import DataNotice, NotFound, SchemaError
 from tests.cassettes import FOLDER, KEY, ORIGINS, origin, playing
 
 FAMILIES = {

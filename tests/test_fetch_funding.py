@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import derivdata as dd
-from derivdata.api import Request
+from derivdata.client.transport import SESSION, Response
 from derivdata.errors import DataNotice, SchemaError
-from derivdata.transport import SESSION, Response
+from derivdata.tables.endpoints import Request
 
 START, END = pd.Timestamp("2026-01-01T01:00", tz="UTC"), pd.Timestamp("2026-01-01T07:00", tz="UTC")
 

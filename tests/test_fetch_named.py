@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import service, times, transport
+from derivdata.client import transport
 from derivdata.errors import DataNotice, SchemaError
+from derivdata.sources import service
+from derivdata.support import times
 from tests.cassettes import playing
 from tests.test_fetch import ANSWERED, DAY, NOON, fetched
 

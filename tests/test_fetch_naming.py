@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from derivdata.api import Request
 from derivdata.errors import DataNotice, NotFound
+from derivdata.tables.endpoints import Request
 from tests.test_fetch_validation import DAY, STAMP, always, answering, history
 
 

@@ -14,11 +14,12 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import api, times
-from derivdata.api import Request
+from derivdata.client.retrieval import pieces
+from derivdata.client.transport import SESSION, Response
 from derivdata.errors import DataNotice, SchemaError, TierError
-from derivdata.fetch.retrieval import pieces
-from derivdata.transport import SESSION, Response
+from derivdata.support import times
+from derivdata.tables import endpoints
+from derivdata.tables.endpoints import Request
 
 DAY = ("2026-06-01", "2026-06-02")
 NOW = pd.Timestamp("2026-06-30T12:00", tz="UTC")
@@ -235,7 +236,7 @@ def test_pieces_that_the_tier_does_not_cover_are_left_out_with_a_notice() -> Non
     ):
         frame = dd.funding.history("BTC", "40d", resolution="1m")
     assert len(frame) == len(asked) - 1, "older ones than the first that is refused are not asked for"
-    spans = pieces(api.FUNDING_HISTORICAL, times.Window(NOW - pd.Timedelta(40, "D"), NOW), "1m", None)
+    spans = pieces(endpoints.FUNDING_HISTORICAL, times.Window(NOW - pd.Timedelta(40, "D"), NOW), "1m", None)
     assert frame["time"].tolist() == [span.start for span in spans if span.end > floor]
 
 
@@ -266,13 +267,13 @@ def test_no_data_is_said_once_and_only_where_no_piece_has_any() -> None:
 
 def test_pieces_are_cut_by_the_size_of_rows_and_the_number_of_venues() -> None:
     window = times.Window(NOW - pd.Timedelta(170, "D"), NOW)
-    longest = max(b - a for a, b in pieces(api.ORDERBOOK_DEPTH_HISTORY, window, "1m", "binance"))
+    longest = max(b - a for a, b in pieces(endpoints.ORDERBOOK_DEPTH_HISTORY, window, "1m", "binance"))
     assert longest / pd.Timedelta("1min") * 304 < 20e6
-    every = pieces(api.OI_TIMESERIES, window, "1h", None)
-    assert pieces(api.OI_TIMESERIES, window, "1h", ["all"]) == every
-    assert pieces(api.OI_TIMESERIES, window, "1h", "all") == every
-    assert len(pieces(api.OI_TIMESERIES, window, "1m", "okx,zo")) == len(
-        pieces(api.OI_TIMESERIES, window, "1m", ["okx", "zo"])
+    every = pieces(endpoints.OI_TIMESERIES, window, "1h", None)
+    assert pieces(endpoints.OI_TIMESERIES, window, "1h", ["all"]) == every
+    assert pieces(endpoints.OI_TIMESERIES, window, "1h", "all") == every
+    assert len(pieces(endpoints.OI_TIMESERIES, window, "1m", "okx,zo")) == len(
+        pieces(endpoints.OI_TIMESERIES, window, "1m", ["okx", "zo"])
     )
 
 

@@ -51,7 +51,7 @@ def test_the_path_to_a_first_table_loads_no_plots_and_no_arrays() -> None:
 
 
 def test_every_public_function_is_documented() -> None:
-    families = [importlib.import_module(f"derivdata.fetch.{name}") for name in dd._FAMILIES]
+    families = [importlib.import_module(f"derivdata.{name}") for name in dd._FAMILIES]
     for module in [*families, *(getattr(dd.analysis, name) for name in dd.analysis.__all__)]:
         assert module.__doc__
         for name in module.__all__:
@@ -63,7 +63,7 @@ def test_a_family_is_a_module_of_the_documented_name_and_lists_its_functions_alo
     """Each is imported by its documented name before anything has asked the package for it."""
     code = "".join(
         f"import derivdata.{family} as module, derivdata as dd\n"
-        f"assert module is dd.{family} and module.__spec__.name == 'derivdata.fetch.{family}'\n"
+        f"assert module is dd.{family} and module.__spec__.name == 'derivdata.{family}'\n"
         f"from derivdata.{family} import __all__ as names\n"
         "assert dir(module) == sorted(names) and all(callable(getattr(module, name)) for name in names)\n"
         for family in dd._FAMILIES
@@ -80,7 +80,7 @@ def test_no_function_hides_the_module_of_its_name() -> None:
     """`import derivdata.x.y as m` would be a function of that name in the package `x`."""
     modules = (module.name for module in pkgutil.walk_packages(dd.__path__, "derivdata."))
     names = [name for name in modules if not name.endswith("__main__")]
-    assert "derivdata.collect.histories" in names
+    assert "derivdata.sources.collect.histories" in names
     for name in names:
         module = importlib.import_module(name)
         parent, _, last = name.rpartition(".")
@@ -92,7 +92,7 @@ def test_completion_shows_public_names_only() -> None:
     checked = set()
     for walked in pkgutil.walk_packages(dd.__path__, "derivdata."):
         parent = walked.name.rpartition(".")[0]
-        single = parent in ("derivdata", "derivdata.analysis", "derivdata.venues")
+        single = parent in ("derivdata", "derivdata.analysis", "derivdata.sources.venues")
         if walked.name.endswith("__main__") or "._" in walked.name or not (walked.ispkg or single):
             continue
         module = importlib.import_module(walked.name)
@@ -103,7 +103,7 @@ def test_completion_shows_public_names_only() -> None:
     assert {
         "derivdata.analysis.panels",
         "derivdata.analysis.settlements",
-        "derivdata.venues.reading",
+        "derivdata.sources.venues.reading",
     } <= checked
     for family in dd._FAMILIES:
         functions = getattr(dd, family)

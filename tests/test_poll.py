@@ -13,9 +13,11 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import api, times, transport
 from derivdata.analysis.liquidations import bucket, observed
+from derivdata.client import transport
 from derivdata.errors import DataNotice
+from derivdata.support import times
+from derivdata.tables import endpoints
 
 START = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
@@ -193,7 +195,7 @@ def test_over_the_local_service_small_answers_bring_every_order() -> None:
 
 def test_over_the_local_service_the_feed_is_the_store() -> None:
     dd.connect("sample")
-    assert api.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
+    assert endpoints.LIQUIDATIONS_EVENTS.fresh_seconds <= 10
     frames = list(islice(dd.liquidations.poll("2h", limit=5000, sleep=lambda _: None), 3))
     whole = dd.liquidations.events(since="2h", limit=5000)
     assert len(frames[0]) >= len(whole) > 0

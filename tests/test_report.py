@@ -13,11 +13,11 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import service
+from derivdata import funding
 from derivdata.cli import main
 from derivdata.errors import DataNotice
-from derivdata.fetch import funding
 from derivdata.reports import formatting
+from derivdata.sources import service
 from tests.plot import made
 
 VOID = {"meta", "path", "use", "br", "img", "image", "stop"}

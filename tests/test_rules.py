@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from derivdata.fetch.rules import RULES
+from derivdata.client.rules import RULES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "checked-answers.md"
 

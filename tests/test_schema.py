@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from derivdata import tables
 from derivdata.errors import SchemaError
-from derivdata.schema import floats
-from derivdata.schema.table import arrangement
+from derivdata.tables.schema import floats
+from derivdata.tables.schema.table import arrangement
 
 TWO = {
     "symbol": ["ETH", "BTC"],

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import service
 from derivdata.errors import DataNotice
+from derivdata.sources import service
 
 KEY = "a-key-of-dev"
 FLOOR = pd.Timestamp("2026-05-31T12:00:30", tz="UTC")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from derivdata import times
 from derivdata.errors import NotConnected
+from derivdata.support import times
 
 NOON = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 

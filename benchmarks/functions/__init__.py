@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from benchmarks.functions import fetching, options, others, rates
-from derivdata.archive import Archive
+from derivdata.sources.archive import Archive
 from tests.reliability.calls.walk import public
 
 __all__ = ["FILE", "LIMIT_SECONDS", "LINE", "QUESTIONS", "ROWS_OF", "UNTIMED", "public_names"]

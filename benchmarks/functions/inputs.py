@@ -14,7 +14,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import backtest, chain, liquidations, smile, surface, variance, volatility
-from derivdata.archive import Archive
+from derivdata.sources.archive import Archive
 
 __all__ = [
     "SIZE",

@@ -12,18 +12,19 @@ import pandas as pd
 
 import derivdata as dd
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
-from derivdata import api, sample
-from derivdata.service import answer_size, query
-from derivdata.service.answers import ANSWERS
-from derivdata.service.answers.context import RequestContext
-from derivdata.service.base_symbols import BaseSymbols
-from derivdata.service.view import View
+from derivdata.sources import sample
+from derivdata.sources.service import answer_size, query
+from derivdata.sources.service.answers import ANSWERS
+from derivdata.sources.service.answers.context import RequestContext
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.view import View
+from derivdata.tables import endpoints
 from tests.service import slow_answers
 
 __all__ = ["ROWS"]
 
 _START = pd.Timestamp("2026-03-01", tz="UTC").as_unit("us")
-_ENDPOINTS = {endpoint.path: endpoint for endpoint in api.ENDPOINTS}
+_ENDPOINTS = {endpoint.path: endpoint for endpoint in endpoints.ENDPOINTS}
 _PANDAS = "pandas.read_parquet of the same files, groupby"
 _AGAIN = "derivdata, second request"
 _Ask = Callable[[View], Any]

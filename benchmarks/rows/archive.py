@@ -16,7 +16,7 @@ from pyarrow.feather import write_feather
 import derivdata as dd
 from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, faster, growth, stated, within
-from derivdata.archive import Archive
+from derivdata.sources.archive import Archive
 
 __all__ = ["ROWS", "funding_rows"]
 

@@ -12,8 +12,8 @@ from scipy.optimize import least_squares
 
 from benchmarks.row import OURS, Check, Made, Row, faster, stated
 from benchmarks.rows.surfaces import YEARS, boards
-from derivdata._typing import Floats
 from derivdata.analysis import black76, business_time, chain, position, risk_neutral, smile, surface
+from derivdata.support.arrays import Floats
 from tests.analysis.made_chains import daily_chains
 
 __all__ = ["ROWS", "made_surfaces"]

@@ -24,9 +24,9 @@ import derivdata as dd
 from benchmarks import wire
 from benchmarks.answering import history_table, serve
 from benchmarks.row import GROWTH, OURS, Made, Row, faster, growth, within
-from derivdata import transport
-from derivdata.api import OI_TIMESERIES
-from derivdata.transport.cache import evict
+from derivdata.client import transport
+from derivdata.client.transport.cache import evict
+from derivdata.tables.endpoints import OI_TIMESERIES
 
 __all__ = ["ROWS"]
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 import derivdata as dd
 from benchmarks.row import GROWTH, OURS, Made, Row, stated, within
 from benchmarks.rows.archive import funding_rows
-from derivdata import service
+from derivdata.sources import service
 
 __all__ = ["ROWS"]
 

@@ -15,9 +15,10 @@ from benchmarks.memory import peak_bytes_of
 from benchmarks.row import OURS, Check, Made, Row, stated
 from benchmarks.venue_histories import histories
 from benchmarks.venue_minute import CONTRACTS, Minute, rows_of_a_day
-from derivdata import open_archive, venues
-from derivdata.venues.record_types import Records
-from derivdata.venues.tabulation import frames
+from derivdata import open_archive
+from derivdata.sources import venues
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.tabulation import frames
 
 __all__ = ["ROWS"]
 

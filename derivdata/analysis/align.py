@@ -12,15 +12,15 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Array
 from derivdata.analysis.inputs import along, require_columns, require_names, require_numbers, require_times
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import hours as elapsed_hours
 from derivdata.analysis.panels import hours_at
 from derivdata.analysis.settlements import at_common_stamps, merge_late_stamps, refuse_overlap
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Array
+from derivdata.support.times import length
 from derivdata.tables.joining import joined_provenance
-from derivdata.times import length
 from derivdata.units import BPS_UNIT, HOUR_UNIT, bps_from_bps_8h
 
 __all__ = ["align", "asof_join", "settlement_sums"]

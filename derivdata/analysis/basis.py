@@ -9,7 +9,7 @@ from __future__ import annotations
 import xarray as xr
 
 from derivdata.analysis.panels import require, require_venues
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 from derivdata.units import BPS
 
 __all__ = ["against_index", "against_venue"]

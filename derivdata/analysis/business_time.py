@@ -24,12 +24,12 @@ import numpy as np
 import xarray as xr
 from scipy.special import fdtri
 
-from derivdata import times
-from derivdata._typing import Floats
 from derivdata.analysis import smile, variance
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.labelling import origin_attrs, require_surface
-from derivdata.arguments import typed
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["fit", "years"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivdata._typing import Bools, Indices
+from derivdata.support.arrays import Bools, Indices
 
 __all__ = ["last_valid"]
 

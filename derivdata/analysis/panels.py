@@ -17,8 +17,8 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.inputs import require_numbers, require_times
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = [

@@ -14,9 +14,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import hours, whole
+from derivdata.support.arrays import Floats
 
 __all__ = ["GRACE", "at_common_stamps", "merge_late_stamps", "refuse_overlap", "scheduled"]
 

@@ -18,7 +18,7 @@ from derivdata.cli.fetching import add_export, add_fetch
 from derivdata.cli.notebooks import add_notebook
 from derivdata.cli.reports import add_bundle, add_report
 from derivdata.cli.serving import add_serve
-from derivdata.text import escape_controls
+from derivdata.support.text import escape_controls
 
 __all__ = ["main"]
 

@@ -56,7 +56,7 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    from derivdata import archive
+    from derivdata.sources import archive
 
     words: dict[str, dict[str, str]] = {}
     for column, old, new in arguments.map_value:
@@ -82,7 +82,7 @@ def add_info(parser: argparse.ArgumentParser) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> None:
-    from derivdata import archive
+    from derivdata.sources import archive
 
     tables = archive.open_archive(arguments.archive, create=False).info()
     say(tables.to_string() if len(tables) else f"{arguments.archive}: an archive without tables")

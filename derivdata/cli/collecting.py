@@ -36,8 +36,9 @@ def add_collect(parser: argparse.ArgumentParser) -> None:
 def _collect(arguments: argparse.Namespace) -> None:
     import signal
 
-    from derivdata import archive, collect, times
-    from derivdata.collect.progress import StatusLine
+    from derivdata.sources import archive, collect
+    from derivdata.sources.collect.progress import StatusLine
+    from derivdata.support import times
 
     clock, status = collect.MachineClock(), StatusLine()
     whole = {"share_seconds": None} if arguments.once else {}
@@ -90,7 +91,8 @@ def add_backfill(parser: argparse.ArgumentParser) -> None:
 def _backfill(arguments: argparse.Namespace) -> None:
     import signal
 
-    from derivdata import archive, collect, times
+    from derivdata.sources import archive, collect
+    from derivdata.support import times
 
     clock = collect.MachineClock()
     clock.stop_on([signal.SIGINT, signal.SIGTERM])
@@ -135,8 +137,8 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    from derivdata import archive, collect
-    from derivdata.collect.status import status
+    from derivdata.sources import archive, collect
+    from derivdata.sources.collect.status import status
 
     opened = archive.open_archive(arguments.archive, create=False)
     say(status(opened, collect.MachineClock().utc()).to_string(index=False))
@@ -155,11 +157,11 @@ def add_venues(parser: argparse.ArgumentParser) -> None:
 
 
 def _venues(arguments: argparse.Namespace) -> None:
-    from derivdata import venues
-    from derivdata.collect.checked import checked_on
-    from derivdata.collect.histories import chosen_venues
-    from derivdata.venues.coverage import coverage_of
-    from derivdata.venues.registry import VENUES
+    from derivdata.sources import venues
+    from derivdata.sources.collect.checked import checked_on
+    from derivdata.sources.collect.histories import chosen_venues
+    from derivdata.sources.venues.coverage import coverage_of
+    from derivdata.sources.venues.registry import VENUES
 
     names = chosen_venues(arguments.venues, unconfirmed=True)
     if arguments.action == "check":
@@ -173,11 +175,11 @@ def _venues(arguments: argparse.Namespace) -> None:
 
 
 def _check(names: Sequence[str]) -> None:
-    from derivdata import collect
-    from derivdata.collect.checked import keep_checks
-    from derivdata.collect.checking import check_venues
-    from derivdata.collect.session import VenueSession
-    from derivdata.venues.registry import VENUES
+    from derivdata.sources import collect
+    from derivdata.sources.collect.checked import keep_checks
+    from derivdata.sources.collect.checking import check_venues
+    from derivdata.sources.collect.session import VenueSession
+    from derivdata.sources.venues.registry import VENUES
 
     clock = collect.MachineClock()
     checks = check_venues([VenueSession(VENUES[name], clock) for name in names])

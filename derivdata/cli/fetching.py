@@ -53,7 +53,8 @@ def add_fetch(parser: argparse.ArgumentParser) -> None:
 
 
 def _fetch(arguments: argparse.Namespace) -> None:
-    from derivdata import archive, connect, tables
+    from derivdata import connect, tables
+    from derivdata.sources import archive
 
     fetcher = _fetcher(arguments.name)
     table = arguments.name.replace(".", "_")
@@ -87,7 +88,7 @@ def _fetcher(name: str) -> Callable[..., pd.DataFrame]:
     table_names = tables.TABLES.keys() | tables.OPEN_TABLES.keys()
     families = sorted({table.partition("_")[0] for table in table_names})
     if family in families:
-        module = importlib.import_module(f"derivdata.fetch.{family}")
+        module = importlib.import_module(f"derivdata.{family}")
         names = [n for n in module.__all__ if f"{family}_{n}" in table_names]
         if function in names:
             fetcher: Callable[..., pd.DataFrame] = getattr(module, function)
@@ -136,7 +137,7 @@ def _write(frame: pd.DataFrame, path: Path) -> None:
     """Write a table by the ending of the file's name, atomically; Parquet keeps the provenance."""
     import io
 
-    from derivdata.files import replace_file
+    from derivdata.support.files import replace_file
 
     if path.suffix == ".csv":
         content = frame.to_csv(index=False, lineterminator="\n").encode()
@@ -156,7 +157,7 @@ def add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    from derivdata import bundle
+    from derivdata.client import bundle
 
     exported = bundle.tables_of(arguments.bundle)
     arguments.to.mkdir(parents=True, exist_ok=True)

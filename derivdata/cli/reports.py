@@ -92,7 +92,7 @@ def add_bundle(parser: argparse.ArgumentParser) -> None:
 
 
 def _bundle(arguments: argparse.Namespace) -> None:
-    from derivdata import bundle
+    from derivdata.client import bundle
 
     if arguments.action == "info":
         say(bundle.info(arguments.file))

@@ -45,7 +45,8 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> None:
-    from derivdata import service, times
+    from derivdata.sources import service
+    from derivdata.support import times
 
     service.serve(
         arguments.source,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from derivdata.text import escape_controls
+from derivdata.support.text import escape_controls
 
 __all__ = ["notify", "say"]
 

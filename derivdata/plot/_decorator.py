@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["figure_function"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import times
 from derivdata.analysis import chain, smile, surface
 from derivdata.analysis.status import Status
+from derivdata.support import times
 
 __all__ = [
     "at_the_money",

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables, times
+from derivdata import tables
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.frames import keep_frame, long_table
 from derivdata.plot.style import (
@@ -27,6 +27,7 @@ from derivdata.plot.style import (
     row_size,
     utc_axis,
 )
+from derivdata.support import times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

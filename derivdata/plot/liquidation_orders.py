@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from derivdata import times
 from derivdata.analysis.liquidations import observed
 from derivdata.plot._decorator import figure_function
 from derivdata.plot.frames import keep_frame
@@ -25,6 +24,7 @@ from derivdata.plot.style import (
     strips,
     utc_axis,
 )
+from derivdata.support import times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import tables, transport
+from derivdata import tables
+from derivdata.client import transport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

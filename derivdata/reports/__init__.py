@@ -10,12 +10,10 @@ from pathlib import Path
 import pandas as pd
 
 import derivdata
-from derivdata import times
-from derivdata.arguments import typed
-from derivdata.bundle.reading import Bundle
-from derivdata.bundle.replaying import Replay
+from derivdata.client.bundle.reading import Bundle
+from derivdata.client.bundle.replaying import Replay
+from derivdata.client.transport import SESSION
 from derivdata.errors import NotRecorded
-from derivdata.files import replace_file
 from derivdata.reports.data import Data
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.html_page import render_page
@@ -28,7 +26,9 @@ from derivdata.reports.sections import (
     provenance_section,
     summary_section,
 )
-from derivdata.transport import SESSION
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.files import replace_file
 
 __all__ = ["report"]
 

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import api, tables
+from derivdata import funding, liquidations, markets, oi, options, prices, tables
 from derivdata.analysis import chain
 from derivdata.errors import BadRequest, DataNotice, NotFound, NotRecorded, TierError
-from derivdata.fetch import funding, liquidations, markets, oi, options, prices
 from derivdata.reports.drawing import Drawings
 from derivdata.reports.report_options import ReportOptions
+from derivdata.tables import endpoints
 
 __all__ = ["EVENTS", "Data", "FetchedTable"]
 
@@ -190,7 +190,7 @@ class Data:
 
     def option_venues(self, symbol: str) -> list[str]:
         """Return the venues that may list options on a symbol."""
-        listed = api.OPTIONS_MATRIX.get(symbol, ())
+        listed = endpoints.OPTIONS_MATRIX.get(symbol, ())
         venues = self.report_options.venues
         return [v for v in listed if venues is None or v in venues]
 

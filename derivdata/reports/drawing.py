@@ -25,7 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from derivdata import transport
+from derivdata.client import transport
 from derivdata.reports.svg import draw_svg
 
 __all__ = ["Drawing", "Drawings", "processors", "serve"]

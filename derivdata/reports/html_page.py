@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from derivdata.reports.drawing import Drawing, Drawings
-from derivdata.text import escape_controls
+from derivdata.support.text import escape_controls
 
 __all__ = ["WIDE", "Finding", "Metric", "Number", "Section", "linked", "render_page"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from derivdata import times
+from derivdata.support import times
 
 __all__ = ["FEE_BPS", "OTHERS", "SECTIONS", "Fees", "ReportOptions", "parse_options"]
 

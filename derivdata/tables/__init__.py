@@ -6,7 +6,6 @@ is written once, in the module of its family.
 
 from __future__ import annotations
 
-from derivdata.schema import OpenTable, Table
 from derivdata.tables.builders import *
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.contracts import QUOTES, VENUES, VENUES_AS_OF, Contract, Venue, contract, venue_slug
@@ -22,6 +21,7 @@ from derivdata.tables.orderbook import *
 from derivdata.tables.panels import depth, panel, provenance
 from derivdata.tables.prices import *
 from derivdata.tables.rwa import *
+from derivdata.tables.schema import OpenTable, Table
 from derivdata.tables.surfaces import surface, surface_history
 from derivdata.tables.volume import *
 

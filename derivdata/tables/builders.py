@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.schema import OpenTable
 from derivdata.tables.definition import define
+from derivdata.tables.schema import OpenTable
 
 BUILDERS_DASHBOARD = OpenTable(
     "builders_dashboard", "Builders at a glance: totals, one row per builder, one per day."

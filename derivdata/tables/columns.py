@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.schema import Column, Kind
-from derivdata.times import RESOLUTIONS
+from derivdata.support.times import RESOLUTIONS
+from derivdata.tables.schema import Column, Kind
 
 __all__ = ["COLUMNS"]
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = [
     "OPTIONS_ONLY",

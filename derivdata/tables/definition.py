@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from derivdata.schema import Table
 from derivdata.tables.columns import COLUMNS
+from derivdata.tables.schema import Table
 
 
 def define(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.schema import OpenTable
 from derivdata.tables.definition import define
+from derivdata.tables.schema import OpenTable
 
 HIP3_BY_DEX = OpenTable("hip3_by_dex", "Activity by dex.")
 HIP3_BY_SYMBOL = OpenTable("hip3_by_symbol", "Activity by symbol.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from derivdata.schema import OpenTable
 from derivdata.tables.definition import define
+from derivdata.tables.schema import OpenTable
 
 HIP4_DASHBOARD = OpenTable("hip4_dashboard", "HIP-4 at a glance: totals, one row per outcome, one per day.")
 HIP4_LEADERBOARD = OpenTable("hip4_leaderboard", "Largest traders.")

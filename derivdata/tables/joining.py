@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from derivdata.arguments import typed
-from derivdata.schema import Table
+from derivdata.support.arguments import typed
+from derivdata.tables.schema import Table
 
 __all__ = ["concat", "joined_provenance"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from derivdata._typing import Array, Indices
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array, Indices
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns
 

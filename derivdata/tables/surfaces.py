@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata import times
-from derivdata._typing import Array
-from derivdata.arguments import typed
-from derivdata.notices import warn_caller
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array
+from derivdata.support.notices import warn_caller
 from derivdata.tables.columns import COLUMNS
 from derivdata.tables.required import require_columns, require_instants
 

@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import sample
 from derivdata.analysis import basis, oi
+from derivdata.sources import sample
 
 
 def panel(

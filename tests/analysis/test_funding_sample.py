@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import sample
 from derivdata.analysis import funding
+from derivdata.sources import sample
 from tests.analysis.funding_made import latest
 
 

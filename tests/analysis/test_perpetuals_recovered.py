@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import sample
 from derivdata.analysis import liquidations, oi
+from derivdata.sources import sample
 
 GAP = pd.Timedelta("60s")
 

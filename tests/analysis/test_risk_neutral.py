@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from derivdata.analysis import black76, risk_neutral, smile, surface, variance
 from derivdata.analysis.status import Status
-from derivdata.sample.options.bates import Bates, log_mgf, out_of_the_money
+from derivdata.sources.sample.options.bates import Bates, log_mgf, out_of_the_money
 from tests.analysis.deribit import chain_2026
 
 T = np.array([0.05, 0.2, 0.6])

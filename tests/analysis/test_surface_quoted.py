@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from derivdata import sample
 from derivdata.analysis import chain, smile, surface, variance
 from derivdata.analysis.status import Status
-from derivdata.sample.options import bates
+from derivdata.sources import sample
+from derivdata.sources.sample.options import bates
 
 NOW = pd.Timestamp("2026-06-30 12:00", tz="UTC").as_unit("us")
 MARKETS = [("BTC", "deribit"), ("ETH", "okx"), ("SOL", "bybit"), ("XRP", "deribit")]

@@ -9,11 +9,12 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import api, sample
 from derivdata.analysis import surface, variance
+from derivdata.sources import sample
+from derivdata.tables import endpoints
 
 NOW = "2026-06-30T12:00"
-PAIRS = [(symbol, venue) for symbol, venues in api.OPTIONS_MATRIX.items() for venue in venues]
+PAIRS = [(symbol, venue) for symbol, venues in endpoints.OPTIONS_MATRIX.items() for venue in venues]
 
 
 @pytest.fixture(scope="module", autouse=True)

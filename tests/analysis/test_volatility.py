@@ -248,7 +248,7 @@ def test_what_is_refused() -> None:
 
 def test_the_sample_has_the_volatility_that_it_publishes() -> None:
     """60 days of five-minute returns know a volatility to 1/√(2 × 17,280), some 0.5 %."""
-    from derivdata import sample
+    from derivdata.sources import sample
 
     dd.connect("sample")
     price = dd.panel(dd.prices.history("BTC", "60d", exchanges=["okx"], resolution="5m"), "price_usd")

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata import tables
-from derivdata.archive import append as appending
-from derivdata.archive import open_archive
-from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
-from derivdata.schema import Kind
+from derivdata.sources.archive import append as appending
+from derivdata.sources.archive import open_archive
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.tables.schema import Kind
 from tests.archive.rates import EVER, START, rates
 
 
@@ -214,7 +214,7 @@ def test_small_files_are_merged(tmp_path: Path) -> None:
 
 
 def test_large_files_are_merged_eight_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", 4)
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", 4)
     monkeypatch.setattr(appending, "_SMALL_ROWS", 4)
     monkeypatch.setattr(appending, "_BATCH_ROWS", 10)
     archive = open_archive(tmp_path)

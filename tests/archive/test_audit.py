@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, import_files, open_archive
 from derivdata.errors import ArchiveError, DataNotice, SchemaError
+from derivdata.sources.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER, START, rates
 
 FUNDING = "funding_history"
@@ -155,13 +155,13 @@ def test_stamps_of_the_future(archive: Archive, monkeypatch: pytest.MonkeyPatch)
     """By a clock that stands six minutes before the last row, with five of grace."""
     last = START + pd.Timedelta(3, "h")
     monkeypatch.setattr(
-        "derivdata.times.machine_now", lambda: (last - pd.Timedelta(6, "min")).to_pydatetime()
+        "derivdata.support.times.machine_now", lambda: (last - pd.Timedelta(6, "min")).to_pydatetime()
     )
     frame = rates(hours=4, plus=1.0)
     with pytest.raises(ArchiveError, match="the newest row is of 2026-01-30T03:00:00Z, in the future"):
         archive.append(FUNDING, frame)
     monkeypatch.setattr(
-        "derivdata.times.machine_now", lambda: (last - pd.Timedelta(4, "min")).to_pydatetime()
+        "derivdata.support.times.machine_now", lambda: (last - pd.Timedelta(4, "min")).to_pydatetime()
     )
     assert archive.append(FUNDING, frame) == 16
     made_up = rates(["XRP"], hours=5, start=last + pd.Timedelta(300, "D"))

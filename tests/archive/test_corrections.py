@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, START, rates
 
 FUNDING = "funding_history"
@@ -20,7 +20,7 @@ OKX_BTC = {"exchange": "okx", "symbol": "BTC"}
 @pytest.fixture(params=[4, 32_768], ids=["small groups", "one group"])
 def archive(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Archive:
     """96 hours of BTC and ETH on binance and okx over two months, the rate is the hour's number."""
-    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", request.param)
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", request.param)
     filled = open_archive(tmp_path / "mine")
     filled.append(FUNDING, rates())
     return filled

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, rates
 
 

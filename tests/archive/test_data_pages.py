@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from derivdata.archive import footers, open_archive, parquet_writer, series_reader, storage
-from derivdata.archive.data_pages import numbers_of_page
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import footers, open_archive, parquet_writer, series_reader, storage
+from derivdata.sources.archive.data_pages import numbers_of_page
 from tests.archive.rates import EVER, START, rates
 
 _KINDS = {pa.float64(): "<f8", pa.int64(): "<i8"}

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata import tables
-from derivdata.archive import append as appending
-from derivdata.archive import open_archive, parquet_writer
-from derivdata.schema import Table
+from derivdata.sources.archive import append as appending
+from derivdata.sources.archive import open_archive, parquet_writer
+from derivdata.tables.schema import Table
 from tests.archive.rates import EVER, START, rates
 
 ROWS = 80

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import Imported, import_files, open_archive
+from derivdata.sources.archive import Imported, import_files, open_archive
 from tests.archive.rates import EVER
 
 

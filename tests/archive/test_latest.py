@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive, parquet_reader, parquet_writer
-from derivdata.archive.schemas import archive_table
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive.schemas import archive_table
 from tests.archive.rates import START, rates
 
 FUNDING = "funding_history"
@@ -21,7 +21,7 @@ CHAIN = "options_snapshot"
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.archive.append._SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.append._SMALL_ROWS", 8)
     monkeypatch.setattr(parquet_writer, "_NEWEST_FROM_ROWS", 10)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive import open_archive, parquet_reader, parquet_writer
 from tests.archive.rates import EVER, START, rates
 
 pytest.importorskip("dask.dataframe")
@@ -54,7 +54,7 @@ def test_a_lazy_panel_is_that_of_the_rows(
 ) -> None:
     """To the bit, over files of two months, with a hole and a venue that has fewer rows."""
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 8)
-    monkeypatch.setattr("derivdata.archive.append._SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.append._SMALL_ROWS", 8)
     archive = open_archive(tmp_path)
     frame = rates(["BTC", "ETH"], ["okx"])
     archive.append("funding_history", frame[frame["rate_bps_8h"] != 40.0])

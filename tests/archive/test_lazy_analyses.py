@@ -14,7 +14,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata.analysis import align, basis, funding, oi, volatility
-from derivdata.archive import Archive
+from derivdata.sources.archive import Archive
 from tests.analysis.funding_made import dollars
 from tests.analysis.test_funding_properties import CASES, ELEMENTWISE, SAMPLED, SETTLED
 from tests.reliability.promises import SOAK

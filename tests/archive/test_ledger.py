@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import Request, open_archive
 from derivdata.errors import ArchiveError
-from derivdata.times import Window
+from derivdata.sources.archive import Request, open_archive
+from derivdata.support.times import Window
 from tests.archive.rates import EVER, START, rates
 
 _OLD = Path(__file__).parents[1] / "data" / "archive_0_1_0"

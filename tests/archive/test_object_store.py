@@ -18,9 +18,17 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
-from derivdata.archive import Archive, Request, commits, footers, object_store, open_archive, parquet_writer
-from derivdata.archive.object_store import ObjectStore
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import (
+    Archive,
+    Request,
+    commits,
+    footers,
+    object_store,
+    open_archive,
+    parquet_writer,
+)
+from derivdata.sources.archive.object_store import ObjectStore
 from tests.archive.rates import EVER, START, rates
 from tests.archive.stores import environment, s3_server
 from tests.transport.conftest import HANGS_SECONDS
@@ -104,7 +112,7 @@ def test_rows_corrections_and_ledger_are_as_in_a_folder(bucket: str, tmp_path: P
 
 def test_sums_lie_beside_objects(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three hours of three symbols, of which one is deleted from 01:00 on: 1 + 1 + 1, then 1 + 1."""
-    monkeypatch.setattr("derivdata.archive.parquet_writer._SUMS_FROM_ROWS", 4)
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer._SUMS_FROM_ROWS", 4)
     archive = open_archive(f"s3://{bucket}/sums")
     times = pd.date_range(START, periods=3, freq="h").as_unit("us")
     parts = [
@@ -164,7 +172,7 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
 
 _WRITER = """
     import sys
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from tests.archive.rates import rates
     archive = open_archive(sys.argv[1])
     for name in sys.argv[2].split():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
+from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, START, rates
 
 _KEY = ["symbol", "exchange", "time"]

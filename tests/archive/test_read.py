@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive, parquet_reader, row_groups, selections
+from derivdata.sources.archive import Archive, open_archive, parquet_reader, row_groups, selections
 from tests.archive.rates import EVER, START, rates
 
 
@@ -48,7 +48,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int
 ) -> None:
     """Row groups that are ruled out by their statistics never hold a row that is asked for."""
-    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", rows_per_group)
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", rows_per_group)
     frame = rates(["A", "B", "Bé", "ZZ", "千"], ["binance", "okx", "zo"], hours=60)
     archive = open_archive(tmp_path)
     archive.append("funding_history", frame)
@@ -73,7 +73,7 @@ def test_batches_are_as_long_whatever_row_groups_a_file_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_group: int, expected: list[int]
 ) -> None:
     """Archives of older versions have larger row groups; one that is larger than a batch is a batch."""
-    monkeypatch.setattr("derivdata.archive.parquet_writer.GROUP_ROWS", rows_per_group)
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer.GROUP_ROWS", rows_per_group)
     monkeypatch.setattr(row_groups, "BATCH_ROWS", 100)
     archive = open_archive(tmp_path)
     archive.append("funding_history", rates(["A", "B", "C"], ["okx"], start=START + pd.Timedelta("2D")))
@@ -173,7 +173,7 @@ def test_a_reader_sees_what_another_appends(archive: Archive) -> None:
 
 def test_a_reader_survives_a_merge_under_its_hands(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that it was about to read are merged away by another writer."""
-    from derivdata.archive import parquet_reader
+    from derivdata.sources.archive import parquet_reader
 
     real, calls = parquet_reader.scan, []
 

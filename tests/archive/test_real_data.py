@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, import_files, open_archive
+from derivdata.sources.archive import Archive, import_files, open_archive
 from tests.archive.rates import EVER
 from tests.real_archive import real_archive
 from tests.shared import shared_path

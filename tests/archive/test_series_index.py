@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from derivdata import tables
-from derivdata.archive import Archive, footers, manifest, open_archive, parquet_reader, parquet_writer
-from derivdata.archive.index_builder import IndexBuilder
-from derivdata.archive.series_index import SeriesIndex
+from derivdata.sources.archive import Archive, footers, manifest, open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive.index_builder import IndexBuilder
+from derivdata.sources.archive.series_index import SeriesIndex
 from tests.archive.rates import EVER, START, rates
 
 

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, manifest, open_archive, parquet_reader, parquet_writer
-from derivdata.archive.schemas import to_arrow
-from derivdata.archive.step_sums import SumsBuilder, sums_of_frame
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, manifest, open_archive, parquet_reader, parquet_writer
+from derivdata.sources.archive.schemas import to_arrow
+from derivdata.sources.archive.step_sums import SumsBuilder, sums_of_frame
 from tests.archive.rates import EVER
 
 OI = "oi_history"
@@ -25,7 +25,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few rows are large, and merged by eights."""
     monkeypatch.setattr(parquet_writer, "GROUP_ROWS", 16)
     monkeypatch.setattr(parquet_writer, "_SUMS_FROM_ROWS", 8)
-    monkeypatch.setattr("derivdata.archive.append._SMALL_ROWS", 8)
+    monkeypatch.setattr("derivdata.sources.archive.append._SMALL_ROWS", 8)
 
 
 def hours(symbol: str, exchange: str, first: int, values: list[float]) -> pd.DataFrame:
@@ -215,8 +215,8 @@ def test_irregular_instants_and_small_files_have_no_sums(tmp_path: Path) -> None
 def test_parts_of_a_large_file_are_added_up_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("derivdata.archive.step_sums._MOST_PENDING", 300)  # of 144 sums a file
-    monkeypatch.setattr("derivdata.archive.parquet_writer._CHUNK_GROUPS", 1)
+    monkeypatch.setattr("derivdata.sources.archive.step_sums._MOST_PENDING", 300)  # of 144 sums a file
+    monkeypatch.setattr("derivdata.sources.archive.parquet_writer._CHUNK_GROUPS", 1)
     archive = open_archive(tmp_path)
     archive.append(OI, many(20), accept=["unit"])
     assert len(list(tmp_path.rglob("*.sums"))) == 2
@@ -227,7 +227,7 @@ def test_a_file_of_irregular_instants_is_given_up_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each piece of a large file would be grouped with all before it, and kept in memory for nothing."""
-    monkeypatch.setattr("derivdata.archive.step_sums._MOST_PENDING", 20)
+    monkeypatch.setattr("derivdata.sources.archive.step_sums._MOST_PENDING", 20)
     builder = SumsBuilder(tables.TABLES[OI])
     rows = hours("BTC", "okx", 0, [1.0] * 30)
     for first in range(0, 30, 10):

@@ -23,7 +23,7 @@ _AS_ON_WINDOWS = """
     for name in ("O_NOFOLLOW", "O_CLOEXEC", "pread", "pwrite", "lockf"):
         delattr(os, name)
     import derivdata as dd
-    from derivdata.archive import systems
+    from derivdata.sources.archive import systems
     assert systems._fcntl is None and systems._msvcrt is msvcrt
     from derivdata.errors import ArchiveError
     from tests.archive.rates import EVER, rates
@@ -47,7 +47,7 @@ def test_an_archive_is_written_read_and_locked_without_fcntl(tmp_path: Path) -> 
     """A second writer, another process, is refused while the lock is held, and let in afterwards."""
     code = """
         from pathlib import Path
-        from derivdata.archive.locking import writing
+        from derivdata.sources.archive.locking import writing
         folder = sys.argv[1]
         if len(sys.argv) > 2:
             try:
@@ -104,8 +104,8 @@ def test_a_link_in_place_of_the_lock_is_refused_without_o_nofollow(tmp_path: Pat
 
 
 def test_a_system_without_any_lock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from derivdata.archive import open_archive, systems
     from derivdata.errors import ArchiveError
+    from derivdata.sources.archive import open_archive, systems
     from tests.archive.rates import rates
 
     monkeypatch.setattr(systems, "_fcntl", None)

@@ -17,9 +17,9 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import local_folder, manifest, open_archive, parquet_writer
-from derivdata.archive.local_folder import LocalFolder
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import local_folder, manifest, open_archive, parquet_writer
+from derivdata.sources.archive.local_folder import LocalFolder
 from tests.archive.rates import EVER, START, rates
 from tests.transport.conftest import HANGS_SECONDS
 
@@ -38,7 +38,7 @@ def process(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 _SYMBOLS = """
     import sys
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from tests.archive.rates import rates
     archive = open_archive(sys.argv[1])
     for name in sys.argv[2].split():
@@ -122,7 +122,7 @@ def test_a_disk_that_takes_no_more_bytes(tmp_path: Path) -> None:
     open_archive(tmp_path).append("funding_history", rates())
     code = """
         import resource, signal, sys
-        from derivdata.archive import open_archive
+        from derivdata.sources.archive import open_archive
         from derivdata.errors import ArchiveError
         from tests.archive.rates import rates
         archive = open_archive(sys.argv[1])
@@ -143,7 +143,7 @@ def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None
     code = """
         import sys, time
         from pathlib import Path
-        from derivdata.archive.locking import writing
+        from derivdata.sources.archive.locking import writing
         with writing(Path(sys.argv[1]), 5.0):
             print("held", flush=True)
             time.sleep(60)
@@ -167,8 +167,8 @@ def test_a_stopped_writer_blocks_only_for_the_time_given(tmp_path: Path) -> None
 _FORKED = """
     import os, sys
     from pathlib import Path
-    from derivdata.archive import open_archive
-    from derivdata.archive.locking import writing
+    from derivdata.sources.archive import open_archive
+    from derivdata.sources.archive.locking import writing
     from derivdata.errors import ArchiveError
     from tests.archive.rates import rates
 

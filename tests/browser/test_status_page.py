@@ -11,9 +11,9 @@ import pytest
 import requests
 
 import derivdata as dd
-from derivdata import service
-from derivdata.archive.ledger import Request
-from derivdata.service import status_page
+from derivdata.sources import service
+from derivdata.sources.archive.ledger import Request
+from derivdata.sources.service import status_page
 from tests import known_archive
 from tests.browser import checks
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pandas as pd
 import pytest
 
-from derivdata import transport
+from derivdata.client import transport
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 
 KEY = "k-90c1d7-not-a-real-one"
@@ -44,7 +44,7 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr("derivdata.transport.pace.Pace.wait", lambda *_: None)
+    monkeypatch.setattr("derivdata.client.transport.pace.Pace.wait", lambda *_: None)
     made = Service()
     with serving(made) as server:
         made.server = server

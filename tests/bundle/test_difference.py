@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import bundle, errors, transport
+from derivdata import errors
+from derivdata.client import bundle, transport
 from tests.bundle.conftest import Service
 from tests.transport.server import NOON
 

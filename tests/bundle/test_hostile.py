@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from derivdata import bundle, errors, transport
+from derivdata import errors
+from derivdata.client import bundle, transport
 from tests.bundle.conftest import Service
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata import bundle, errors, transport
-from derivdata.api import Request
-from derivdata.bundle.journal import MAGIC
-from derivdata.transport import SESSION, Response
+from derivdata import errors
+from derivdata.client import bundle, transport
+from derivdata.client.bundle.journal import MAGIC
+from derivdata.client.transport import SESSION, Response
+from derivdata.tables.endpoints import Request
 from tests.bundle.conftest import Service
 
 NOON = pd.Timestamp("2026-06-30T12:00:00Z")
@@ -106,7 +107,7 @@ def test_one_more_answer_costs_that_answer_alone(path: Path, monkeypatch: pytest
     try:
         with bundle.record(path):
             SESSION.install(responder=made_up)
-            monkeypatch.setattr("derivdata.bundle.writing.os.write", counted)
+            monkeypatch.setattr("derivdata.client.bundle.writing.os.write", counted)
             for n in range(2_000):
                 SESSION.serve(Request(f"/x/{n:04}", ()), None, None)
     finally:

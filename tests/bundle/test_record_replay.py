@@ -21,7 +21,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import bundle, errors, times, transport
+from derivdata import errors
+from derivdata.client import bundle, transport
+from derivdata.support import times
 from tests.bundle.conftest import KEY, Service, text_of
 from tests.transport.server import NOON
 
@@ -332,7 +334,7 @@ def test_replay_says_whether_it_repeats_to_the_bit(
         assert same.differences == ()
         assert "same versions, platform and BLAS kernel: results repeat to the bit" in repr(same)
     monkeypatch.setattr(
-        "derivdata.bundle.environment.version", lambda name: "99.0" if name == "numpy" else "1"
+        "derivdata.client.bundle.environment.version", lambda name: "99.0" if name == "numpy" else "1"
     )
     with bundle.replay(path) as other:
         assert any(d.startswith("numpy ") and d.endswith(" then, 99.0 now") for d in other.differences)
@@ -373,7 +375,7 @@ def test_a_full_disk_leaves_what_was_there(
         dd.funding.history("BTC", "2h")
         size = path.stat().st_size
         with monkeypatch.context() as patch:
-            patch.setattr("derivdata.bundle.writing.os.write", full)
+            patch.setattr("derivdata.client.bundle.writing.os.write", full)
             with pytest.raises(errors.BundleError, match="No space left"):
                 dd.funding.history("ETH", "2h")
         assert path.stat().st_size == size
@@ -439,18 +441,18 @@ def test_the_kernel_of_linear_algebra_is_recorded_and_compared(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.ddz"
-    monkeypatch.setattr("derivdata.bundle.environment.blas", lambda: "OpenBLAS Haswell")
+    monkeypatch.setattr("derivdata.client.bundle.environment.blas", lambda: "OpenBLAS Haswell")
     with bundle.record(path):
         transport.raw("/funding/metadata")
     assert bundle.info(path).manifest.versions["BLAS kernel"] == "OpenBLAS Haswell"
-    monkeypatch.setattr("derivdata.bundle.environment.blas", lambda: "OpenBLAS Nehalem")
+    monkeypatch.setattr("derivdata.client.bundle.environment.blas", lambda: "OpenBLAS Nehalem")
     with bundle.replay(path) as replayed:
         assert replayed.differences == ("BLAS kernel OpenBLAS Haswell then, OpenBLAS Nehalem now",)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names a processor's kernels")
 def test_the_kernel_is_asked_of_the_library_that_is_loaded() -> None:
-    code = "from derivdata.bundle.environment import blas; print(blas())"
+    code = "from derivdata.client.bundle.environment import blas; print(blas())"
     for kernel in ("Nehalem", "Haswell"):
         environment = {**os.environ, "OPENBLAS_CORETYPE": kernel}
         run = subprocess.run(

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from derivdata.archive import Archive
-from derivdata.collect.collector import Collector
-from derivdata.collect.minute import Minute
+from derivdata.sources.archive import Archive
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.minute import Minute
 from tests.collect.clocks import EventClock
 from tests.collect.fakes import SYMBOLS, Fakes
 

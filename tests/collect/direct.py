@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from derivdata.collect.clock import Clock
+from derivdata.client.transport.keyless import KeylessReply
 from derivdata.errors import NetworkError
-from derivdata.transport.keyless import KeylessReply
+from derivdata.sources.collect.clock import Clock
 from tests.collect.fakes import Dropped, Fakes
 
 __all__ = ["DirectSession", "connect_directly"]
@@ -45,4 +45,4 @@ def connect_directly(fakes: Fakes, clock: Clock, patch: pytest.MonkeyPatch) -> N
     """
     patch.setattr("os.fsync", lambda handle: None)
     DirectSession.fakes, DirectSession.wait = fakes, clock.wait
-    patch.setattr("derivdata.collect.session.KeylessSession", DirectSession)
+    patch.setattr("derivdata.sources.collect.session.KeylessSession", DirectSession)

@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pandas as pd
 
-from derivdata.venues.hyperliquid import DEXES
+from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect import books, chains, lists
 from tests.collect.clocks import SimulatedClock
 from tests.collect.state_bodies import bitget_suffix, bitget_symbols, state_body, with_delisted

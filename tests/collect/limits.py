@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from derivdata.venues.hyperliquid import DEXES
-from derivdata.venues.registry import VENUES
+from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.sources.venues.registry import VENUES
 
 __all__ = ["Limit", "Spent", "used"]
 

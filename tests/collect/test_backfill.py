@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import backfill
-from derivdata.venues.hyperliquid import DEXES
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import backfill
+from derivdata.sources.venues.hyperliquid import DEXES
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.fakes import HOURLY, SYMBOLS, Fakes, SimulatedClock
 from tests.collect.limits import used
 

@@ -9,15 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import open_archive
 from derivdata.cli import main
-from derivdata.collect import Collector, backfill
-from derivdata.collect.checked import checked_on, is_collected, keep_checks
-from derivdata.collect.checking import check_venues
-from derivdata.collect.session import VenueSession
-from derivdata.collect.status import status
-from derivdata.venues.coverage import coverage_of
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import Collector, backfill
+from derivdata.sources.collect.checked import checked_on, is_collected, keep_checks
+from derivdata.sources.collect.checking import check_venues
+from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.collect.status import status
+from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.registry import VENUES
 from tests.collect import fakes as fakes_of_venues
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import VENUES as VENUES_OF_FAKES
@@ -202,8 +202,8 @@ def test_collecting_once_names_what_failed_and_fails_where_nothing_came(
     fakes = Fakes(LAST, clock.utc)
     connect_directly(fakes, clock, monkeypatch)
     fakes.refusals = {name: (503, {}, {"msg": "maintenance"}) for name in lost}
-    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.collect.Collector", partial(Collector, addresses=fakes.addresses))
+    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.Collector", partial(Collector, addresses=fakes.addresses))
     to = ["--to", str(tmp_path / "market"), "--venues", "okx", "bybit", "--symbols", "BTC"]
     code = main(["collect", *to, "--once", "--tables", "funding_history"])
     told = capsys.readouterr()
@@ -222,8 +222,8 @@ def test_a_backfill_without_an_answer_says_why_and_fails(
     fakes = Fakes(LAST, clock.utc)
     connect_directly(fakes, clock, monkeypatch)
     clock.stop_on = lambda signals: None  # type: ignore[attr-defined]
-    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.collect.backfill", partial(backfill, addresses=fakes.addresses))
+    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.backfill", partial(backfill, addresses=fakes.addresses))
     command = [
         "backfill",
         "--to",

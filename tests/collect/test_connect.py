@@ -16,12 +16,12 @@ import pytest
 import requests
 
 import derivdata as dd
-from derivdata.archive import open_archive
-from derivdata.collect import checked, read_through
-from derivdata.collect.collector import Collector
 from derivdata.errors import ArchiveError, DataNotice, NotFound
-from derivdata.service import server
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import checked, read_through
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.service import server
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS
 from tests.collect.fakes import Fakes, SimulatedClock
 

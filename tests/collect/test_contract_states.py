@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.archive import open_archive
-from derivdata.collect.collector import Collector
-from derivdata.collect.read_through import ReadThrough
-from derivdata.collect.session import VenueSession
-from derivdata.collect.state import VenueState
-from derivdata.collect.status import status
-from derivdata.venues.coverage import coverage_of
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.read_through import ReadThrough
+from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.collect.state import VenueState
+from derivdata.sources.collect.status import status
+from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import SimulatedClock
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes

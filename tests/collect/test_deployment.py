@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from derivdata.archive import open_archive
 from derivdata.cli import _parser
+from derivdata.sources.archive import open_archive
 from tests.reliability.promises import SOAK
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.archive import open_archive
-from derivdata.collect import read_through
 from derivdata.errors import DataNotice, NotFound
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import read_through
 from tests.collect import chains
 from tests.collect.books import ASKS, BIDS, BOOKS
 from tests.collect.direct import connect_directly

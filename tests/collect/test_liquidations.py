@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
-from derivdata.collect.collector import Collector
-from derivdata.collect.histories import backfill
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.histories import backfill
 from tests.collect import lists
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock

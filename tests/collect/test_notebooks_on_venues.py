@@ -19,8 +19,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.archive import open_archive
-from derivdata.collect import read_through
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import read_through
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, Fakes, SimulatedClock
 from tests.reliability.promises import SOAK

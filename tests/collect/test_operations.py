@@ -10,15 +10,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import Request, open_archive
-from derivdata.archive import manifest as manifests
-from derivdata.archive.local_folder import LocalFolder
 from derivdata.cli import main
-from derivdata.collect import clock as clocks
-from derivdata.collect.collector import Collector
-from derivdata.collect.minute import Minute
-from derivdata.collect.progress import StatusLine
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive.local_folder import LocalFolder
+from derivdata.sources.collect import clock as clocks
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.progress import StatusLine
 from tests.archive.rates import rates
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes
@@ -116,10 +116,10 @@ def test_a_full_disk_ends_collecting_with_one_line_and_nothing_lost(
     connect_directly(fakes, clock, monkeypatch)
     written = monkeypatch.context
     steps = [
-        "derivdata.archive.manifest.save",
-        "derivdata.archive.local_folder.sync",
-        "derivdata.archive.append.enter_requests",
-        "derivdata.archive.append.write_new_rows",
+        "derivdata.sources.archive.manifest.save",
+        "derivdata.sources.archive.local_folder.sync",
+        "derivdata.sources.archive.append.enter_requests",
+        "derivdata.sources.archive.append.write_new_rows",
     ]
 
     def full(*_: object, **__: object) -> None:
@@ -162,12 +162,12 @@ def test_the_command_says_a_full_disk_in_one_line(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("derivdata.archive.append.write_new_rows", full)
+    monkeypatch.setattr("derivdata.sources.archive.append.write_new_rows", full)
     monkeypatch.setattr(clocks, "MachineClock", lambda: clock)
-    monkeypatch.setattr("derivdata.collect.MachineClock", lambda: clock)
+    monkeypatch.setattr("derivdata.sources.collect.MachineClock", lambda: clock)
     monkeypatch.setattr(EventClock, "stop_on", lambda *_: None, raising=False)
     run = ["collect", "--to", str(tmp_path / "market"), "--venues", "okx", "--tables", FUNDING]
-    monkeypatch.setattr("derivdata.collect.collector.VENUES", _at(fakes))
+    monkeypatch.setattr("derivdata.sources.collect.collector.VENUES", _at(fakes))
     assert main(run) == 1
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
@@ -178,7 +178,7 @@ def _at(fakes: Fakes) -> dict[str, object]:
     """Return the venues with the fakes' addresses as their own."""
     from dataclasses import replace
 
-    from derivdata.venues.registry import VENUES
+    from derivdata.sources.venues.registry import VENUES
 
     return {name: replace(VENUES[name], host=address) for name, address in fakes.addresses.items()}
 

@@ -10,14 +10,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import tables, venues
-from derivdata.archive import Archive, Request, open_archive
-from derivdata.collect import backfill
-from derivdata.collect.collector import Collector
-from derivdata.collect.minute import Minute
-from derivdata.collect.other_path import has_two_paths
-from derivdata.times import Window
-from derivdata.venues.registry import VENUES
+from derivdata import tables
+from derivdata.sources import venues
+from derivdata.sources.archive import Archive, Request, open_archive
+from derivdata.sources.collect import backfill
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.other_path import has_two_paths
+from derivdata.sources.venues.registry import VENUES
+from derivdata.support.times import Window
 from tests.collect import lists
 from tests.collect.clocks import SimulatedClock
 from tests.collect.direct import connect_directly

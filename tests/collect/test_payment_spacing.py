@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from derivdata.collect.payment_spacing import PaymentSpacing
-from derivdata.venues.record_types import Instrument, State
-from derivdata.venues.wire import us_of
+from derivdata.sources.collect.payment_spacing import PaymentSpacing
+from derivdata.sources.venues.record_types import Instrument, State
+from derivdata.sources.venues.wire import us_of
 
 BTC = Instrument("BTC-USDT", "BTC", "USDT", 0.001)
 EIGHT = pd.Timestamp("2026-01-20T08:00", tz="UTC")

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import backfill
-from derivdata.collect.read_through import ReadThrough
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import backfill
+from derivdata.sources.collect.read_through import ReadThrough
 from tests.collect.fakes import Fakes, SimulatedClock
 
 START, END = "2026-01-28", "2026-02-01"

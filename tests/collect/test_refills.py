@@ -15,16 +15,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import refills
-from derivdata.collect.collector import Collector
-from derivdata.collect.contracts import list_contracts
-from derivdata.collect.histories import backfill
-from derivdata.collect.minute import Minute
-from derivdata.collect.read_through import ReadThrough
-from derivdata.collect.session import Shared, Stopped, VenueSession
 from derivdata.errors import ArchiveError, VenueError
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import refills
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.contracts import list_contracts
+from derivdata.sources.collect.histories import backfill
+from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.read_through import ReadThrough
+from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock, SimulatedClock
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes
@@ -254,10 +254,10 @@ def test_the_end_does_not_wait_for_a_dead_venue(tmp_path: Path, monkeypatch: pyt
 COLLECTS = """
     import signal, sys
     import pandas as pd
-    from derivdata.archive import Archive, open_archive
-    from derivdata.collect.clock import MachineClock
-    from derivdata.collect.collector import Collector
-    from derivdata.transport import keyless
+    from derivdata.sources.archive import Archive, open_archive
+    from derivdata.sources.collect.clock import MachineClock
+    from derivdata.sources.collect.collector import Collector
+    from derivdata.client.transport import keyless
 
     keyless._SECONDS = 2.0  # a request is given up sooner
 

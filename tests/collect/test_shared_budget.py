@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import open_archive
-from derivdata.collect import read_through
-from derivdata.collect.contracts import endpoints_for
-from derivdata.collect.session import Shared, VenueSession
-from derivdata.venues.endpoint import Endpoint
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import read_through
+from derivdata.sources.collect.contracts import endpoints_for
+from derivdata.sources.collect.session import Shared, VenueSession
+from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import Fakes, SimulatedClock

@@ -17,12 +17,12 @@ import pytest
 from websockets.server import ServerProtocol
 from websockets.sync.server import ServerConnection, serve
 
-from derivdata.archive import Request, open_archive
-from derivdata.collect import Collector, sockets
-from derivdata.collect.clock import MachineClock
-from derivdata.collect.sockets import LiquidationStream
-from derivdata.venues.record_types import Instrument
-from derivdata.venues.registry import VENUES
+from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.collect import Collector, sockets
+from derivdata.sources.collect.clock import MachineClock
+from derivdata.sources.collect.sockets import LiquidationStream
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.sources.venues.registry import VENUES
 from tests.collect.fakes import Fakes, SimulatedClock
 
 MS = 1_772_438_400_000

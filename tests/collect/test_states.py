@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import open_archive
-from derivdata.collect import backfill
-from derivdata.collect.collector import Collector
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect import backfill
+from derivdata.sources.collect.collector import Collector
 from tests.collect import state_bodies
 from tests.collect.direct import connect_directly
 from tests.collect.fakes import SYMBOLS, VENUES, Fakes, SimulatedClock

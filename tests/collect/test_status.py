@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Request, open_archive
-from derivdata.collect.collector import Collector
-from derivdata.collect.state import Poll
-from derivdata.collect.status import status
+from derivdata.sources.archive import Request, open_archive
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.state import Poll
+from derivdata.sources.collect.status import status
 from tests.collect.clocks import SimulatedClock
 
 MINUTE = pd.Timedelta(1, "min")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from derivdata.venues.hyperliquid import DEXES
+from derivdata.sources.venues.hyperliquid import DEXES
 
 __all__ = ["HOUR", "HOURLY", "T0", "Truth", "interval"]
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import derivdata as dd
-from derivdata import api
+from derivdata.tables import endpoints
 
 
 @pytest.mark.parametrize(("page", "make"), [("endpoints.md", "endpoints"), ("tables.md", "tables_page")])
@@ -20,7 +20,7 @@ def test_kept_page_is_current(docs: Path, generate: ModuleType, page: str, make:
 
 def test_every_endpoint_has_a_section(generate: ModuleType) -> None:
     headings = re.findall(r"^### `GET (.+)`$", generate.endpoints(), flags=re.M)
-    assert sorted(headings) == sorted(e.path for e in api.ENDPOINTS)
+    assert sorted(headings) == sorted(e.path for e in endpoints.ENDPOINTS)
 
 
 def test_every_table_has_a_section_with_every_column(generate: ModuleType) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import derivdata as dd
-from derivdata import times
+from derivdata.support import times
 from tests.docs.test_pages import blocks
 
 PACKAGE = Path(dd.__file__).parent

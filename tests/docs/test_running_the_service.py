@@ -34,7 +34,7 @@ def test_the_commands_are_understood(
 ) -> None:
     (tmp_path / "keys").write_text(block("text"))
     given: dict[str, Any] = {}
-    monkeypatch.setattr("derivdata.service.serve", lambda source, **options: given.update(options))
+    monkeypatch.setattr("derivdata.sources.service.serve", lambda source, **options: given.update(options))
     assert Path(command[0]).name == "derivdata"
     arguments = [str(tmp_path / "keys") if part.endswith("/keys") else part for part in command[1:]]
     assert main(arguments) == 0
@@ -44,7 +44,7 @@ def test_the_commands_are_understood(
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "derivdata.service"
+    unit = tmp_path / "derivdata.sources.service"
     unit.write_text(block("ini").replace("/opt/derivdata/bin/derivdata", sys.executable))
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import derivdata as dd
-from derivdata import plot, transport
+from derivdata import plot
+from derivdata.client import transport
 from derivdata.plot.style import dress, stated
 from tests.plot import made
 from tests.plot.cases import CASES

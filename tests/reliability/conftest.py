@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from derivdata.transport import SESSION
-from derivdata.transport.connection import Connection
-from derivdata.transport.settings import Limits, Timing
+from derivdata.client.transport import SESSION
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.settings import Limits, Timing
 from tests import faults
 from tests.reliability.promises import PAGE, PROMISES, SOAK, machine, written
 from tests.transport.conftest import KEY, Open, fake, joiners, opened

@@ -19,10 +19,11 @@ from typing import Any
 import joblib
 
 import derivdata as dd
-from derivdata import bundle, errors, transport
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import read_through
-from derivdata.transport.keyless import KeylessSession
+from derivdata import errors
+from derivdata.client import bundle, transport
+from derivdata.client.transport.keyless import KeylessSession
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import read_through
 from tests.collect.fakes import Fakes, SimulatedClock
 
 WORKERS = 4

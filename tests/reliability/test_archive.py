@@ -19,8 +19,8 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, local_folder, open_archive
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, local_folder, open_archive
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
 from tests.reliability.conftest import Measured
@@ -33,7 +33,7 @@ FUNDING = "funding_history"
 WRITER = """
     import sys, warnings
     import pandas as pd
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from derivdata.errors import DataNotice
     from tests.archive.rates import START, rates
 
@@ -60,7 +60,7 @@ FILLED = """
     from pathlib import Path
     import pandas as pd
     from derivdata import tables
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from derivdata.errors import ArchiveError
     from tests.archive.rates import EVER, rates
     from tests.archive.test_writers import named_files
@@ -242,7 +242,7 @@ def test_a_full_disk_loses_nothing_and_is_one_clear_error(
 
 LIMITED = """
     import json, resource, signal, sys
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from derivdata.errors import ArchiveError
     from tests.archive.rates import rates
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive
 from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive, open_archive
 from tests.archive.rates import EVER, rates
 from tests.reliability.conftest import Measured
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from derivdata import tables
-from derivdata.archive import Archive, open_archive
 from derivdata.errors import ArchiveError
-from derivdata.schema import Kind, Table
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.tables.schema import Kind, Table
 from tests.archive.rates import EVER, rates
 from tests.reliability.test_archive_files import FUNDING, archive, contents, read
 

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import derivdata as dd
+from derivdata.client.transport import SESSION
+from derivdata.client.transport.connection import Connection
 from derivdata.errors import DataNotice, DerivdataError
-from derivdata.transport import SESSION
-from derivdata.transport.connection import Connection
 from tests.reliability.calls import CALLS, LEFT_OUT, MAIN, function, public
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count

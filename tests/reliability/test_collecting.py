@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata.archive import open_archive
+from derivdata.sources.archive import open_archive
 from tests.collect.clocks import EventClock
 from tests.collect.days import collect_until, hold_minutes, hold_open_interest, hold_settlements
 from tests.collect.direct import connect_directly
@@ -68,13 +68,13 @@ def test_hours_of_failing_venues_lose_no_row_and_double_none(
 KILLED = """
     import itertools, json, mmap, os, random, signal, struct, sys
     import pandas as pd
-    from derivdata.archive import open_archive
-    from derivdata.archive.archive import Archive
+    from derivdata.sources.archive import open_archive
+    from derivdata.sources.archive.archive import Archive
     from tests.collect.clocks import EventClock
     from tests.collect.days import collect_until
     from tests.collect.direct import DirectSession
     from tests.collect.fakes import Fakes
-    import derivdata.collect.session as sessions
+    import derivdata.sources.collect.session as sessions
 
     folder, kills, venues = sys.argv[1], int(sys.argv[2]), sys.argv[3].split()
     first, end = pd.Timestamp(sys.argv[4]), pd.Timestamp(sys.argv[5])

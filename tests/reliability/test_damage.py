@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import derivdata as dd
-from derivdata import bundle, errors, transport
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
+from derivdata import errors
+from derivdata.client import bundle, transport
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.bundle.conftest import Service, path, service
 from tests.bundle.test_hostile import members, with_body, zipped
 from tests.reliability.conftest import Measured

@@ -9,9 +9,11 @@ import pytest
 import requests
 
 import derivdata as dd
-from derivdata import api, errors, transport
-from derivdata.api import Request
-from derivdata.transport.settings import Limits, Timing
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport.settings import Limits, Timing
+from derivdata.tables import endpoints
+from derivdata.tables.endpoints import Request
 from tests.faults import PASSING
 from tests.reliability.conftest import Measured, Use
 from tests.transport.conftest import KEY, FakeTime, checked
@@ -62,7 +64,7 @@ def right(faulty: str) -> bytes:
 
 def served(use: Use, plan: str, fake: FakeTime, **settings: object) -> transport.Response:
     connection = use(quote(plan, safe="=;"), **{"timing": fake.timing, **settings})
-    return checked(connection.serve(Request("/oi/exchanges-summary", ()), api.OI_EXCHANGES_SUMMARY))
+    return checked(connection.serve(Request("/oi/exchanges-summary", ()), endpoints.OI_EXCHANGES_SUMMARY))
 
 
 @pytest.mark.parametrize(("plan", "kind", "tries", "says"), LASTS, ids=[case[0] for case in LASTS])

@@ -15,7 +15,7 @@ import xarray as xr
 
 import derivdata as dd
 from derivdata import errors
-from derivdata.transport.settings import Limits
+from derivdata.client.transport.settings import Limits
 from tests.reliability.conftest import Measured, Use
 from tests.reliability.promises import count
 from tests.test_fetch import CASES, DAY, FAMILIES, OPEN

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata.archive import Archive, open_archive
-from derivdata.collect import backfill, contracts
-from derivdata.collect.collector import Collector
-from derivdata.collect.minute import Minute
-from derivdata.venues.hyperliquid import DEXES
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect import backfill, contracts
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.minute import Minute
+from derivdata.sources.venues.hyperliquid import DEXES
 from tests.collect.clocks import EventClock
 from tests.collect.days import hold_minutes, hold_settlements
 from tests.collect.direct import connect_directly

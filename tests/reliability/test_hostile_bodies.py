@@ -78,11 +78,12 @@ CLIENT = """
 
     import msgspec
     import derivdata as dd
-    from derivdata import errors, transport
-    from derivdata.api import FUNDING
-    from derivdata.transport.settings import Limits, Settings, Timing
-    from derivdata.transport.connection import Connection
-    from derivdata.transport.origin import site
+    from derivdata import errors
+    from derivdata.client import transport
+    from derivdata.tables.endpoints import FUNDING
+    from derivdata.client.transport.settings import Limits, Settings, Timing
+    from derivdata.client.transport.connection import Connection
+    from derivdata.client.transport.origin import site
 
     class Body(msgspec.Struct):
         rate: float

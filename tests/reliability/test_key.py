@@ -16,10 +16,10 @@ import vcr
 
 import derivdata as dd
 from derivdata import errors
-from derivdata.transport import SESSION
-from derivdata.transport.cache import AnswerFiles
-from derivdata.transport.connection import Connection
-from derivdata.transport.network import Responses
+from derivdata.client.transport import SESSION
+from derivdata.client.transport.cache import AnswerFiles
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.network import Responses
 from tests.cassettes import SETTINGS
 from tests.reliability.conftest import Measured
 from tests.transport.conftest import KEY, Open
@@ -81,7 +81,7 @@ class Scene:
             "".join(traceback.TracebackException.from_exception(e, capture_locals=True).format())
             for e in self.raised
         ]
-        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.transport")]
+        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.client.transport")]
         with zipfile.ZipFile(self.folder / "b.ddz") as bundle:
             members = [name.encode() + bundle.read(name) for name in bundle.namelist()]
         parts: dict[str, list[Any]] = {

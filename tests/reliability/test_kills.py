@@ -10,10 +10,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from derivdata import bundle, tables
-from derivdata.archive import open_archive
-from derivdata.transport.cache import AnswerFiles
-from derivdata.transport.network import Responses
+from derivdata import tables
+from derivdata.client import bundle
+from derivdata.client.transport.cache import AnswerFiles
+from derivdata.client.transport.network import Responses
+from derivdata.sources.archive import open_archive
 from tests.archive.rates import EVER, rates
 from tests.archive.test_writers import named_files
 from tests.reliability.conftest import Measured
@@ -49,8 +50,8 @@ KILLER = """
 CACHE = """
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
-    from derivdata.transport.network import Responses
-    from derivdata.transport.cache import AnswerFiles
+    from derivdata.client.transport.network import Responses
+    from derivdata.client.transport.cache import AnswerFiles
 
     def work(kill, told):
         files, n = Responses(AnswerFiles(Path(sys.argv[1]), f"s{kill}")), 0
@@ -67,8 +68,9 @@ CACHE = """
 BUNDLE = """
     import hashlib
     import pandas as pd
-    from derivdata import bundle, transport
-    from derivdata.transport import Response
+    from derivdata.client import bundle
+    from derivdata.client import transport
+    from derivdata.client.transport import Response
 
     noon = pd.Timestamp("2026-06-30T12:00:00Z")
 
@@ -91,7 +93,7 @@ BUNDLE = """
 """
 
 ARCHIVE = """
-    from derivdata.archive import open_archive
+    from derivdata.sources.archive import open_archive
     from tests.archive.rates import rates
 
     def work(kill, told):

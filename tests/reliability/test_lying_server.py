@@ -24,10 +24,10 @@ import pytest
 import xarray as xr
 
 import derivdata as dd
-from derivdata import api
+from derivdata.client.rules import RULES
+from derivdata.client.transport import SESSION
 from derivdata.errors import DataNotice, SchemaError
-from derivdata.fetch.rules import RULES
-from derivdata.transport import SESSION
+from derivdata.tables import endpoints
 from tests import faults
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK
@@ -216,7 +216,7 @@ def unit(word: str, body: Body, query: Body) -> None:
 def resolution(word: str | None, body: Body, query: Body) -> None:
     need("resolution" in body and "resolution" in query)
     if word is None:
-        endpoint = api.endpoint_of(query["path"])
+        endpoint = endpoints.endpoint_of(query["path"])
         need(endpoint and endpoint.states_resolution)
         del body["resolution"]
     else:

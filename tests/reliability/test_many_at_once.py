@@ -15,15 +15,15 @@ import pytest
 from requests_cache.models.request import CachedRequest
 from requests_cache.models.response import CachedResponse
 
-from derivdata import bundle, transport
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
-from derivdata.archive import open_archive
+from derivdata.client import bundle, transport
+from derivdata.client.transport.cache import AnswerFiles
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.network import Responses
+from derivdata.client.transport.pace import Pace
+from derivdata.client.transport.settings import Timing
 from derivdata.errors import ArchiveError
-from derivdata.transport.cache import AnswerFiles
-from derivdata.transport.connection import Connection
-from derivdata.transport.network import Responses
-from derivdata.transport.pace import Pace
-from derivdata.transport.settings import Timing
+from derivdata.sources.archive import open_archive
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.archive.rates import EVER, rates
 from tests.reliability.alone import PATIENCE
 from tests.reliability.conftest import Measured
@@ -38,8 +38,8 @@ WRITERS = """
     from pathlib import Path
     from requests_cache.models.request import CachedRequest
     from requests_cache.models.response import CachedResponse
-    from derivdata.transport.network import Responses
-    from derivdata.transport.cache import AnswerFiles
+    from derivdata.client.transport.network import Responses
+    from derivdata.client.transport.cache import AnswerFiles
 
     folder, processes, writes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
@@ -131,25 +131,26 @@ STOPPED = """
     if what == "cache":
         from requests_cache.models.request import CachedRequest
         from requests_cache.models.response import CachedResponse
-        from derivdata.transport.network import Responses
-        from derivdata.transport.cache import AnswerFiles
+        from derivdata.client.transport.network import Responses
+        from derivdata.client.transport.cache import AnswerFiles
 
         Path.replace = stop
         request = CachedRequest(method="GET", url="/x")
         answer = CachedResponse(content=b"1", request=request, status_code=200)
         Responses(AnswerFiles(folder, "s"))["k"] = answer
     elif what == "turn":
-        from derivdata.api import FUNDING_HISTORICAL
-        from derivdata.transport.pace import Pace
-        from derivdata.transport.settings import Timing
+        from derivdata.tables.endpoints import FUNDING_HISTORICAL
+        from derivdata.client.transport.pace import Pace
+        from derivdata.client.transport.settings import Timing
 
         Pace._next = stop
         Pace(folder, "scope", Timing()).wait(FUNDING_HISTORICAL)
     elif what == "bundle":
         import hashlib
         import pandas as pd
-        from derivdata import bundle, transport
-        from derivdata.transport import Response
+        from derivdata.client import bundle
+        from derivdata.client import transport
+        from derivdata.client.transport import Response
 
         noon = pd.Timestamp("2026-06-30T12:00:00Z")
         recording = bundle.record(folder / "x.ddz")
@@ -161,7 +162,7 @@ STOPPED = """
         Path.replace = os.replace = stop
         transport.raw("/second")
     elif what == "archive":
-        from derivdata.archive import manifest, open_archive
+        from derivdata.sources.archive import manifest, open_archive
         from tests.archive.rates import rates
 
         manifest.save = stop

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from starlette.middleware import Middleware
 
-from derivdata import service
+from derivdata.sources import service
 from tests.reliability.conftest import Measured
 from tests.reliability.processes import output, started
 from tests.reliability.promises import SOAK, count

@@ -16,10 +16,10 @@ from contextlib import ExitStack
 import pytest
 import requests
 
-from derivdata import service
-from derivdata.service import access
-from derivdata.service.access import Keys
-from derivdata.service.refusal import Refusal
+from derivdata.sources import service
+from derivdata.sources.service import access
+from derivdata.sources.service.access import Keys
+from derivdata.sources.service.refusal import Refusal
 from tests.reliability.alone import KEY, NO_MORE_MIB, PATIENCE, PLAIN, Served, run, served
 from tests.reliability.conftest import Measured
 from tests.reliability.promises import SOAK, count

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata import sample
+from derivdata.sources import sample
 
 STORE = sample.open()
 SPAN = (STORE.start, STORE.now)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from derivdata.sample.options import bates
-from derivdata.sample.options.bates import Bates, expected_variance, log_mgf, out_of_the_money
-from derivdata.sample.options.bates_surface import PUBLISHED
+from derivdata.sources.sample.options import bates
+from derivdata.sources.sample.options.bates import Bates, expected_variance, log_mgf, out_of_the_money
+from derivdata.sources.sample.options.bates_surface import PUBLISHED
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata import sample
+from derivdata.sources import sample
 from tests.sample import scalar
 
 STORE = sample.open()

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pandas as pd
 import pytest
 
-from derivdata import sample
+from derivdata.sources import sample
 from derivdata.tables import TABLES
 
 TABLES_BY_TIME = (

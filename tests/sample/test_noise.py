@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from derivdata.sample import noise
+from derivdata.sources.sample import noise
 from tests.sample import scalar
 
 

@@ -8,14 +8,15 @@ import pytest
 from scipy.interpolate import CubicSpline
 from scipy.stats import norm
 
-from derivdata import api, sample
+from derivdata.sources import sample
+from derivdata.tables import endpoints
 
 STORE = sample.open()
 FIRST = sample.open("sample@1")
 DATA = Path(__file__).resolve().parents[1] / "data" / "sample_0_1_0"
 HOUR = pd.Timedelta("1h")
 PRICES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split()
-PAIRS = [(s, v) for s, venues in api.OPTIONS_MATRIX.items() for v in venues]
+PAIRS = [(s, v) for s, venues in endpoints.OPTIONS_MATRIX.items() for v in venues]
 INSTANTS = ["2025-09-01 00:00", "2025-12-26 08:00", "2026-03-13 07:00", "2026-06-30 12:00"]
 
 

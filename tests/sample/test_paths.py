@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata import sample
-from derivdata.sample import noise, paths
+from derivdata.sources import sample
+from derivdata.sources.sample import noise, paths
 from derivdata.tables import TABLES
 from tests.sample import scalar
 

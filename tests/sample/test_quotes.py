@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from derivdata import sample
+from derivdata.sources import sample
 from derivdata.tables import TABLES
 
 STORE = sample.open()

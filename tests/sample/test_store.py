@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata import sample
-from derivdata.service.store import Store
+from derivdata.sources import sample
+from derivdata.sources.service.store import Store
 from derivdata.tables import TABLES, VENUES
 
 HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")

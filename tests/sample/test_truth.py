@@ -1,8 +1,8 @@
 import pandas as pd
 import pytest
 
-from derivdata import sample
-from derivdata.sample.ground_truth import TOPICS
+from derivdata.sources import sample
+from derivdata.sources.sample.ground_truth import TOPICS
 from derivdata.tables import VENUES
 
 TIMELESS = [t for t in TOPICS if t not in ("clusters", "premium", "surface", "volatilities")]

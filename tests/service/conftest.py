@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service import market, more_market
 from tests.service.memory_store import MemoryStore
 

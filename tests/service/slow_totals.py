@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from derivdata import times
-from derivdata.service import buckets
-from derivdata.service.buckets import length
-from derivdata.service.kept_days import cut
-from derivdata.service.view import Series, View
-from derivdata.service.window import Window, adaptive
+from derivdata.sources.service import buckets
+from derivdata.sources.service.buckets import length
+from derivdata.sources.service.kept_days import cut
+from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.window import Window, adaptive
+from derivdata.support import times
 
 _COLUMNS = ["exchange", "time", "value", "symbol_count"]
 

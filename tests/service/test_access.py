@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import requests
 
-from derivdata import api, service
-from derivdata.service.access import Keys, RateLimit
-from derivdata.service.answers import ANSWERS
-from derivdata.service.refusal import Refusal
+from derivdata.sources import service
+from derivdata.sources.service.access import Keys, RateLimit
+from derivdata.sources.service.answers import ANSWERS
+from derivdata.sources.service.refusal import Refusal
+from derivdata.tables import endpoints
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore
@@ -32,7 +33,7 @@ PARAMS = {
 FREE = {"/funding", "/options/snapshot", "/markets/{symbol}/stats"}
 PRO = {"/rwa/market-hours"}
 SEGMENTS = {"symbol": "BTC", "exchange": "binance", "outcome_id": "101"}
-ENDPOINTS = {e.path: e.path.format(**SEGMENTS) for e in api.ENDPOINTS}
+ENDPOINTS = {e.path: e.path.format(**SEGMENTS) for e in endpoints.ENDPOINTS}
 
 
 @pytest.mark.parametrize("path", ENDPOINTS)
@@ -68,7 +69,7 @@ def test_the_other_tiers_get_all(ask: Caller, path: str, tier: str) -> None:
 
 
 def test_every_endpoint_has_an_answer() -> None:
-    assert set(ANSWERS) == {e.path for e in api.ENDPOINTS}
+    assert set(ANSWERS) == {e.path for e in endpoints.ENDPOINTS}
 
 
 def test_no_more_than_two_in_any_second() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import sample, service
-from derivdata.service import answer_size
-from derivdata.transport.settings import Limits
+from derivdata.client.transport.settings import Limits
+from derivdata.sources import sample, service
+from derivdata.sources.service import answer_size
 from tests.service.conftest import KEYS, Caller
 
 END = "2026-06-30T00:00Z"

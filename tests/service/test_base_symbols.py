@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata import sample, service
-from derivdata.service.base_symbols import bases
+from derivdata.sources import sample, service
+from derivdata.sources.service.base_symbols import bases
 from tests.service.conftest import KEYS, Caller
 from tests.service.market import NOW, at, series
 from tests.service.memory_store import MemoryStore

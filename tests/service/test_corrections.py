@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import service
-from derivdata.archive import Archive, open_archive
-from derivdata.service import corrections
+from derivdata.sources import service
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.service import corrections
 from tests.archive.rates import START, rates
 from tests.service.conftest import KEYS, Caller
 

@@ -8,13 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from derivdata import open_archive, sample, tables, times
-from derivdata.service import fills
-from derivdata.service.answers.liquidations import _history
-from derivdata.service.at_the_money import at_hours, at_the_money
-from derivdata.service.base_symbols import BaseSymbols
-from derivdata.service.view import View
-from derivdata.service.window import Window
+from derivdata import open_archive, tables
+from derivdata.sources import sample
+from derivdata.sources.service import fills
+from derivdata.sources.service.answers.liquidations import _history
+from derivdata.sources.service.at_the_money import at_hours, at_the_money
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import Window
+from derivdata.support import times
 from tests.service import slow_answers
 from tests.service.memory_store import MemoryStore
 

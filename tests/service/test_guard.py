@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE
 from tests.service.memory_store import MemoryStore

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import service
 from derivdata.errors import ArchiveError
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore

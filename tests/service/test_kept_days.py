@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from derivdata.service.kept_days import DAY, cut, kept_days
-from derivdata.service.view import View
-from derivdata.service.window import Window
+from derivdata.sources.service.kept_days import DAY, cut, kept_days
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import Window
 from tests.service.memory_store import MemoryStore
 
 NOW = "2026-03-02T12:00:00"

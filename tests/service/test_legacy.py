@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore
 

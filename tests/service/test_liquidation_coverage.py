@@ -12,8 +12,8 @@ import pytest
 
 import derivdata as dd
 from derivdata import tables
-from derivdata.archive import Request, open_archive
 from derivdata.errors import DataNotice
+from derivdata.sources.archive import Request, open_archive
 
 NOW = pd.Timestamp("2026-03-02T12:00:00", tz="UTC").as_unit("us")
 HOUR = pd.Timedelta(1, "h")

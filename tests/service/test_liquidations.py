@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore
 

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import KEYS, Caller
 from tests.service.market import at

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from derivdata import api
-from derivdata.service.openapi import PAYLOADS
+from derivdata.sources.service.openapi import PAYLOADS
+from derivdata.tables import endpoints
 from tests.service.conftest import Caller
 from tests.service.test_access import ENDPOINTS, PARAMS
 
@@ -71,8 +71,8 @@ def test_a_wrong_answer_would_be_noticed() -> None:
 def test_every_endpoint_and_parameter_is_described(ask: Caller) -> None:
     document = ask("/openapi.json", tier=None).json()
     old = {path: d["get"] for path, d in document["paths"].items() if "deprecated" in d["get"]}
-    assert set(document["paths"]) - set(old) == {e.path for e in api.ENDPOINTS} == set(PAYLOADS)
-    for endpoint in api.ENDPOINTS:
+    assert set(document["paths"]) - set(old) == {e.path for e in endpoints.ENDPOINTS} == set(PAYLOADS)
+    for endpoint in endpoints.ENDPOINTS:
         described = document["paths"][endpoint.path]["get"]
         assert [p["name"] for p in described["parameters"]] == [p.name for p in endpoint.params]
         assert [p["name"] for p in described["parameters"] if p["required"]] == [
@@ -112,4 +112,4 @@ def test_the_page_needs_nothing_from_elsewhere(ask: Caller) -> None:
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert page.found == ["/openapi.json"]
     assert "url(" not in answer.text
-    assert all(f"GET {e.path}" in page.text for e in api.ENDPOINTS)
+    assert all(f"GET {e.path}" in page.text for e in endpoints.ENDPOINTS)

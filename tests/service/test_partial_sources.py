@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pandas as pd
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import KEYS, Caller
 from tests.service.market import at

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import derivdata as dd
-from derivdata import service
 from derivdata.errors import NotFound
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import Caller
 from tests.service.memory_store import MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 
-from derivdata.service.response_cache import EncodedBody, ResponseCache
+from derivdata.sources.service.response_cache import EncodedBody, ResponseCache
 
 
 def test_the_oldest_asked_for_goes_first() -> None:

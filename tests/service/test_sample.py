@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service.conftest import KEYS, Caller
 
 CENTS = 0.02

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import derivdata as dd
-from derivdata import archive
+from derivdata.sources import archive
 from tests.service.conftest import PATIENCE
 from tests.service.test_server import COMMAND, hours
 

@@ -17,8 +17,9 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import archive, service, tables
+from derivdata import tables
 from derivdata.errors import ArchiveError
+from derivdata.sources import archive, service
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 
@@ -155,7 +156,7 @@ class Interrupted:
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("derivdata.service.server.uvicorn.Server", Interrupted)
+    monkeypatch.setattr("derivdata.sources.service.server.uvicorn.Server", Interrupted)
 
 
 @pytest.mark.usefixtures("stopped")

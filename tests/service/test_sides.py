@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore
 from tests.service.test_straddling import fill

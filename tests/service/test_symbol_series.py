@@ -5,12 +5,12 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from derivdata.service.base_symbols import BaseSymbols
-from derivdata.service.buckets import length
-from derivdata.service.kept_days import DAY, cut
-from derivdata.service.symbol_series import symbols_of
-from derivdata.service.view import Series, View
-from derivdata.service.window import Window, adaptive, resolve
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.buckets import length
+from derivdata.sources.service.kept_days import DAY, cut
+from derivdata.sources.service.symbol_series import symbols_of
+from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.window import Window, adaptive, resolve
 from tests.service.test_venue_totals import COLUMNS, STORES, Counting
 
 

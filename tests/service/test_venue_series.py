@@ -12,16 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from derivdata import sample, tables
-from derivdata.archive import Archive, open_archive, parquet_writer
-from derivdata.archive.step_sums import sums_of_frame
+from derivdata import tables
 from derivdata.errors import ArchiveError
-from derivdata.service.base_symbols import BaseSymbols
-from derivdata.service.corrections import noted
-from derivdata.service.venue_series import by_rows, by_sums
-from derivdata.service.venue_totals import totals
-from derivdata.service.view import View
-from derivdata.service.window import resolve
+from derivdata.sources import sample
+from derivdata.sources.archive import Archive, open_archive, parquet_writer
+from derivdata.sources.archive.step_sums import sums_of_frame
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.corrections import noted
+from derivdata.sources.service.venue_series import by_rows, by_sums
+from derivdata.sources.service.venue_totals import totals
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import resolve
 from tests.service import slow_totals
 from tests.service.memory_store import MemoryStore
 

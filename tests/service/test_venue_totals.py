@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import sample, service
-from derivdata.service import view as views
-from derivdata.service.base_symbols import BaseSymbols
-from derivdata.service.cancellation import Cancelled
-from derivdata.service.venue_totals import totals
-from derivdata.service.view import View
-from derivdata.service.window import resolve
+from derivdata.sources import sample, service
+from derivdata.sources.service import view as views
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.cancellation import Cancelled
+from derivdata.sources.service.venue_totals import totals
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import resolve
 from tests.service import market, slow_totals
 from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore

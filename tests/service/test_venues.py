@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from derivdata.service.answers.markets import bucket_of
+from derivdata.sources.service.answers.markets import bucket_of
 from tests.service.conftest import Caller
 
 NOON = "2026-06-30 12:00:00"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from derivdata import service
-from derivdata.service import cancellation
+from derivdata.sources import service
+from derivdata.sources.service import cancellation
 from tests.service import market
 from tests.service.conftest import KEYS, PATIENCE, Caller
 from tests.service.memory_store import MemoryStore

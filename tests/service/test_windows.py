@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from derivdata import service
+from derivdata.sources import service
 from tests.service import market
 from tests.service.conftest import KEYS, Caller
 from tests.service.memory_store import MemoryStore

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from derivdata.service import cancellation
-from derivdata.service.refusal import Refusal
-from derivdata.service.response_cache import EncodedBody
-from derivdata.service.work_queue import Job, WorkQueue
+from derivdata.sources.service import cancellation
+from derivdata.sources.service.refusal import Refusal
+from derivdata.sources.service.response_cache import EncodedBody
+from derivdata.sources.service.work_queue import Job, WorkQueue
 from tests.service.conftest import PATIENCE
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from derivdata.archive import open_archive
+from derivdata.sources.archive import open_archive
 from tests.archive.rates import rates
 from tests.reliability.promises import SOAK
 from tests.transport.conftest import HANGS_SECONDS

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from derivdata.transport import Response
-from derivdata.transport.connection import Connection
-from derivdata.transport.error_mapping import error_of
-from derivdata.transport.keys import Secret
-from derivdata.transport.origin import site
-from derivdata.transport.settings import Limits, Settings, Timing
+from derivdata.client.transport import Response
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.error_mapping import error_of
+from derivdata.client.transport.keys import Secret
+from derivdata.client.transport.origin import site
+from derivdata.client.transport.settings import Limits, Settings, Timing
 
 KEY = "k-5d0c5a2f-not-a-real-one"
 HANGS_SECONDS = 300
@@ -85,7 +85,7 @@ def joiners(monkeypatch: pytest.MonkeyPatch) -> Joiners:
             seen.joined()
             return super().result(timeout)
 
-    monkeypatch.setattr("derivdata.transport.worker.Future", Noted)
+    monkeypatch.setattr("derivdata.client.transport.worker.Future", Noted)
     return seen
 
 

@@ -13,9 +13,10 @@ import msgspec
 import pandas as pd
 import pytest
 
-from derivdata import errors, transport
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
-from derivdata.transport import SESSION, Answer, Response
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport import SESSION, Answer, Response
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, OI_TIMESERIES, Request
 from tests.transport.server import NOON, Asked, Reply, serving
 
 

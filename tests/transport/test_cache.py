@@ -20,9 +20,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from derivdata import errors, times, transport
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
-from derivdata.transport import cache, network
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport import cache, network
+from derivdata.support import times
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import Open, checked
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 
@@ -109,7 +111,7 @@ def test_an_answer_that_is_kept_needs_neither_a_thread_nor_the_session(
         def refuse(*_: Any, **__: Any) -> None:
             raise AssertionError("asked for")
 
-        monkeypatch.setattr("derivdata.transport.connection.started", refuse)
+        monkeypatch.setattr("derivdata.client.transport.connection.started", refuse)
         again = connection.serve(HISTORY, FUNDING)
         assert again == first
         assert again.sha256 == hashlib.sha256(again.body).hexdigest() == first.sha256

@@ -12,9 +12,12 @@ import pandas as pd
 import pytest
 import requests
 
-from derivdata import errors, service, times, transport
-from derivdata.api import FUNDING
-from derivdata.transport.settings import Timing
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport.settings import Timing
+from derivdata.sources import service
+from derivdata.support import times
+from derivdata.tables.endpoints import FUNDING
 from tests.transport.conftest import KEY, FakeTime, Open
 from tests.transport.server import NOON, Asked, Reply, Server, serving
 
@@ -137,7 +140,7 @@ def test_what_fits_one_kind_of_source_is_refused_for_the_other(starts: Starts) -
 def test_a_local_source_is_started_by_whichever_name_connect_is_reached() -> None:
     """Importing `connect` from the transport alone is enough: nobody has to announce the service first."""
     code = (
-        "from derivdata.transport import connect, raw\n"
+        "from derivdata.client.transport import connect, raw\n"
         "connection = connect('sample')\n"
         "print(connection.synthetic, type(raw('/oi/exchanges-summary')).__name__)"
     )
@@ -205,7 +208,7 @@ def test_the_clock_is_the_servers_floored_to_the_minute_and_kept_15_seconds(
 
 
 def test_an_answer_sets_the_clock_and_a_cached_one_does_not(opened: Open, fake: FakeTime) -> None:
-    from derivdata.api import Request
+    from derivdata.tables.endpoints import Request
 
     with serving(ticking(pd.Timedelta("60s"))) as server:
         connection = opened(server.url)

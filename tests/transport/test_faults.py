@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from derivdata import errors
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
-from derivdata.transport.settings import Limits, Timing
+from derivdata.client.transport.settings import Limits, Timing
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, MARKETS_SYMBOLS, Endpoint, Request
 from tests.transport.conftest import FakeTime, Open, checked
 from tests.transport.server import NOON, Asked, Reply, serving
 

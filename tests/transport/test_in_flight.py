@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from derivdata import errors, times, transport
-from derivdata.api import FUNDING_HISTORICAL, OI_TIMESERIES
-from derivdata.fetch.retrieval import get_windows
-from derivdata.transport import SESSION
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.retrieval import get_windows
+from derivdata.client.transport import SESSION
+from derivdata.support import times
+from derivdata.tables.endpoints import FUNDING_HISTORICAL, OI_TIMESERIES
 from tests.transport.conftest import HANGS_SECONDS, Open
 from tests.transport.server import Asked, Reply, serving
 
@@ -124,5 +126,5 @@ def test_what_the_cache_holds_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -
         def refuse(*_: Any) -> None:
             raise AssertionError("a thread was begun")
 
-        monkeypatch.setattr("derivdata.transport.connection.started", refuse)
+        monkeypatch.setattr("derivdata.client.transport.connection.started", refuse)
         assert paths(symbols(20)) == first

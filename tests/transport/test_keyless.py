@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from derivdata.client.transport import keyless
 from derivdata.errors import NetworkError
-from derivdata.transport import keyless
 from tests.transport.server import Reply, serving
 
 BODY = b'{"result": [1, 2, 3]}' * 100

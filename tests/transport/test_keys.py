@@ -15,10 +15,11 @@ import requests
 import urllib3
 from requests.adapters import HTTPAdapter
 
-from derivdata import errors, transport
-from derivdata.api import FUNDING, Request
-from derivdata.transport.keys import Secret
-from derivdata.transport.origin import site
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport.keys import Secret
+from derivdata.client.transport.origin import site
+from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import KEY, Open, checked
 from tests.transport.server import Asked, Reply, serving
 
@@ -238,7 +239,7 @@ def test_no_error_shows_the_key(
 ) -> None:
     with serving(answer) as server:
         connection = opened(server.url)
-        monkeypatch.setattr("derivdata.transport.session.SESSION.connection", connection)
+        monkeypatch.setattr("derivdata.client.transport.session.SESSION.connection", connection)
         with pytest.raises((errors.FetchError, errors.SchemaError)) as raised:
             transport.get(FUNDING, {}, into=dict[str, int])
     assert KEY not in shown_everywhere(raised.value)
@@ -353,5 +354,5 @@ def test_module_names_no_key() -> None:
     """The last connection's key is in no module variable's repr."""
     with serving(plain) as server:
         transport.connect(server.url, api_key=KEY)
-        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.transport")]
+        modules = [m for name, m in sys.modules.items() if name.startswith("derivdata.client.transport")]
         assert not any(KEY in repr(vars(module)) for module in modules)

@@ -10,10 +10,10 @@ import pytest
 import requests
 import urllib3
 
-from derivdata.transport.adapter import Adapter
-from derivdata.transport.body import BodyTooLarge, read_body
-from derivdata.transport.keys import Secret
-from derivdata.transport.settings import Limits, Timing
+from derivdata.client.transport.adapter import Adapter
+from derivdata.client.transport.body import BodyTooLarge, read_body
+from derivdata.client.transport.keys import Secret
+from derivdata.client.transport.settings import Limits, Timing
 from tests.transport.conftest import KEY
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from derivdata.transport import body as bodies
-from derivdata.transport.body import NotJson, check_json
+from derivdata.client.transport import body as bodies
+from derivdata.client.transport.body import NotJson, check_json
 
 POINTS = [{"timestamp": "2026-06-01T00:00:00Z", "y": n / 8} for n in range(100)]
 ORDINARY = {"symbol": "BTC", "series": {"okx": POINTS, "bybit": POINTS}, "data": POINTS, "notices": []}

@@ -14,10 +14,11 @@ from urllib.parse import quote
 import pandas as pd
 import pytest
 
-from derivdata import errors, transport
-from derivdata.api import FUNDING, FUNDING_HISTORICAL, Request
-from derivdata.transport import cache
-from derivdata.transport.response import plain_text
+from derivdata import errors
+from derivdata.client import transport
+from derivdata.client.transport import cache
+from derivdata.client.transport.response import plain_text
+from derivdata.tables.endpoints import FUNDING, FUNDING_HISTORICAL, Request
 from tests.transport.conftest import FakeTime, Open
 from tests.transport.server import NOON, Asked, Reply, serving
 

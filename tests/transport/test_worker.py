@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from derivdata import errors
-from derivdata.api import FUNDING, Request
-from derivdata.transport.worker import started
+from derivdata.client.transport.worker import started
+from derivdata.tables.endpoints import FUNDING, Request
 from tests.transport.conftest import HANGS_SECONDS, Joiners, Open
 from tests.transport.server import Asked, Reply, serving
 
@@ -70,10 +70,10 @@ def echo_of(path: str) -> bytes:
 MANY = """
     import random, sys, threading
     from pathlib import Path
-    from derivdata.api import FUNDING, Request
-    from derivdata.transport.settings import Settings
-    from derivdata.transport.connection import Connection
-    from derivdata.transport.origin import site
+    from derivdata.tables.endpoints import FUNDING, Request
+    from derivdata.client.transport.settings import Settings
+    from derivdata.client.transport.connection import Connection
+    from derivdata.client.transport.origin import site
 
     url, folder, seed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     connection = Connection(site(url), None, Settings(scope="shared", folder=folder))

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import venues
+from derivdata.sources import venues
 from tests.shared import shared_path
 
 AT = pd.Timestamp("2026-10-01T12:00:00Z")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from derivdata.venues.coverage import coverage_of
-from derivdata.venues.endpoint import Endpoint, Venue
-from derivdata.venues.registry import VENUES
+from derivdata.sources.venues.coverage import coverage_of
+from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.registry import VENUES
 
 MINUTE = 60.0
 

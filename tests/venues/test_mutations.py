@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from derivdata import venues
 from derivdata.errors import SchemaError, VenueError
-from derivdata.venues.record_types import Instrument, Quotes, Records
+from derivdata.sources import venues
+from derivdata.sources.venues.record_types import Instrument, Quotes, Records
 from tests.venues import recorded
 
 FILES = [row["file"] for row in recorded.listed() if row["what"] != "error"]

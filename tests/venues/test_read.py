@@ -11,7 +11,7 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import SchemaError, VenueError
-from derivdata.venues.tabulation import multiplier, payment_hours
+from derivdata.sources.venues.tabulation import multiplier, payment_hours
 
 AT = "2026-03-02T08:00:00Z"
 MS = 1_772_438_400_000  # the same instant

@@ -7,9 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import tables, venues
+from derivdata import tables
 from derivdata.errors import VenueError
-from derivdata.venues.registry import VENUES
+from derivdata.sources import venues
+from derivdata.sources.venues.registry import VENUES
 from tests.venues import recorded
 
 FILES = [row["file"] for row in recorded.listed() if row["exchange"] in VENUES]

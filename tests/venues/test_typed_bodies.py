@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from derivdata import venues
 from derivdata.errors import SchemaError, VenueError
-from derivdata.venues.record_types import Records
+from derivdata.sources import venues
+from derivdata.sources.venues.record_types import Records
 from tests.venues.test_mutations import _damaged, _wrong_rows
 
 MS = 1_789_000_000_123

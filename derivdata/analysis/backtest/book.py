@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.funding.ledger import LATE
+from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import BPS, REFERENCE_HOURS
 
 __all__ = ["Account", "Book", "Fills"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.backtest.results import provenance_of, trades
 from derivdata.analysis.funding.costs import slippage_bps
 from derivdata.analysis.inputs import require_labels, require_times
 from derivdata.analysis.panels import require
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS, USD_UNIT
 
 __all__ = ["capacity"]

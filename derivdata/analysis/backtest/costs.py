@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from derivdata._typing import Floats
+from derivdata.support.arrays import Floats
 from derivdata.tables.venue_facts import fact_value
 
 __all__ = ["Costs"]

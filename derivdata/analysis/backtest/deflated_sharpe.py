@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["deflated_sharpe_ratio"]
 

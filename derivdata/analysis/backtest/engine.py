@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.backtest.book import Account, Book, Fills
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.backtest.past import Knowledge, Past, Target, target_of
 from derivdata.analysis.backtest.results import Reason
 from derivdata.analysis.backtest.slippages import Slippage
+from derivdata.support.arrays import Bools, Floats, Indices
 
 __all__ = ["Journal", "simulate"]
 

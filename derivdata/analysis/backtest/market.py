@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.panels import beside, hours, kind_of, labels_of, require, require_rate
 from derivdata.analysis.panels import usual_step as usual_step_of
 from derivdata.analysis.settlements import merge_late_stamps
+from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, USD_UNIT
 
 __all__ = ["Market", "RowBlocks", "market_of"]

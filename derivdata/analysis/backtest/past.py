@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.funding.ledger import LATE
+from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT
 
 __all__ = ["Knowledge", "Past", "Target", "target_of"]

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.backtest.book import Account
 from derivdata.analysis.backtest.market import Market
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.tables import provenance
 from derivdata.tables.joining import joined_provenance
 from derivdata.units import APR_UNIT, HOUR_UNIT, HOURS_PER_YEAR, USD_UNIT

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.backtest.past import Past, Target, target_of
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import labels_of, require
-from derivdata.times import Instant, instant
+from derivdata.support.arrays import Bools, Floats, Indices
+from derivdata.support.times import Instant, instant
 
 __all__ = ["ForecastThreshold", "HoldPair", "HoldingTime", "Rotation", "SpreadThreshold", "VenueLimit"]
 

@@ -14,7 +14,7 @@ from derivdata.analysis.backtest.market import market_of
 from derivdata.analysis.backtest.results import dataset, provenance_of
 from derivdata.analysis.backtest.slippages import Slippage
 from derivdata.analysis.panels import positive
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["carry"]
 

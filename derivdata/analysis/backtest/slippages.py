@@ -8,11 +8,11 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats
 from derivdata.analysis.backtest.market import Market
 from derivdata.analysis.funding.costs import slippage_bps
 from derivdata.analysis.inputs import require_labels, require_times
 from derivdata.analysis.last_value import last_valid
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["Slippage"]
 

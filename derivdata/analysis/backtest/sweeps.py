@@ -13,7 +13,7 @@ from derivdata.analysis.backtest.costs import Costs
 from derivdata.analysis.backtest.deflated_sharpe import deflated_sharpe_ratio
 from derivdata.analysis.backtest.results import DAYS_PER_YEAR, daily_returns
 from derivdata.analysis.backtest.simulation import carry
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["sweep"]
 

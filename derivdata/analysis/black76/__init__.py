@@ -31,7 +31,7 @@ from derivdata.analysis.black76.labelled import apply, sign
 from derivdata.analysis.black76.sensitivities import DeltaKind, Greek
 from derivdata.analysis.inputs import require_together
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["ImpliedVol", "greeks", "implied_vol", "price"]
 

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from derivdata import times
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
 from derivdata.analysis.chain.option_prices import quoted, require_price_units
 from derivdata.analysis.status import Status
-from derivdata.arguments import typed
+from derivdata.support import times
+from derivdata.support.arguments import typed
 from derivdata.tables import provenance
 
 __all__ = ["clean"]

@@ -16,7 +16,7 @@ from derivdata.analysis.black76.labelled import sign
 from derivdata.analysis.chain.normalise import instants, keys_of
 from derivdata.analysis.chain.option_prices import quoted
 from derivdata.analysis.inputs import require_numbers, require_together, together
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["ESTIMATES", "Evidence", "forward_from_delta", "forward_from_parity"]
 

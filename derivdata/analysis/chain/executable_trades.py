@@ -20,7 +20,7 @@ from derivdata.analysis.chain.static_arbitrage import (
     verticals,
 )
 from derivdata.analysis.inputs import require_columns
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 from derivdata.tables.venue_facts import fact_value
 from derivdata.units import BPS
 

@@ -15,7 +15,7 @@ from derivdata.analysis.chain.normalise import expiry_slices, option_rows
 from derivdata.analysis.chain.option_prices import require_price_units
 from derivdata.analysis.inputs import require_beside, require_variables
 from derivdata.analysis.status import Status
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["METHODS", "basis", "forwards", "row_forward", "slice_forwards"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import times
 from derivdata.analysis.inputs import require_columns, require_decimal_volatility
 from derivdata.analysis.status import Status
+from derivdata.support import times
 
 __all__ = ["KEYS", "expiry_slices", "instants", "is_cleaned", "keys_of", "option_rows"]
 

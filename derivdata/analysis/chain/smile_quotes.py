@@ -19,7 +19,7 @@ from derivdata.analysis.chain.normalise import expiry_slices, keys_of
 from derivdata.analysis.chain.option_prices import quoted
 from derivdata.analysis.inputs import require_columns, require_variables
 from derivdata.analysis.status import Status
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["arbitrage", "smiles"]
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata._typing import Floats
 from derivdata.analysis.chain.forward import slice_forwards
 from derivdata.analysis.chain.normalise import expiry_slices, keys_of
 from derivdata.analysis.chain.option_prices import quoted
+from derivdata.support.arrays import Floats
 
 __all__ = ["QuotedExpiry", "Trade", "butterflies", "calendars", "quoted_expiries", "verticals"]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis import black76
 from derivdata.analysis.black76.sensitivities import Greek
 from derivdata.analysis.chain.forward import row_forward
 from derivdata.analysis.chain.normalise import option_rows
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["vendor_greeks"]
 

@@ -14,7 +14,7 @@ from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.exposure.sums import Place, sized, summed
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["NAIVE_DEALER", "gamma_exposure", "zero_gamma"]
 

@@ -10,7 +10,7 @@ import pandas as pd
 import xarray as xr
 
 from derivdata.analysis.exposure.sums import open_interest
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["max_pain", "pain"]
 

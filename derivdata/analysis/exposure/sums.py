@@ -12,8 +12,8 @@ import xarray as xr
 from derivdata.analysis import black76
 from derivdata.analysis.chain.labels import by_label
 from derivdata.analysis.chain.normalise import is_cleaned, keys_of, option_rows
-from derivdata.arguments import typed
-from derivdata.times import year_fraction
+from derivdata.support.arguments import typed
+from derivdata.support.times import year_fraction
 
 __all__ = ["open_interest", "put_call_ratio", "sized", "summed"]
 

@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding.ledger import Ledger, of_sampled, of_settled
 from derivdata.analysis.panels import (
     beside,
@@ -20,7 +19,8 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.settlements import merge_late_stamps, refuse_overlap
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS, BPS_UNIT, HOUR_UNIT
 
 __all__ = ["PreparedPanel", "cumulative", "prepare"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from derivdata._typing import Floats
+from derivdata.support.arrays import Floats
 
 __all__ = [
     "Fit",

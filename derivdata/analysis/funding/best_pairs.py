@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.panels import (
     beside,
     by_chunk,
@@ -23,7 +22,8 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.settlements import at_common_stamps
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT, USD_UNIT
 
 __all__ = ["Extremes", "best_pair", "extremes", "tradable_mask"]

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats, Indices
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.pooled_regression import Plan, Walk, pair_places, walk_forward
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import hours_at, labels_of, like, positive, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats, Indices
 from derivdata.units import BPS_UNIT
 
 __all__ = [

@@ -8,13 +8,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.periods import period_sums
 from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.panels import beside, labels_of, positive, require_rate, whole
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT
 
 __all__ = ["comovement"]

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.inputs import along, require_numbers, together
 from derivdata.analysis.panels import require
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, REFERENCE_HOURS, USD_UNIT
 
 __all__ = ["LEGS", "breakeven_hours", "legs_cost", "reverting_carry", "slippage_bps"]

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.accrual import prepare
 from derivdata.analysis.funding.costs import breakeven_hours, legs_cost, reverting_carry, slippage_bps
@@ -17,7 +16,8 @@ from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_labels
 from derivdata.analysis.panels import like, positive, require, require_rate, require_venues, whole
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT, RATE_UNIT, apr_from_bps, bps_8h_from_bps
 
 __all__ = ["net_carry"]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from derivdata.analysis.inputs import together
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 from derivdata.units import REFERENCE_HOURS
 
 __all__ = ["deribit_rate", "hyperliquid_rate", "payment"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from derivdata._typing import Bools, Floats
 from derivdata.analysis.funding.ar1 import Fit, decay
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["phi_interval"]
 

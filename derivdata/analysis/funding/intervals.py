@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats
 from derivdata.analysis.funding.ledger import LATE
 from derivdata.analysis.panels import beside, hours, kind_of, like, require, require_rate, whole
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Bools, Floats
 from derivdata.units import BPS, HOUR_UNIT, NATIVE_UNIT, RATE_UNIT, REFERENCE_HOURS, bps_8h_from_native
 
 __all__ = ["check_8h_normalisation", "infer_interval"]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.last_value import last_valid
+from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import bps_from_bps_8h
 
 __all__ = ["LATE", "Ledger", "earned_between", "of_sampled", "of_settled"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.panels import hours, labels_of, like, refuse_negative, require, require_rate, whole
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Bools, Floats, Indices
 from derivdata.units import RATE_UNIT, USD_UNIT
 
 __all__ = ["oi_weighted", "universe"]

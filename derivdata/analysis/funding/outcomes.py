@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats, Indices
 from derivdata.analysis.funding.accrual import PreparedPanel, prepare
 from derivdata.analysis.funding.best_pairs import extremes, tradable_mask
 from derivdata.analysis.funding.costs import legs_cost
@@ -28,8 +27,9 @@ from derivdata.analysis.panels import (
 )
 from derivdata.analysis.settlements import at_common_stamps
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
-from derivdata.times import Instant, instant
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats, Indices
+from derivdata.support.times import Instant, instant
 from derivdata.units import BPS_UNIT
 
 __all__ = ["hit_rate", "realised_carry"]

@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding.accrual import PreparedPanel
 from derivdata.analysis.funding.ledger import earned_between
 from derivdata.analysis.panels import hours_at, like
+from derivdata.support.arrays import Floats
 from derivdata.units import BPS_UNIT, HOUR_UNIT
 
 __all__ = ["earned", "period_ends", "period_sums"]

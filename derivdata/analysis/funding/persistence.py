@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding import ar1
 from derivdata.analysis.funding.grid_bootstrap import phi_interval
 from derivdata.analysis.funding.persistent_part import persistent_part
@@ -25,7 +24,8 @@ from derivdata.analysis.panels import (
     whole,
 )
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 from derivdata.units import HOUR_UNIT, RATE_UNIT
 
 __all__ = ["half_life"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Bools, Floats
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["PersistentPart", "persistent_part"]
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats, Indices
 from derivdata.analysis.funding.carry_forecast import (
     DECISIONS,
     origin_attrs,
@@ -23,7 +22,8 @@ from derivdata.analysis.funding.status import FundingStatus
 from derivdata.analysis.inputs import require_draws, require_variables
 from derivdata.analysis.panels import labels_of, like
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats, Indices
 from derivdata.units import BPS_UNIT
 
 __all__ = ["pick_record", "pick_summary"]

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Bools, Floats, Indices
 from derivdata.analysis.funding.rolling import sliding
+from derivdata.support.arrays import Bools, Floats, Indices
 
 __all__ = ["Plan", "Walk", "future_sums", "pair_places", "trailing_mean", "walk_forward"]
 

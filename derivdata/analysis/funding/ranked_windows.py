@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata._typing import Floats, Indices
+from derivdata.support.arrays import Floats, Indices
 
 __all__ = ["median_and_deviation"]
 

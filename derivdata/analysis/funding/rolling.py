@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from derivdata._typing import Bools, Floats
+from derivdata.support.arrays import Bools, Floats
 
 __all__ = ["Room", "mean_and_deviation", "sliding"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from derivdata.analysis.settlements import scheduled
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.times import Instant, instant
 from derivdata.tables.required import require_columns
 from derivdata.tables.venue_facts import fact_value
-from derivdata.times import Instant, instant
 
 __all__ = ["next_settlements"]
 

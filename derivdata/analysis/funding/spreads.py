@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.panels import like, require_rate, require_venues, whole
 from derivdata.analysis.settlements import at_common_stamps
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.units import RATE_UNIT
 
 __all__ = ["dispersion", "pair_spreads", "spread"]

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.funding.ranked_windows import median_and_deviation
 from derivdata.analysis.funding.rolling import Room, mean_and_deviation
 from derivdata.analysis.panels import hours, like, require, whole
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["zscore"]
 

@@ -14,10 +14,10 @@ import numpy as np
 import xarray as xr
 from scipy.special import fdtrc
 
-from derivdata._typing import Array, Bools, Floats, Indices
 from derivdata.analysis.inputs import require_numbers
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array, Bools, Floats, Indices
 
 __all__ = ["BranchingStatus", "branching_ratio"]
 

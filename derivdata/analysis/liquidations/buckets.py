@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata import times
-from derivdata._typing import Array
 from derivdata.analysis.inputs import together
 from derivdata.analysis.liquidations.orders import check_orders
-from derivdata.arguments import Numbers, typed
+from derivdata.support import times
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Array
 from derivdata.tables import provenance
 from derivdata.tables.required import require_columns
 

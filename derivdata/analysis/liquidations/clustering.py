@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata import times
-from derivdata._typing import Array, Indices
 from derivdata.analysis.liquidations.buckets import imbalance
 from derivdata.analysis.liquidations.orders import check_orders
-from derivdata.arguments import typed
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array, Indices
 from derivdata.tables.required import require_columns
 
 __all__ = ["cascades", "clusters"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xarray as xr
 
 from derivdata.analysis.panels import require
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 
 @typed

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata import times
 from derivdata.analysis.panels import refuse_negative, require, require_quantity, unit_of
-from derivdata.arguments import typed
+from derivdata.support import times
+from derivdata.support.arguments import typed
 from derivdata.units import USD_UNIT
 
 

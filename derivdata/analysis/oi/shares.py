@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Array
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import (
@@ -22,7 +21,8 @@ from derivdata.analysis.panels import (
     unit_of,
     whole,
 )
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array
 from derivdata.tables import VENUES, VENUES_AS_OF
 
 _HOUR_US = 3_600_000_000

@@ -19,11 +19,11 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
-from derivdata._typing import Array
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import hours, require_share
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array
 
 __all__ = ["TrendStatus", "share_trend"]
 

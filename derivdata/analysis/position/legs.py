@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis import black76
 from derivdata.analysis.chain.normalise import instants
 from derivdata.analysis.inputs import require_columns, require_variables
@@ -17,6 +16,7 @@ from derivdata.analysis.status import Status
 from derivdata.analysis.surface.interpolation import variance_at, volatility
 from derivdata.analysis.surface.labelling import require_surface, where
 from derivdata.analysis.surface.maturity import Interpolation, Maturity, at_maturity
+from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["CURRENCIES", "DAYS_PER_YEAR", "PREMIUMS", "Legs", "in_both_currencies", "on_surface", "value_of"]

@@ -14,7 +14,7 @@ from derivdata.analysis.position.legs import DAYS_PER_YEAR, Legs, in_both_curren
 from derivdata.analysis.position.sensitivities import scaled_greeks
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.maturity import Interpolation
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 from derivdata.tables import provenance
 from derivdata.tables.joining import joined_provenance
 

@@ -19,7 +19,7 @@ from derivdata.analysis.position.sensitivities import with_labels
 from derivdata.analysis.status import Status, flag_attrs
 from derivdata.analysis.surface.labelling import where
 from derivdata.analysis.surface.maturity import Interpolation
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["scenarios"]
 

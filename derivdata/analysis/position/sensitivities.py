@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis import black76, smile
 from derivdata.analysis.black76.sensitivities import Greek
 from derivdata.analysis.position.legs import Legs, in_both_currencies, on_surface, value_of
 from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.labelling import origin_attrs, where
 from derivdata.analysis.surface.maturity import Interpolation
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["greeks", "scaled_greeks", "vega_buckets", "with_labels"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Array, Bools, Floats
 from derivdata.analysis.quality.series import row_quantile, row_quantiles
+from derivdata.support.arrays import Array, Bools, Floats
 
 __all__ = ["Comparison", "compare", "median_of_others"]
 

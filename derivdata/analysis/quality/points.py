@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata._typing import Array, Floats, Indices
 from derivdata.analysis.quality.series import Batch
+from derivdata.support.arrays import Array, Floats, Indices
 
 __all__ = ["Points", "collect_points"]
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from derivdata import times
-from derivdata._typing import Array, Floats, Indices
 from derivdata.analysis.quality.peers import compare, median_of_others
 from derivdata.analysis.quality.points import Points, collect_points
 from derivdata.analysis.quality.requested import answered_windows, count_not_requested
 from derivdata.analysis.quality.series import Batch, completeness, row_quantile, steps_in_force, value_figures
-from derivdata.arguments import typed
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array, Floats, Indices
 from derivdata.tables.required import require_columns
 
 __all__ = ["quality"]

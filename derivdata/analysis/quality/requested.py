@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from derivdata._typing import Array, Floats
+from derivdata.support.arrays import Array, Floats
 from derivdata.tables.required import require_columns
 
 __all__ = ["answered_windows", "count_not_requested"]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata._typing import Array, Bools, Floats
 from derivdata.analysis.last_value import last_valid
+from derivdata.support.arrays import Array, Bools, Floats
 
 __all__ = [
     "Batch",

@@ -12,7 +12,7 @@ from derivdata.analysis.surface.chunks import in_chunks
 from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, at_maturity, take
 from derivdata.analysis.surface.mixture import Mixture, mixture_at_expiries, mixture_of
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["density", "moments", "quantile"]
 

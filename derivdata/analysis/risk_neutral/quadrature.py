@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import where
 from derivdata.analysis.surface.mixture import Mixture
+from derivdata.support.arrays import Floats
 
 __all__ = ["NODE", "summary"]
 

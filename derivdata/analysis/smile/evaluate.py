@@ -15,7 +15,7 @@ from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.sabr import Sabr
 from derivdata.analysis.smile.svi_curve import density_factor
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["butterfly_check", "durrleman", "extrapolated", "iv", "total_variance"]
 

@@ -32,7 +32,7 @@ import xarray as xr
 from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.smile.parameters import Raw
 from derivdata.analysis.status import flag_attrs
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["NODES", "RAW", "SABR", "Method", "assemble", "from_raw", "raw_parameters"]
 

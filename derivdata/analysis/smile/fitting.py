@@ -16,7 +16,7 @@ from derivdata.analysis.smile.fit_dataset import NODES, RAW, SABR, Method, assem
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import SmileQuotes, prepare
 from derivdata.analysis.smile.weighting import quote_weights
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["fit"]
 

@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from derivdata.analysis.inputs import require_together
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = [
     "JumpWings",

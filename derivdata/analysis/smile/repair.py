@@ -27,7 +27,7 @@ from derivdata.analysis.smile.parameters import (
 from derivdata.analysis.smile.positive_svi import density_jet, floor_curve, floor_from_raw, floor_to_raw
 from derivdata.analysis.smile.quotes import SmileQuotes
 from derivdata.analysis.smile.ssvi_slice import fit_ssvi
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["GjRepair", "gj_repair", "penalty_repair"]
 

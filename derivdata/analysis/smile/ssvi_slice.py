@@ -15,7 +15,7 @@ from derivdata.analysis.least_squares import Minimum, minimise
 from derivdata.analysis.smile.least_squares_dense import DenseProblem
 from derivdata.analysis.smile.parameters import Floats, Raw
 from derivdata.analysis.smile.quotes import SmileQuotes
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["SsviConditions", "fit_ssvi", "ssvi_conditions", "ssvi_to_raw"]
 

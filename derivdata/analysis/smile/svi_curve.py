@@ -10,7 +10,7 @@ import numpy as np
 
 from derivdata.analysis.inputs import require_together
 from derivdata.analysis.smile.parameters import Floats, Raw
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["density_factor", "raw_total_variance"]
 

@@ -14,7 +14,7 @@ from derivdata.analysis.surface.essvi_parameters import NATURAL
 from derivdata.analysis.surface.labelling import require_surface, with_units
 from derivdata.analysis.surface.maturity import slices_at, take
 from derivdata.analysis.surface.ssvi_problem import Floats
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["TOLERANCE", "calendar_check", "pair_conditions", "previous"]
 

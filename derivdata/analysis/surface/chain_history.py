@@ -13,7 +13,7 @@ from derivdata.analysis.status import flag_attrs
 from derivdata.analysis.surface.chain_surface import from_chain
 from derivdata.analysis.surface.fitting import SurfaceMethod
 from derivdata.analysis.surface.points import DeltaKind, constant_maturity
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 
 __all__ = ["history"]
 

@@ -14,7 +14,7 @@ from derivdata.analysis.chain.normalise import option_rows
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.fitting import SurfaceMethod, at_the_money_of, fit
 from derivdata.analysis.surface.labelling import where
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["from_chain"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis import smile
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import bare, origin_attrs, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
 from derivdata.analysis.surface.mixture import mixture_of
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["local_volatility"]
 

@@ -8,7 +8,7 @@ import xarray as xr
 from derivdata.analysis.smile import Method, Raw, ssvi_to_raw
 from derivdata.analysis.smile.fit_dataset import assemble
 from derivdata.analysis.surface.labelling import labelled_expiry, require_lengths
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["NATURAL", "from_essvi", "natural_parameters", "raw_parameters_of"]
 

@@ -23,7 +23,7 @@ from derivdata.analysis.surface.labelling import labelled, where
 from derivdata.analysis.surface.quote_grid import QuoteGrid, arrange, batches, quotes_of
 from derivdata.analysis.surface.ssvi_families import FAMILIES, at_the_money, fit_family, isotonic
 from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["SurfaceMethod", "at_the_money_of", "fit"]
 

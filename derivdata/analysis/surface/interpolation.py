@@ -14,7 +14,7 @@ from derivdata.analysis.black76.normalised import time_value
 from derivdata.analysis.surface.labelling import bare
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity
 from derivdata.analysis.surface.ssvi_problem import Floats
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["iv", "total_variance", "variance_at", "variance_of", "volatility"]
 

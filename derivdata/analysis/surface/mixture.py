@@ -14,11 +14,11 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtr
 
-from derivdata._typing import Floats
 from derivdata.analysis import smile
 from derivdata.analysis.smile import density_factor
 from derivdata.analysis.surface.labelling import require_surface
 from derivdata.analysis.surface.maturity import Maturity
+from derivdata.support.arrays import Floats
 
 __all__ = ["Mixture", "Part", "mixture_at_expiries", "mixture_of"]
 

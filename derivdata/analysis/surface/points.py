@@ -16,7 +16,7 @@ from derivdata.analysis.surface.chunks import in_chunks
 from derivdata.analysis.surface.interpolation import variance_of, volatility
 from derivdata.analysis.surface.labelling import bare, require_surface, where, with_units
 from derivdata.analysis.surface.maturity import Extrapolation, Interpolation, Maturity, at_maturity, take
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["AtTheMoney", "DeltaKind", "constant_maturity", "delta_moneyness", "points_of", "require_points"]

@@ -16,7 +16,7 @@ import numpy as np
 from derivdata.analysis.inputs import together
 from derivdata.analysis.least_squares import Minimum
 from derivdata.analysis.surface.ssvi_problem import Floats, SurfaceQuotes, fit_model
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["FAMILIES", "Family", "at_the_money", "fit_family", "heston_phi", "isotonic", "power_phi"]
 

@@ -22,7 +22,7 @@ from derivdata.analysis.surface.points import (
     require_points,
 )
 from derivdata.analysis.surface.ssvi_problem import Floats
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["forward_variance", "points_at_expiries", "term_structure"]
 

@@ -12,7 +12,7 @@ from derivdata.analysis.inputs import require_variables
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.strip import Floats
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["volatility_index"]

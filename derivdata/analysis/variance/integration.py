@@ -13,7 +13,7 @@ from derivdata.analysis.surface.chunks import in_chunks
 from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.integrals import NODES, integrals, nodes, tails
 from derivdata.analysis.variance.quoted_smiles import strip
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["VarianceMethod", "model_free"]
 

@@ -11,7 +11,7 @@ from derivdata.analysis.inputs import along, require_numbers
 from derivdata.analysis.status import Status
 from derivdata.analysis.surface.labelling import with_units
 from derivdata.analysis.variance.strip import Bools, Floats, boundary, contributions, total, walk
-from derivdata.arguments import Numbers, typed
+from derivdata.support.arguments import Numbers, typed
 
 __all__ = ["cboe", "replication"]
 

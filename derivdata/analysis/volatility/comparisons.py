@@ -8,13 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.last_value import last_valid
 from derivdata.analysis.panels import require
 from derivdata.analysis.volatility.estimators import UNIT, realised
 from derivdata.analysis.volatility.price_bars import HOUR_US
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["cone", "implied_minus_realised"]
 

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.inputs import require_times, require_variables
 from derivdata.analysis.panels import require
 from derivdata.analysis.volatility.price_bars import BAR, HOUR_US
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 from derivdata.units import HOURS_PER_YEAR
 
 __all__ = ["UNIT", "bipower", "realised"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from derivdata._typing import Floats
 from derivdata.analysis.inputs import require_times
 from derivdata.analysis.panels import require
-from derivdata.arguments import typed
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Floats
 
 __all__ = ["BAR", "HOUR_US", "bars"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from derivdata import bundle
+from derivdata.client import bundle
 from derivdata.errors import BundleError
 from derivdata.reports.formatting import pct, usd
 from derivdata.reports.html_page import Metric, Section

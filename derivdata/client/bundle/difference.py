@@ -1,0 +1,201 @@
+"""Compare two recordings: answers that they do not share, and rows of tables that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.client.bundle.layout import Entry, request_of
+from derivdata.client.bundle.reading import Bundle
+from derivdata.client.bundle.refetch import table_of
+from derivdata.support.arguments import typed
+from derivdata.tables.endpoints import ParamKind, Request, endpoint_of
+from derivdata.tables.schema import Table
+
+__all__ = ["BundleDiff", "bundle_diff", "changed_rows"]
+
+_ANSWER_COLUMNS = ("change", "path", "query_a", "query_b", "sha256_a", "sha256_b", "table", "rows")
+
+
+class _Pair(NamedTuple):
+    """An answer of each recording, or of one."""
+
+    a: Entry | None
+    b: Entry | None
+
+
+@dataclass(frozen=True)
+class BundleDiff:
+    """Difference of two recordings.
+
+    Attributes
+    ----------
+    answers
+        One row per answer that differs: ``change`` is ``changed`` (the same request), ``moved`` (the same
+        but for its window), ``only in a`` or ``only in b``; queries and hashes of both; the ``table`` that
+        it makes and how many of its ``rows`` differ, missing where no fetcher makes one.
+    rows
+        Table name to the rows that differ: the table's key, ``change`` (``changed``, ``only in a``,
+        ``only in b``), and every other column twice, ending in ``_a`` and ``_b``.
+    """
+
+    answers: pd.DataFrame
+    rows: Mapping[str, pd.DataFrame]
+
+    def __bool__(self) -> bool:
+        return len(self.answers) > 0
+
+    def __repr__(self) -> str:
+        if not self:
+            return "BundleDiff(no difference)"
+        counts = ", ".join(f"{n} {change}" for change, n in self.answers["change"].value_counts().items())
+        rows = ", ".join(f"{len(frame)} of {name}" for name, frame in self.rows.items())
+        return f"BundleDiff(answers: {counts}; rows: {rows or 'none'})"
+
+
+@typed
+def bundle_diff(a: str | Path, b: str | Path) -> BundleDiff:
+    """Return what differs between two recordings.
+
+    Answers are compared by their bodies, repeated ones in their order. A request that is in one recording
+    only is compared with one of the other that is the same but for its instants, if there is one: a
+    notebook that looks back from now asks for another window every day.
+
+    Parameters
+    ----------
+    a, b
+        Bundles.
+
+    Raises
+    ------
+    BundleError
+        One is not a bundle, damaged, or built to do harm.
+    """
+    first = Bundle(a)
+    try:
+        second = Bundle(b)
+        try:
+            return _difference(first, second)
+        finally:
+            second.close()
+    finally:
+        first.close()
+
+
+def _difference(a: Bundle, b: Bundle) -> BundleDiff:
+    lines: list[tuple[Any, ...]] = []
+    rows: dict[str, list[pd.DataFrame]] = {}
+    for pair in _pairs(a.entries, b.entries):
+        a_key, b_key = (None if e is None else (e.status, e.sha256, request_of(e)) for e in pair)
+        if a_key == b_key:
+            continue
+        name, changed = _compared(pair, a, b)
+        lines.append(_line(pair, name, changed))
+        if name is not None and changed is not None and len(changed):
+            rows.setdefault(name, []).append(changed)
+    answers = pd.DataFrame(lines, columns=list(_ANSWER_COLUMNS)).astype({"rows": "Int64"})
+    return BundleDiff(answers, {n: pd.concat(f, ignore_index=True) for n, f in sorted(rows.items())})
+
+
+def _pairs(a: Iterable[Entry], b: Iterable[Entry]) -> list[_Pair]:
+    """Answers side by side: by request, then what is left by request without its instants."""
+    exact, left_a, left_b = _matched(a, b, request_of)
+    moved, only_a, only_b = _matched(left_a, left_b, _timeless)
+    singles = [*(_Pair(e, None) for e in only_a), *(_Pair(None, e) for e in only_b)]
+    return [*exact, *moved, *singles]
+
+
+def _matched(
+    a: Iterable[Entry], b: Iterable[Entry], key: Callable[[Entry], Request]
+) -> tuple[list[_Pair], list[Entry], list[Entry]]:
+    """Pairs with the same key, in the order they came, and what is left of each side."""
+    waiting: dict[Request, list[Entry]] = {}
+    for entry in b:
+        waiting.setdefault(key(entry), []).append(entry)
+    pairs: list[_Pair] = []
+    left: list[Entry] = []
+    for entry in a:
+        counterparts = waiting.get(key(entry))
+        if counterparts:
+            pairs.append(_Pair(entry, counterparts.pop(0)))
+        else:
+            left.append(entry)
+    return pairs, left, [entry for entries in waiting.values() for entry in entries]
+
+
+def _timeless(entry: Entry) -> Request:
+    endpoint = endpoint_of(entry.path)
+    params = endpoint.params if endpoint is not None else ()
+    instants = {p.name for p in params if p.kind in (ParamKind.INSTANT, ParamKind.MILLIS)}
+    return Request(entry.path, tuple((n, v) for n, v in entry.query if n not in instants))
+
+
+def _line(pair: _Pair, name: str | None, changed: pd.DataFrame | None) -> tuple[Any, ...]:
+    if pair.a is None or pair.b is None:
+        change = "only in b" if pair.a is None else "only in a"
+    else:
+        change = "changed" if request_of(pair.a) == request_of(pair.b) else "moved"
+    path = next(e.path for e in pair if e is not None)
+    queries = [None if e is None else str(request_of(e)).partition("?")[2] for e in pair]
+    hashes = [None if e is None else e.sha256 for e in pair]
+    return (change, path, *queries, *hashes, name, None if changed is None else len(changed))
+
+
+def _compared(pair: _Pair, a: Bundle, b: Bundle) -> tuple[str | None, pd.DataFrame | None]:
+    """Return the table of a pair's endpoint and its rows that differ; None where no fetcher makes both."""
+    endpoint = endpoint_of(next(e.path for e in pair if e is not None))
+    if endpoint is None:
+        return None, None
+    table = tables.TABLES.get(endpoint.table)
+    if table is None:
+        return endpoint.table, None
+    first, second = _rows(table, pair.a, a), _rows(table, pair.b, b)
+    if first is None or second is None:
+        return table.name, None
+    return table.name, changed_rows(table, first, second)
+
+
+def _rows(table: Table, entry: Entry | None, bundle: Bundle) -> pd.DataFrame | None:
+    if entry is None:
+        return table.empty()
+    frame = table_of(entry, bundle.body(entry), bundle.manifest.asof)
+    is_this_table = isinstance(frame, pd.DataFrame) and set(table.columns) <= set(frame.columns)
+    return frame if is_this_table else None
+
+
+def changed_rows(table: Table, a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Rows of two frames of a table that differ, side by side.
+
+    The one instant of a snapshot is not compared: the next snapshot has another in every row.
+    """
+    snapshot = _is_snapshot(a) and _is_snapshot(b)
+    key = [name for name in table.key if not (snapshot and name == "time")]
+    values = [n for n in table.columns if n not in table.key and not (snapshot and n == "time")]
+    names = [*key, *values]
+    both = _plain(a[names]).merge(
+        _plain(b[names]), on=key, how="outer", suffixes=("_a", "_b"), indicator="change"
+    )
+    shared = both["change"] == "both"
+    differs = ~shared
+    for name in values:
+        x, y = both[f"{name}_a"], both[f"{name}_b"]
+        differs |= ~((x == y) | (x.isna() & y.isna())).fillna(False).astype(bool)
+    labels = {"left_only": "only in a", "right_only": "only in b", "both": "changed"}
+    both["change"] = both["change"].astype("str").map(labels)
+    sides = [f"{name}_{side}" for name in values for side in "ab"]
+    return both.loc[differs, [*key, "change", *sides]].reset_index(drop=True)
+
+
+def _is_snapshot(frame: pd.DataFrame) -> bool:
+    return "time" in frame.columns and frame["time"].nunique() <= 1
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the frame with categories as text: two answers rarely have the same ones."""
+    texts = [n for n, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)]
+    return frame.astype(dict.fromkeys(texts, "str"))

@@ -1,0 +1,180 @@
+"""Layout of a bundle: a manifest, a list of answers, and every body once, named by its hash.
+
+::
+
+    manifest.json      what made it: versions, platform, source, clock
+    answers.json       one entry per answer, sorted by request; a request's answers in the order they came
+    bodies/<sha256>    the raw bodies
+
+While it is recorded the file is a `journal`, which is read the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+import pandas as pd
+
+from derivdata.client.transport import Response
+from derivdata.support import times
+from derivdata.tables.endpoints import Request
+
+__all__ = [
+    "ANSWERS",
+    "BODY",
+    "BODY_BYTES",
+    "FORMAT",
+    "LIST_BYTES",
+    "MANIFEST",
+    "MEMBERS",
+    "TOTAL_BYTES",
+    "Entry",
+    "Manifest",
+    "body_name",
+    "described",
+    "entry_of",
+    "request_of",
+    "response_of",
+    "spoken",
+]
+
+FORMAT = "derivdata-bundle"
+MANIFEST = "manifest.json"
+ANSWERS = "answers.json"
+BODY = re.compile(r"bodies/([0-9a-f]{64})")
+
+BODY_BYTES = 64 * 2**20
+LIST_BYTES = 256 * 2**20
+TOTAL_BYTES = 4 * 2**30 - 1
+MEMBERS = 65_000
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The manifest: source, clock and versions that made a bundle.
+
+    Attributes
+    ----------
+    version
+        Of the layout.
+    asof
+        The recording's clock, ISO text; None where nothing asked for the time.
+    source, synthetic, attribution
+        The source, whether its data is synthetic, and the attribution that the API's terms require.
+    about
+        What who recorded wanted to say, such as the arguments of a report.
+    answers, answers_sha256
+        How many entries there are, and the hash of their list.
+    python, platform, versions
+        What computed with the answers, the BLAS kernel among the versions: of this and of nothing else
+        depends the last bit of a result.
+    """
+
+    format: str
+    version: int
+    asof: str | None
+    source: str
+    synthetic: bool
+    attribution: str
+    about: dict[str, Any] = {}
+    answers: int
+    answers_sha256: str
+    python: str
+    platform: str
+    versions: dict[str, str]
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True):
+    """One answer without its body.
+
+    Attributes
+    ----------
+    date
+        The server's ``Date``, ISO text; None where an error came without.
+    received
+        When the body came over the wire, by the server's clock: its date and, where something between kept
+        it for a while, the ``Age`` that it then had.
+    """
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    status: int
+    headers: dict[str, str]
+    date: str | None
+    received: str | None
+    sha256: str
+    bytes: int
+    source: str
+    synthetic: bool
+    attribution: str
+
+
+def described(manifest: Manifest, entries: Sequence[Entry], answers_sha256: str) -> Manifest:
+    """Return the manifest with what it says of the answers."""
+    return msgspec.structs.replace(
+        manifest,
+        source=", ".join(sorted({e.source for e in entries})),
+        synthetic=any(e.synthetic for e in entries),
+        attribution="; ".join(sorted({e.attribution for e in entries if e.attribution})),
+        answers=len(entries),
+        answers_sha256=answers_sha256,
+    )
+
+
+def body_name(sha256: str) -> str:
+    """Return a body's name in the file."""
+    return f"bodies/{sha256}"
+
+
+def request_of(entry: Entry) -> Request:
+    """Return the request that an entry answers."""
+    return Request(entry.path, tuple(entry.query))
+
+
+def entry_of(response: Response) -> Entry:
+    """Return the entry of an answer."""
+    dated = response.as_of is not pd.NaT
+    return Entry(
+        method="GET",
+        path=response.request.path,
+        query=list(response.request.query),
+        status=response.status,
+        headers=dict(sorted(response.headers.items())),
+        date=times.iso(response.as_of) if dated else None,
+        received=times.iso(response.as_of + _age(response)) if dated else None,
+        sha256=response.sha256,
+        bytes=len(response.body),
+        source=response.source,
+        synthetic=response.synthetic,
+        attribution=response.attribution,
+    )
+
+
+def response_of(entry: Entry, body: bytes) -> Response:
+    """Return the answer of an entry."""
+    return Response(
+        request=request_of(entry),
+        status=entry.status,
+        headers=dict(entry.headers),
+        body=body,
+        as_of=pd.NaT if entry.date is None else times.instant(entry.date, "date"),
+        source=entry.source,
+        synthetic=entry.synthetic,
+        attribution=entry.attribution,
+        sha256=entry.sha256,
+    )
+
+
+def spoken(entry: Entry) -> bytes:
+    """Everything that an entry says, escapes undone: where a key would be seen."""
+    request = str(request_of(entry))
+    return msgspec.json.encode(entry) + f"\n{request}\n{unquote(request)}".encode()
+
+
+def _age(response: Response) -> pd.Timedelta:
+    text = response.headers.get("Age", "0")
+    return pd.Timedelta(int(text) if text.isdecimal() and len(text) < 9 else 0, "s")

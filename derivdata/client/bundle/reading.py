@@ -1,0 +1,215 @@
+"""A bundle read with distrust: every size bounded, every hash compared, nothing unpacked to disk."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from derivdata.client.bundle.journal import Journal, is_journal
+from derivdata.client.bundle.layout import (
+    ANSWERS,
+    BODY,
+    BODY_BYTES,
+    FORMAT,
+    LIST_BYTES,
+    MANIFEST,
+    MEMBERS,
+    TOTAL_BYTES,
+    Entry,
+    Manifest,
+    body_name,
+    described,
+    request_of,
+)
+from derivdata.errors import BundleError
+from derivdata.support import times
+
+__all__ = ["Bundle"]
+
+T = TypeVar("T")
+
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What is unpacked in bounded steps; the standard library unpacks the others whole."""
+
+_ENCRYPTED = 1
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What the standard library raises for files that are broken on purpose or by accident."""
+
+
+class Bundle:
+    """A whole bundle, open for reading.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Attributes
+    ----------
+    manifest, entries
+        What it says; every body has been compared with its hash.
+
+    Raises
+    ------
+    BundleError
+        It is not a bundle, damaged, cut off, or built to do harm; the message names the entry.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._journal = Journal(self.path) if is_journal(self.path) else None
+        if self._journal is not None:
+            self._open_journal(self._journal)
+            return
+        try:
+            self._zip = zipfile.ZipFile(self.path)
+        except _DAMAGE as error:
+            raise BundleError(f"{path}: not a bundle, or cut off: {_words(error)}") from None
+        try:
+            self._members = _surveyed(self.path, self._zip.infolist())
+            self.manifest = self._manifest()
+            self.entries = self._entries()
+            self._verify()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def body(self, entry: Entry) -> bytes:
+        """Return an answer's raw body.
+
+        Raises
+        ------
+        BundleError
+            It is damaged; the message names the entry and its request.
+        """
+        name = body_name(entry.sha256)
+        what = f"{name} ({request_of(entry)})"
+        journal = self._journal
+        body = self._read(name, BODY_BYTES, what) if journal is None else journal.body(name)
+        if hashlib.sha256(body).hexdigest() != entry.sha256 or len(body) != entry.bytes:
+            raise BundleError(f"{self.path}: {what} is damaged: its hash or size is another")
+        return body
+
+    def _open_journal(self, journal: Journal) -> None:
+        """Take a recording that is under way, or was killed, for the bundle of what had come."""
+        if journal.manifest is None:
+            raise BundleError(f"{self.path}: not a bundle, or cut off: it says nothing of itself")
+        self.entries = journal.entries
+        self.manifest = described(journal.manifest, journal.entries, "")
+        self._check_manifest(self.manifest)
+        self._dated(ANSWERS, (date for e in self.entries for date in (e.date, e.received)))
+        for entry in {entry.sha256: entry for entry in self.entries}.values():
+            self.body(entry)
+
+    def reopen(self) -> None:
+        """Read from a file handle of its own: a forked child shares its parent's, and the place in it."""
+        if self._journal is None:
+            self._zip = zipfile.ZipFile(self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._journal is None:
+            self._zip.close()
+
+    def _manifest(self) -> Manifest:
+        manifest = self._decoded(self._read(MANIFEST, LIST_BYTES), MANIFEST, Manifest)
+        self._check_manifest(manifest)
+        return manifest
+
+    def _check_manifest(self, manifest: Manifest) -> None:
+        if manifest.format != FORMAT or manifest.version != 1:
+            raise BundleError(
+                f"{self.path}: {MANIFEST} says format {manifest.format!r}, version {manifest.version}: this "
+                "library reads version 1"
+            )
+        self._dated(MANIFEST, [manifest.asof])
+
+    def _entries(self) -> list[Entry]:
+        text = self._read(ANSWERS, LIST_BYTES)
+        if hashlib.sha256(text).hexdigest() != self.manifest.answers_sha256:
+            raise BundleError(f"{self.path}: {ANSWERS} is damaged: its hash is not the manifest's")
+        entries = self._decoded(text, ANSWERS, list[Entry])
+        if len(entries) != self.manifest.answers:
+            raise BundleError(f"{self.path}: {ANSWERS} is damaged: {MANIFEST} says another number of answers")
+        self._dated(ANSWERS, (date for entry in entries for date in (entry.date, entry.received)))
+        return entries
+
+    def _dated(self, name: str, dates: Iterable[str | None]) -> None:
+        """Refuse dates that are not written as a recording writes them."""
+        for date in set(dates) - {None}:
+            if not _is_instant(str(date)):
+                raise BundleError(f"{self.path}: {name} cannot be read: {str(date)[:40]!r} is not an instant")
+
+    def _verify(self) -> None:
+        by_body = {body_name(entry.sha256): entry for entry in self.entries}
+        for name in self._members:
+            if BODY.fullmatch(name) and name not in by_body:
+                raise BundleError(f"{self.path}: {name} belongs to no answer")
+        for entry in by_body.values():
+            self.body(entry)
+
+    def _read(self, name: str, limit: int, what: str = "") -> bytes:
+        info = self._members.get(name)
+        if info is None:
+            raise BundleError(f"{self.path}: {what or name} is missing")
+        if info.file_size > limit:
+            raise BundleError(f"{self.path}: {what or name} is absurdly large: {info.file_size} bytes")
+        try:
+            with self._zip.open(info) as file:
+                data = file.read(info.file_size + 1)
+        except _DAMAGE as error:
+            raise BundleError(f"{self.path}: {what or name} is damaged: {_words(error)}") from None
+        if len(data) != info.file_size:
+            raise BundleError(f"{self.path}: {what or name} is damaged: its size is not what it says")
+        return data
+
+    def _decoded(self, text: bytes, name: str, into: type[T]) -> T:
+        try:
+            return msgspec.json.decode(text, type=into)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise BundleError(f"{self.path}: {name} cannot be read: {error}") from None
+
+
+def _surveyed(path: Path, infos: list[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    """Members by name, after a look at the directory alone."""
+    if len(infos) > MEMBERS or sum(info.file_size for info in infos) > TOTAL_BYTES:
+        raise BundleError(f"{path}: refused: absurdly large when unpacked")
+    if infos and min(info.header_offset for info in infos) > 0:  # readers of zips skip what stands before
+        raise BundleError(f"{path}: refused: something stands before the first member")
+    members: dict[str, Any] = {}
+    for info in infos:
+        name = info.orig_filename
+        if name not in (MANIFEST, ANSWERS) and not BODY.fullmatch(name):
+            raise BundleError(f"{path}: refused: {name!r} is not the name of anything in a bundle")
+        if info.compress_type not in _METHODS or info.flag_bits & _ENCRYPTED:
+            raise BundleError(f"{path}: refused: {name} is packed in a way that no bundle is")
+        if name in members:
+            raise BundleError(f"{path}: refused: {name} is there twice")
+        members[name] = info
+    return members
+
+
+def _is_instant(text: str) -> bool:
+    try:
+        return times.iso(times.instant(text)) == text
+    except ValueError:
+        return False
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,187 @@
+"""`record`: every answer that is served, from the network or the cache, goes into a bundle too."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pandas as pd
+
+from derivdata.client.bundle.layout import entry_of, spoken
+from derivdata.client.bundle.reading import Bundle
+from derivdata.client.bundle.writing import Writer
+from derivdata.client.transport import SESSION, Response
+from derivdata.errors import BundleError, NotConnected
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.forking import renew_in_child
+from derivdata.support.notices import warn_caller
+
+__all__ = ["Recording", "record"]
+
+_current: Recording | None = None
+
+
+class Recording:
+    """A recording under way; ends with `close`, with its ``with`` block, or with ``dd.disconnect()``.
+
+    Attributes
+    ----------
+    path
+        The bundle; it can be read at every moment, also after the process was killed.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path = path
+        self._writer = Writer(path, about)
+        self.fork_lock = threading.Lock()
+        self._asof: pd.Timestamp | None = None
+        self._open = True
+        self._clock_before = SESSION.clock
+        self._restore = SESSION.install(observer=self._observe, clock=self._clock)
+        SESSION.closers.append(self.close)
+        atexit.register(self.close)
+        renew_in_child(self)
+
+    def close(self) -> None:
+        """End the recording; a second time does nothing."""
+        if self._open:
+            self._leave()
+            self._writer.finish()
+
+    def _leave(self) -> None:
+        """Put the session back as it was before."""
+        global _current
+        self._open = False
+        _current = None
+        atexit.unregister(self.close)
+        if self.close in SESSION.closers:
+            SESSION.closers.remove(self.close)
+        self._restore()
+
+    def after_fork(self) -> None:
+        """End the recording in a forked child, whose answers would be written over the parent's."""
+        self.fork_lock = threading.Lock()
+        if self._open:
+            self._leave()
+            self._writer.abandon()
+            SESSION.install(observer=self._not_recorded)
+
+    def _start(self) -> None:
+        with suppress(NotConnected):  # connected later: the clock is then read with the first answer
+            self._asof = self._clock_before()
+            self._writer.asof = times.iso(self._asof)
+        self._writer.begin()
+
+    def _clock(self) -> pd.Timestamp:
+        """Return the time when this was first asked for; it stands still from then on."""
+        if self._asof is None:
+            self._asof = self._clock_before()
+            self._writer.asof = times.iso(self._asof)
+            self._writer.note()
+        return self._asof
+
+    def _observe(self, response: Response) -> None:
+        if SESSION.holds_key(spoken(entry_of(response))) or SESSION.holds_key(response.body):
+            raise BundleError(
+                f"{self.path}: the answer to {response.request.path} holds the API key and is not recorded; "
+                "end the recording with dd.disconnect() to go on without it"
+            )
+        with self.fork_lock:
+            self._clock()
+            self._writer.add(entry_of(response), response.body)
+
+    def _not_recorded(self, _: Response) -> None:
+        SESSION.install(observer=None)
+        warn_caller(f"{self.path}: the process that records is this one's parent: nothing here is recorded")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "under way" if self._open else "ended"
+        asof = "not read yet" if self._asof is None else times.iso(self._asof)
+        return f"Recording({str(self.path)!r}, {state}: {len(self._writer)} answers, clock {asof})"
+
+
+@typed
+def record(path: str | Path, *, about: Mapping[str, Any] | None = None) -> Recording:
+    """Record every answer from here on into a bundle, until `Recording.close` or ``dd.disconnect()``.
+
+    ::
+
+        with dd.record("carry.ddz"):
+            rates = dd.funding.history("BTC", "30d")
+
+    or, in a cell of its own, ``recording = dd.record("carry.ddz")``. `derivdata.asof` is read once and stands
+    still. Answers that come from the cache are recorded like others, errors of the service too.
+
+    Parameters
+    ----------
+    path
+        The bundle, by custom ``.ddz``. A bundle that is there is replaced.
+    about
+        Anything that JSON can say, kept in the manifest and given back as `Replay.about`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A recording or a replay is under way already, the path holds something that is no bundle, or
+        `about` holds the API key or what JSON cannot say.
+    BundleError
+        The file cannot be written; later, from a fetch: the same, or its answer holds the API key.
+    NotCached, NetworkError
+        The connection cannot tell the time.
+    """
+    global _current
+    if _current is not None:
+        raise ValueError(f"{_current!r}: end it first, with dd.disconnect() or its close()")
+    if SESSION.responder is not None:
+        raise ValueError("a replay is under way: end it first, with dd.disconnect()")
+    target, description = Path(path), _plain(about or {})
+    _refuse_other_files(target)
+    _current = Recording(target, description)
+    try:
+        _current._start()
+    except BaseException:
+        _current.close()
+        raise
+    return _current
+
+
+def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
+    """`about` as it will be read back."""
+    try:
+        text = json.dumps(dict(about), sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as fault:
+        raise type(fault)(f"about= holds what JSON cannot say: {fault}") from None
+    if SESSION.holds_key(text.encode()):
+        raise ValueError("about= holds the API key")
+    return dict(json.loads(text))
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Never overwrite what is not a bundle, nor one that is too damaged to tell."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as fault:
+        raise ValueError(f"path={str(path)!r} cannot name a file: {fault}") from None
+    try:
+        Bundle(path).close()
+    except BundleError:
+        raise ValueError(
+            f"path={str(path)!r} exists and is not a whole bundle: it is not overwritten"
+        ) from None

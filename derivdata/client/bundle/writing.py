@@ -1,0 +1,209 @@
+"""A bundle on disk: a journal while the recording runs, a zip when it ends, readable at every moment."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from derivdata.client.bundle.environment import python, system, versions
+from derivdata.client.bundle.journal import MAGIC, frame
+from derivdata.client.bundle.layout import (
+    ANSWERS,
+    FORMAT,
+    MANIFEST,
+    MEMBERS,
+    TOTAL_BYTES,
+    Entry,
+    Manifest,
+    body_name,
+    described,
+    request_of,
+)
+from derivdata.client.bundle.zip_writer import Member, Zip, pack
+from derivdata.errors import BundleError
+from derivdata.tables.endpoints import Request
+
+__all__ = ["Writer"]
+
+_ROOM = 2**28
+"""Bytes that are left for lists and directory in the largest bundle."""
+
+
+class Writer:
+    """The file of a recording.
+
+    Every answer is appended to a journal in one unbuffered write: it costs what that answer costs, however
+    many came before, and a process that is killed loses at most the one that nobody has acknowledged. At its
+    end the recording becomes a zip whose members are sorted: two recordings of the same answers are the same
+    bytes, in whatever order they came.
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path = path
+        self._about = about
+        self.asof: str | None = None
+        self._answers: dict[Request, list[Entry]] = {}
+        self._repeats: dict[Request, int] = {}
+        self._members: dict[str, Member] = {}
+        self._versions = versions()
+        self._file: int | None = None
+        self._end = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._answers.values()))
+
+    def begin(self) -> None:
+        """Put an empty recording in the place of what was there, and remove what a killed one left beside it.
+
+        Raises
+        ------
+        BundleError
+            The file cannot be written.
+        """
+        for stray in self.path.parent.glob(f".{glob.escape(self.path.name)}.*.tmp"):
+            with suppress(OSError):
+                stray.unlink()
+        beside = self._beside()
+        first = MAGIC + frame("manifest", msgspec.json.encode(self._manifest()))[0]
+        try:
+            beside.write_bytes(first)
+            beside.replace(self.path)
+            self._file = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+            self._end = len(first)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+    def note(self) -> None:
+        """Append what the recording says of itself, its clock among it.
+
+        Raises
+        ------
+        BundleError
+            It cannot be written.
+        """
+        self._append([frame("manifest", msgspec.json.encode(self._manifest()))[0]])
+
+    def add(self, entry: Entry, body: bytes) -> None:
+        """Take an answer in; the last one of its request again is only counted.
+
+        Raises
+        ------
+        BundleError
+            The file cannot be written, or would be too large; it is then as it was.
+        """
+        request = request_of(entry)
+        before = self._answers.get(request, [])
+        if before and before[-1] == entry:
+            self._repeats[request] = self._repeats.get(request, 0) + 1
+            return
+        new = [*before[-1:] * self._repeats.get(request, 0), entry]
+        frames = [frame("answer", msgspec.json.encode(one))[0] for one in new]
+        name, member = body_name(entry.sha256), None
+        if name not in self._members:
+            packed = pack(body)
+            content, start = frame("body", packed.data, entry.sha256)
+            member = Member(name, self._end + start, len(packed.data), packed.crc, packed.size, 0)
+            frames.insert(0, content)
+        size = self._end + sum(map(len, frames))
+        if len(self._members) + (member is not None) > MEMBERS or size > TOTAL_BYTES - _ROOM:
+            raise BundleError(f"{self.path}: the recording is full: begin another one")
+        self._append(frames)
+        if member is not None:
+            self._members[name] = member
+        self._answers[request] = [*before, *new]
+        self._repeats[request] = 0
+
+    def finish(self) -> None:
+        """Put the bundle in the place of the journal.
+
+        Raises
+        ------
+        BundleError
+            It cannot be written; the journal stays, and is read like a bundle.
+        """
+        if self._file is None:
+            return
+        beside = self._beside()
+        try:
+            self._check_place()
+            with beside.open("wb") as out, self.path.open("rb") as journal:
+                target = Zip(out)
+                listed = [entry for request in sorted(self._answers) for entry in self._answers[request]]
+                text = msgspec.json.format(msgspec.json.encode(listed), indent=1)
+                manifest = described(self._manifest(), listed, hashlib.sha256(text).hexdigest())
+                target.add(MANIFEST, pack(msgspec.json.format(msgspec.json.encode(manifest), indent=1)))
+                target.add(ANSWERS, pack(text))
+                for name in sorted(self._members):
+                    target.copy(self._members[name], journal)
+                target.finish()
+            self.abandon()  # before: Windows replaces no file that is open
+            beside.replace(self.path)
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
+            self.abandon()
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        if self._file is not None:
+            file, self._file = self._file, None
+            os.close(file)
+
+    def _append(self, frames: list[bytes]) -> None:
+        assert self._file is not None
+        data = b"".join(frames)
+        try:
+            self._check_place()
+            os.lseek(self._file, self._end, os.SEEK_SET)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            with suppress(OSError):  # half a frame would be read as one of a writer that was killed
+                os.ftruncate(self._file, self._end)
+            raise self._unwritable(error) from None
+        self._end += len(data)
+
+    def _check_place(self) -> None:
+        """Refuse to go on where the file at the path is another one: nobody would find what is written."""
+        assert self._file is not None
+        ours = os.fstat(self._file)
+        try:
+            there = self.path.stat()
+        except FileNotFoundError:
+            there = None
+        if there is None or (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
+            raise BundleError(f"{self.path}: the recording's file was removed or replaced meanwhile")
+
+    def _beside(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+
+    def _unwritable(self, error: OSError) -> BundleError:
+        return BundleError(f"{self.path}: cannot be written: {error.strerror or error}")
+
+    def _manifest(self) -> Manifest:
+        return Manifest(
+            format=FORMAT,
+            version=1,
+            asof=self.asof,
+            source="",
+            synthetic=False,
+            attribution="",
+            about=self._about,
+            answers=0,
+            answers_sha256="",
+            python=python(),
+            platform=system(),
+            versions=self._versions,
+        )

@@ -1,0 +1,93 @@
+"""Plan a large fetch: its requests and their time, before any is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from derivdata.client.retrieval import pieces
+from derivdata.client.transport.pace import spacing_seconds
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import symbol_names, venue_names
+
+__all__ = ["plan"]
+
+_HISTORIES = {
+    "funding.history": endpoints.FUNDING_HISTORICAL,
+    "funding.settlements": endpoints.FUNDING_SETTLEMENT,
+    "oi.history": endpoints.OI_TIMESERIES,
+    "volume.history": endpoints.VOLUME_TIMESERIES,
+    "prices.history": endpoints.PRICES_HISTORY,
+}
+_SETTLED = "1h"
+
+
+@typed
+def plan(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+    latency_seconds: float = 0.3,
+) -> pd.DataFrame:
+    """Estimate how many requests a fetch of histories makes, and how long they take; send nothing.
+
+    Parameters
+    ----------
+    symbols, start, end, exchanges, resolution
+        As they would be given to ``dd.funding.history``.
+    latency_seconds
+        Seconds that the service is taken to need for one answer; requests go one after another.
+
+    Returns
+    -------
+    DataFrame, one row per fetcher
+        ``fetcher``; ``tier``, the lowest that may ask; ``requests``; ``per_second``, how many the service
+        allows (NaN: any number); ``seconds`` at the pace that is kept, with an empty cache: what is cached
+        costs nothing, and an archive, the sample and a replay are not paced. ``attrs["summary"]`` says it
+        in a line.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name or the resolution is not one; `latency_seconds` is negative.
+    """
+    if not latency_seconds >= 0:
+        raise ValueError(f"latency_seconds={latency_seconds!r} must be 0 or more")
+    listed = symbol_names(symbols)
+    window = times.window(start, end)
+    rows = []
+    for fetcher, endpoint in _HISTORIES.items():
+        step = _SETTLED if endpoint is endpoints.FUNDING_SETTLEMENT else resolution
+        count = len(listed) * len(pieces(endpoint, window, step, venue_names(exchanges)))
+        each = max(spacing_seconds(endpoint), latency_seconds)
+        rows.append(
+            {
+                "fetcher": fetcher,
+                "tier": endpoint.tier,
+                "requests": count,
+                "per_second": float("nan") if endpoint.per_second is None else endpoint.per_second,
+                "seconds": (count - 1) * each + latency_seconds,
+            }
+        )
+    requests = pd.DataFrame(rows)
+    requests.attrs["summary"] = _summary(requests, window)
+    return requests
+
+
+def _summary(requests: pd.DataFrame, window: times.Window) -> str:
+    each = (
+        f"{row.fetcher} {row.requests:,} requests, {_lasting(row.seconds)}" for row in requests.itertuples()
+    )
+    return f"{window.start:%Y-%m-%d %H:%M} to {window.end:%Y-%m-%d %H:%M} UTC: {'; '.join(each)}"
+
+
+def _lasting(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

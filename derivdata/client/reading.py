@@ -1,0 +1,286 @@
+"""Read one answer: its fields, its instants and series, and the evidence that rules look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata.client import transport
+from derivdata.client.transport import Answer
+from derivdata.errors import SchemaError
+from derivdata.support import times
+from derivdata.support.arrays import Array
+from derivdata.tables import endpoints
+from derivdata.tables.schema import Table, coded, floats, repeated
+
+__all__ = [
+    "DAY_US",
+    "HOUR_US",
+    "Envelope",
+    "Evidence",
+    "Figure",
+    "Point",
+    "Settlement",
+    "answer_time",
+    "instants",
+    "micros",
+    "series",
+]
+
+HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+_UNSTATED_STEP_US = HOUR_US
+"""How far outside of its window a row may lie where no resolution says how long a bucket is."""
+
+_NAME_LISTS = ("exchange", "exchanges", "symbol", "exclude_symbol")
+_SUBJECTS = frozenset({"symbol", "exchange", "dex", "dex_name", "venue", "coin", "kind"})
+
+Figure: TypeAlias = float | msgspec.UnsetType | None
+"""A number that may be null, or absent in some rows but not in all."""
+
+
+class Envelope(msgspec.Struct, kw_only=True):
+    """The fields of an answer beside its rows; rules compare them with the request."""
+
+    symbol: Any = None
+    exchange: Any = None
+    exchanges_filter: Any = None
+    group_by: Any = None
+    window_days: Any = None
+    range: Any = None
+    period: Any = None
+    days: Any = None
+    unit: Any = None
+    resolution: str = "unstated"
+    notices: Any = None
+
+
+def micros(answer: Answer[Any], texts: Sequence[str | None]) -> Array:
+    """Return instants of an answer's texts [µs since 1970].
+
+    Raises
+    ------
+    SchemaError
+        One is missing or cannot be read.
+    """
+    path = answer.request.path
+    try:
+        stamps = times.micros(texts)
+    except (ValueError, TypeError) as problem:
+        reason = str(problem).splitlines()[0][:200]
+        raise SchemaError(
+            f"{path}: a timestamp is not an instant: {reason}; see the answer with dd.raw({path!r}, ...)"
+        ) from None
+    if (stamps == pd.NaT.value).any():
+        raise SchemaError(f"{path}: a row has no timestamp; see the answer with dd.raw({path!r}, ...)")
+    return stamps
+
+
+def instants(answer: Answer[Any], texts: Sequence[str | None]) -> pd.DatetimeIndex:
+    """Return instants of an answer's texts.
+
+    Raises
+    ------
+    SchemaError
+        As in `micros`.
+    """
+    return pd.DatetimeIndex(micros(answer, texts).view("datetime64[us]"), tz="UTC")
+
+
+def answer_time(answer: Answer[Any]) -> pd.Timestamp:
+    """Return the instant of the answer as a whole, from its ``timestamp``.
+
+    Raises
+    ------
+    SchemaError
+        It is absent or cannot be read.
+    """
+    return instants(answer, [answer.body.timestamp])[0]
+
+
+class Point(msgspec.Struct, gc=False, kw_only=True):
+    """A rate at an instant; null is no rate."""
+
+    timestamp: str = ""
+    y: float | None
+
+
+class Settlement(Point, gc=False, kw_only=True):
+    """A payment, and the minutes that it is for."""
+
+    intervalMinutes: float | None
+
+
+class _OlderPoint(msgspec.Struct, gc=False):
+    t: str
+
+
+def series(answer: Answer[Any], point: type[Point], numbers: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns of all venues that an answer holds under ``series``.
+
+    Parameters
+    ----------
+    point
+        What each point is.
+    numbers
+        Its fields by column; a point without ``y`` is no row.
+
+    Raises
+    ------
+    SchemaError
+        A point is another thing; the message names venue and place.
+    """
+    # Only the numbers of a venue outlive its turn of the loop: one venue's points at a time are in memory.
+    # Venues mostly share one grid of instants, which is then read once.
+    parts: list[dict[str, Array]] = []
+    texts: list[str] | None = None
+    for venue, raw in answer.body.series.items():
+        points = transport.decode_raw(answer, raw, _decoder(point), f"$.series.{venue}")
+        before, texts = texts, [one.timestamp for one in points]
+        if not all(texts):
+            older = transport.decode_raw(answer, raw, _decoder(_OlderPoint), f"$.series.{venue}")
+            texts = [one.t for one in older]
+        if texts != before:
+            stamps = micros(answer, texts)
+        values = {name: floats([*map(attrgetter(f), points)]) for name, f in numbers.items()}
+        has_rate = ~np.isnan(values["y"])
+        parts.append({name: v[has_rate] for name, v in {"timestamp": stamps, **values}.items()})
+    sizes = [part["y"].size for part in parts]
+    columns = {
+        name: np.concatenate([part[name] for part in parts]) if parts else np.empty(0) for name in numbers
+    }
+    places = np.arange(len(parts), dtype=np.min_scalar_type(len(parts)))
+    joined_stamps = np.concatenate([np.empty(0, np.int64), *(part["timestamp"] for part in parts)])
+    return columns | {
+        "symbol": repeated(answer.body.symbol, sum(sizes)),
+        "exchange": coded(answer.body.series, np.repeat(places, sizes)),
+        "timestamp": pd.DatetimeIndex(joined_stamps.view("datetime64[us]"), tz="UTC"),
+    }
+
+
+@cache
+def _decoder(point: type[Any]) -> msgspec.json.Decoder[list[Any]]:
+    return msgspec.json.Decoder(list[point])  # type: ignore[valid-type]
+
+
+@dataclass
+class Evidence:
+    """An answer beside the request that it answers.
+
+    Attributes
+    ----------
+    columns
+        Columns of the answer's rows by the library's names, typed; `keep` removes rows from all of them.
+    raw
+        The columns as they were decoded, by wire name.
+    facts
+        What a rule found out and provenance shall say.
+    endpoint
+        The endpoint of the request; None where the API document has none at its path.
+    requested
+        Every parameter of the request by name, those in its path too.
+    requested_names
+        Those of `requested` that list symbols or venues, split; without those that asked for all.
+    stated
+        The fields of the answer, those beside its rows too.
+    words
+        The distinct words of each text column of a typed table, and of those that name a subject in others.
+    step_us
+        Length of a bucket [µs], as the answer or else the request states it.
+    coarseness
+        1 where the resolution that was used is coarser than the request's, -1 where finer, else 0.
+    window_us
+        The requested window [µs since 1970]; None where the request has none. ``range`` counts back from the
+        answer's own ``Date``, and from the start of the bucket; ``since`` is open at its end.
+    """
+
+    answer: Answer[Any]
+    table: Table | None
+    columns: dict[str, Any]
+    raw: Mapping[str, Any]
+    facts: dict[str, Any] = field(default_factory=dict)
+    endpoint: endpoints.Endpoint | None = field(init=False)
+    requested: dict[str, str] = field(init=False)
+    requested_names: dict[str, frozenset[str]] = field(init=False)
+    stated: Mapping[str, Any] = field(init=False)
+    words: dict[str, list[str]] = field(init=False)
+    step_us: int = field(init=False)
+    coarseness: int = field(init=False)
+    window_us: tuple[int, int] | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Derive what the rules look at from the answer, the request and the columns."""
+        request, body = self.answer.request, self.answer.body
+        self.endpoint = endpoints.endpoint_of(request.path)
+        self.requested = dict(request.query)
+        if self.endpoint is not None and "{" in self.endpoint.path:
+            self.requested |= self.endpoint.values(request.path)
+        lists = {n: frozenset(self.requested[n].split(",")) for n in _NAME_LISTS if n in self.requested}
+        self.requested_names = {name: listed for name, listed in lists.items() if "all" not in listed}
+        self.stated = body if isinstance(body, Mapping) else msgspec.structs.asdict(body)
+        self.words = {}
+        for name, values in self.columns.items():
+            if isinstance(values, pd.Categorical):
+                self.words[name] = list(values.categories)
+            elif name in _SUBJECTS:
+                distinct = pd.unique(values)
+                self.words[name] = [str(word) for word in distinct if word is not None and word == word]
+        steps = (
+            self.stated.get("resolution"),
+            self.requested.get("resolution"),
+            self.requested.get("interval"),
+        )
+        named = [
+            times.RESOLUTIONS[step] for step in steps if isinstance(step, str) and step in times.RESOLUTIONS
+        ]
+        self.step_us = int(named[0] // pd.Timedelta(1, "us")) if named else _UNSTATED_STEP_US
+        by_name = {"raw": pd.Timedelta(0), **times.RESOLUTIONS}
+        wanted, used = by_name.get(self.requested.get("resolution", "")), by_name.get(str(steps[0]))
+        self.coarseness = 0 if wanted is None or used is None else (used > wanted) - (used < wanted)
+        self.window_us = self._window()
+
+    def _window(self) -> tuple[int, int] | None:
+        requested = self.requested
+        if "start" in requested and "end" in requested:
+            # As `times.iso` writes them: ISO text in UTC that ends in Z, which numpy alone does not take.
+            start, end = (np.datetime64(requested[n].removesuffix("Z"), "us") for n in ("start", "end"))
+            return int(start.view(np.int64)), int(end.view(np.int64))
+        if self.answer.as_of is pd.NaT:
+            return None
+        now = int(self.answer.as_of.as_unit("us").asm8.view(np.int64))
+        if "since" in requested:
+            return int(requested["since"]) * 1000, now + DAY_US
+        if "range" not in requested or self.table is None:
+            return None
+        back = times.lookback(requested["range"])
+        return None if back is None else (now - int(back // pd.Timedelta(1, "us")) - self.step_us, now + 1)
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def keep(self, rows: Array) -> None:
+        """Remove all other rows."""
+        places = np.flatnonzero(rows)
+        self.columns = {name: values.take(places) for name, values in self.columns.items()}
+
+    def numbers(self, name: str) -> Array | None:
+        """Return a column as floats, None where the answer has no such column."""
+        values = self.columns.get(name)
+        if values is None:
+            return None
+        if isinstance(values, np.ndarray) and values.dtype == np.float64:
+            return values
+        return np.asarray(pd.Series(values).to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def micros(self, name: str) -> Array | None:
+        """Return the instants of a column [µs since 1970], None where the answer has no such column."""
+        values: Any = self.columns.get(name)
+        return np.asarray(values.asi8) if hasattr(values, "asi8") else None

@@ -1,0 +1,296 @@
+"""From requests to a table: windows are cut into requests, answers are checked and become one table.
+
+`tabulate` is how each fetcher makes its table. It checks an answer against `rules.RULES` as soon as its
+columns are there: a contradiction or an impossible figure is a `SchemaError`, and the answer is removed from
+the cache; what is unlikely is a `DataNotice`, which stays in the provenance.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata.client import transport
+from derivdata.client.reading import Evidence
+from derivdata.client.rules import RULES
+from derivdata.client.transport import Answer, progress
+from derivdata.errors import DerivdataError, NotFound, SchemaError, TierError
+from derivdata.support import times
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import names
+from derivdata.tables.endpoints import Endpoint, Request
+from derivdata.tables.schema import Table
+
+__all__ = ["check", "columns_of", "cut", "forget", "get_windows", "pieces", "tabulate"]
+
+T = TypeVar("T")
+
+_BYTES_PER_ANSWER = 18_750_000
+_ROW_BYTES = {
+    endpoints.FUNDING_SETTLEMENT.path: 100,
+    endpoints.OI_TIMESERIES.path: 95,
+    endpoints.VOLUME_TIMESERIES.path: 95,
+    endpoints.OI_EXCHANGE_TOTALS.path: 120,
+    endpoints.VOLUME_EXCHANGE_TOTALS.path: 120,
+    endpoints.VOLUME_OI_RATIO.path: 120,
+    endpoints.ORDERBOOK_DEPTH_HISTORY.path: 320,
+}
+"""Size of a row by path, as the local service writes it; others take some 75 bytes."""
+
+_POINT_BYTES = 75
+_VENUES = 50
+"""Most venues that an answer about all of them is taken to hold."""
+
+_RAW_STEP = pd.Timedelta(1, "min")
+_NO_DATA = re.compile(r"\bno (data|options)\b", re.IGNORECASE)
+
+
+class _Listed(msgspec.Struct):
+    symbols: list[str]
+
+
+def pieces(
+    endpoint: Endpoint,
+    window: times.Window,
+    resolution: str | None,
+    exchanges: str | Sequence[str] | None,
+) -> list[times.Window]:
+    """Cut the window into spans that one answer each can carry.
+
+    Cuts lie on multiples of the span since 1970, so that overlapping windows share their pieces in the
+    cache. A window whose resolution the server chooses is never cut: that would change the choice.
+    """
+    if resolution is None:
+        return [window]
+    listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
+    venues = _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))
+    step = times.resolution(resolution) or _RAW_STEP
+    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * venues
+    return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
+
+
+def cut(window: times.Window, span: pd.Timedelta) -> list[times.Window]:
+    """Cut the window at multiples of `span` since 1970."""
+    epoch = pd.Timestamp(0, tz="UTC").as_unit("us")
+    first, last = (window.start - epoch) // span + 1, -((epoch - window.end) // span)
+    cuts = [window.start, *(epoch + span * n for n in range(int(first), int(last))), window.end]
+    return [times.Window(a, b) for a, b in pairwise(cuts) if a < b]
+
+
+def get_windows(
+    endpoint: Endpoint,
+    each: Sequence[Mapping[str, Any]],
+    spans: Sequence[times.Window],
+    into: type[T],
+) -> Iterator[Answer[T]]:
+    """Yield the answers to each set of parameters over the spans, the newest span first.
+
+    A span that the key's tier does not cover is left out with a `DataNotice`, and so are those before it,
+    where a newer one answers. A notice of no data is given only if no part has any.
+
+    Raises
+    ------
+    TierError
+        Not even the newest span is covered; and whatever `transport.get_each` raises.
+    """
+    if len(spans) == 1:
+        # One request each, as one series: where no rate limit stands several are then under way at a time.
+        queries = [{**one, "start": spans[0].start, "end": spans[0].end} for one in each]
+        for answer in transport.get_each(endpoint, queries, into=into, until=spans[0].end, quiet=True):
+            without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
+            for notice in [n for n in answer.notices if n not in without] + without[:1]:
+                transport.notify(answer.request, notice)
+            yield answer
+        return
+    for one in progress(each, total=len(each), label=endpoint.path):
+        yield from _covered(endpoint, one, spans, into)
+
+
+def _covered(
+    endpoint: Endpoint, one: Mapping[str, Any], spans: Sequence[times.Window], into: type[T]
+) -> Iterator[Answer[T]]:
+    queries = [{**one, "start": span.start, "end": span.end} for span in reversed(spans)]
+    answers = transport.get_each(endpoint, queries, into=into, until=[q["end"] for q in queries], quiet=True)
+    empty: list[tuple[endpoints.Request, str]] = []
+    count = 0
+    try:
+        for answer in answers:
+            count += 1
+            without = [notice for notice in answer.notices if _NO_DATA.search(notice)]
+            empty += [(answer.request, notice) for notice in without[:1]]
+            for notice in answer.notices:
+                if notice not in without:
+                    transport.notify(answer.request, notice)
+            yield answer
+    except TierError as error:
+        if not count:
+            raise
+        end = queries[count]["end"]
+        transport.notify(error.path, f"left out {times.iso(spans[0].start)} to {times.iso(end)}: {error}")
+    if empty and len(empty) == count:
+        transport.notify(*empty[-1])
+
+
+def tabulate(
+    table: Table,
+    answers: Iterable[Answer[T]],
+    columns: Callable[[Answer[T]], Mapping[str, Any]],
+    *,
+    within: times.Window | None = None,
+    listed: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Return the table of some answers that keep the rules, with their provenance in ``attrs``.
+
+    Parameters
+    ----------
+    answers
+        Each is dropped as soon as its columns are there, so that one at a time is in memory.
+    columns
+        Wire-named columns of one answer; instants may be text.
+    within
+        The window to which rows are cut, where the API has no parameter for it.
+    listed
+        Symbols of which each has rows or is in the source's own list.
+
+    Raises
+    ------
+    SchemaError
+        A column is missing or of another kind, a key is missing or stands twice, or an answer breaks a rule.
+    NotFound
+        A symbol of `listed` has no rows and is not in the source's list.
+
+    Warns
+    -----
+    DataNotice
+        An answer is unlikely, or all answers to a question have no rows and none says so.
+    """
+    seen: list[Answer[Any]] = []
+    parts: list[dict[str, Any]] = []
+    facts: dict[str, Any] = {}
+    for answer in answers:
+        part, notices, answer_facts = columns_of(table, answer, columns, within=within)
+        for notice in notices:
+            if not any(notice in earlier.notices for earlier in seen):
+                transport.notify(answer.request, notice)
+        seen.append(replace(answer, body=None, notices=(*answer.notices, *notices)))  # type: ignore[arg-type]
+        parts.append(part)
+        facts |= answer_facts
+    _notify_empty(seen, parts)
+    _require_listed(seen, listed, parts)
+    try:
+        frame = table.frame(table.joined(parts))
+    except SchemaError:
+        forget(*(answer.request for answer in seen))
+        raise
+    provenance = transport.provenance(seen)
+    provenance.update(facts)
+    frame.attrs["provenance"] = provenance
+    return frame
+
+
+def columns_of(
+    table: Table,
+    answer: Answer[T],
+    columns: Callable[[Answer[T]], Mapping[str, Any]],
+    *,
+    within: times.Window | None = None,
+) -> tuple[dict[str, Any], list[str], dict[str, Any]]:
+    """Return typed columns of an answer that keeps the rules, notices about it, and facts for provenance.
+
+    Raises
+    ------
+    SchemaError
+        As `tabulate`; the answer is no longer in the cache.
+    """
+    try:
+        raw = columns(answer)
+        evidence = Evidence(answer, table, table.typed(raw), raw)
+        notices = check(evidence)
+    except SchemaError:
+        forget(answer.request)
+        raise
+    if within is not None:
+        start, end = (bound.as_unit("us").asm8.view(np.int64) for bound in within)
+        stamps = evidence.columns["time"].asi8
+        evidence.keep((stamps >= start) & (stamps < end))
+    return evidence.columns, notices, evidence.facts
+
+
+def check(evidence: Evidence) -> list[str]:
+    """Check an answer against every rule, and return what is unlikely about it.
+
+    Raises
+    ------
+    SchemaError
+        The answer breaks a rule whose outcome is an error; the message shows both sides.
+    """
+    notices: list[str] = []
+    request = evidence.answer.request
+    for rule in RULES:
+        if evidence.table is not None and rule.columns and rule.columns.isdisjoint(evidence.columns):
+            continue
+        for breach in rule.check(evidence):
+            if rule.outcome == "error":
+                raise SchemaError(
+                    f"{request.path}: {breach}; see the answer with dd.raw({request.path!r}, ...)"
+                )
+            notices.append(breach)
+    return notices
+
+
+def forget(*requests: Request) -> None:
+    """Remove the answers to requests from the cache: they are no table, and another one may be right."""
+    for request in requests:
+        transport.SESSION.forget(request)
+
+
+def _notify_empty(seen: list[Answer[Any]], parts: Sequence[Mapping[str, Any]]) -> None:
+    """Warn once for each question over a window whose answers have no rows and no notice that says why."""
+    sizes: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    last: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+    for place, (answer, part) in enumerate(zip(seen, parts, strict=True)):
+        request = answer.request
+        if not {"start", "range"} & dict(request.query).keys():
+            continue
+        question = request.path, tuple(pair for pair in request.query if pair[0] not in ("start", "end"))
+        rows = len(next(iter(part.values()))) + len(answer.notices)
+        sizes[question] = sizes.get(question, 0) + rows
+        last[question] = place
+    for question, size in sizes.items():
+        if not size:
+            answer = seen[last[question]]
+            notice = "the answer has no rows, and no notice that says why"
+            seen[last[question]] = replace(answer, notices=(*answer.notices, notice))
+            transport.notify(answer.request, notice)
+
+
+def _require_listed(
+    seen: Sequence[Answer[Any]], symbols: Sequence[str], parts: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse symbols without rows that the source's own list lacks, where the list can be read."""
+    present = {word for part in parts for word in part["symbol"].categories} if symbols else set()
+    for symbol in symbols:
+        if symbol in present:
+            continue
+        try:
+            listed = transport.get(endpoints.FUNDING_METADATA, {}, into=_Listed, quiet=True).body.symbols
+        except DerivdataError:  # the tier, the recording or the archive does not have it
+            return
+        if listed and symbol not in listed:
+            alike = difflib.get_close_matches(symbol, listed, n=12)
+            # Of names that are equally close those that begin alike come first: BTC before ZBT for BTX.
+            near = sorted(alike, key=lambda name: name[:1] != symbol[:1])[:3] or listed[:3]
+            raise NotFound(
+                seen[0].request.path,
+                f"unknown symbol {symbol!r}: it has no rows in this window, and is not among the "
+                f"{len(listed)} symbols of {endpoints.FUNDING_METADATA.path}; "
+                f"did you mean {', '.join(near)}?",
+            )

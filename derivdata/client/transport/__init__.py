@@ -1,0 +1,57 @@
+"""The only outgoing HTTP: connection, key, cache, pace, retries, errors, answers.
+
+Who answers is chosen once, by `connect`. Every answer then passes the same way: the cache, and below it the
+key, the turn at the endpoint, the deadlines and the checks; above it the error map and the typed decode.
+"""
+
+from __future__ import annotations
+
+from derivdata.client.transport.cache_admin import CacheInfo, cache_clear, cache_info
+from derivdata.client.transport.connecting import connect, disconnect
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.display import notify, progress
+from derivdata.client.transport.origin import Local
+from derivdata.client.transport.response import Response
+from derivdata.client.transport.session import (
+    SESSION,
+    Answer,
+    Observer,
+    Responder,
+    Session,
+    decode_items,
+    decode_raw,
+    get,
+    get_each,
+    provenance,
+)
+from derivdata.client.transport.untyped import raw
+from derivdata.support.times import asof
+
+__all__ = [
+    "SESSION",
+    "Answer",
+    "CacheInfo",
+    "Connection",
+    "Local",
+    "Observer",
+    "Responder",
+    "Response",
+    "Session",
+    "asof",
+    "cache_clear",
+    "cache_info",
+    "connect",
+    "decode_items",
+    "decode_raw",
+    "disconnect",
+    "get",
+    "get_each",
+    "notify",
+    "progress",
+    "provenance",
+    "raw",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

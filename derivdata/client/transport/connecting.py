@@ -1,0 +1,159 @@
+"""Connect to a source of data, and disconnect."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import pandas as pd
+
+from derivdata.client.transport.cache_admin import cache_folder
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.keys import Secret, find
+from derivdata.client.transport.origin import Local, is_url, site
+from derivdata.client.transport.session import SESSION
+from derivdata.client.transport.settings import IN_PROCESS, Settings
+from derivdata.errors import NotConnected
+from derivdata.support import times
+
+__all__ = ["connect", "disconnect"]
+
+_CACHES = ("on", "refresh", "off")
+
+
+def connect(
+    source: str | None = None,
+    *,
+    api_key: str | None = None,
+    cache: str = "on",
+    offline: bool = False,
+    now: times.Instant | None = None,
+    attribution_url: str | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    venues: Sequence[str] | None = None,
+) -> Connection:
+    """Connect to a source of data; every fetch asks it until the next `connect`.
+
+    Parameters
+    ----------
+    source
+        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``
+        (``"sample@1"``: as version 0.1 had it), or ``"venues"``: public APIs of the venues, without a key.
+    api_key
+        Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
+    cache
+        ``"on"``; ``"refresh"`` requests again and keeps the answer; ``"off"`` neither reads nor keeps.
+    offline
+        Answer from the cache only, with answers of any age.
+    now
+        Clock of an archive or the sample, instead of its own.
+    attribution_url
+        Address that the attribution text names, instead of the service's own.
+    archive, venues
+        Of ``"venues"``: the folder that keeps what they answered (one in the user's data folder unless
+        given), and the venues to ask (all but derive, whose terms forbid most uses).
+
+    Raises
+    ------
+    NotConnected, ValueError, TypeError
+        No source is named; an argument or the key makes no sense, the key would travel in clear, or a
+        replay is under way.
+
+    Notes
+    -----
+    The key goes to the origin of `source` only, by https or on this machine.
+
+    Examples
+    --------
+    >>> connection = dd.connect("sample", now="2026-03-02T08:00")
+    >>> dd.asof()
+    Timestamp('2026-03-02 08:00:00+0000', tz='UTC')
+    """
+    if SESSION.responder is not None:
+        raise ValueError("a replay is under way and asks nobody: end it first, with dd.disconnect()")
+    given, api_key = (None if api_key is None else Secret(api_key)), None
+    _check(source, attribution_url, cache=cache, offline=offline)
+    source = source if source is not None else os.environ.get("DERIVDATA_BASE_URL") or None
+    if source is None:
+        raise NotConnected
+    if is_url(source):
+        if now is not None:
+            raise ValueError("now= is for archives and the sample: a hosted service has its own clock")
+        connection = _hosted(source, given, attribution_url, cache=cache, offline=offline)
+    else:
+        if given is not None:
+            raise ValueError(
+                f"{source!r} is a local source and takes no api_key: an address starts with https://"
+            )
+        instant = None if now is None else times.instant(now, "now")
+        options: dict[str, Any] = {}
+        if source == "venues":
+            options = {"archive": archive and os.fspath(archive), "venues": venues}
+        elif archive is not None or venues is not None:
+            raise ValueError("archive= and venues= are for dd.connect('venues')")
+        connection = _local(source, instant, attribution_url, cache=cache, offline=offline, options=options)
+    SESSION.replace_connection(connection)
+    return connection
+
+
+def disconnect() -> None:
+    """End a recording or a replay that is under way, and close the connection, if there is one."""
+    try:
+        while SESSION.closers:
+            SESSION.closers.pop()()
+    finally:
+        SESSION.replace_connection(None)
+
+
+def _check(source: str | None, attribution_url: str | None, *, cache: str, offline: bool) -> None:
+    """Refuse arguments of another kind by name; by hand, since `typed` would keep the key in a frame."""
+    for name, text in (("source", source), ("attribution_url", attribution_url)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{name} must be text, not {type(text).__name__}")
+        if text is not None and not text.isprintable():
+            raise ValueError(f"{name} holds characters that no address or path has: {text!r}")
+    if not isinstance(cache, str) or cache not in _CACHES:
+        raise ValueError(f"cache={cache!r} is not one of {', '.join(_CACHES)}")
+    if not isinstance(offline, bool):
+        raise TypeError(f"offline must be True or False, not {type(offline).__name__}")
+
+
+def _hosted(
+    source: str, given: Secret | None, attribution_url: str | None, *, cache: str, offline: bool
+) -> Connection:
+    place = site(source)
+    secret = find(given)
+    if secret is not None and not place.private:
+        raise ValueError(f"the key is not sent to {place.host} over plain http: use https://")
+    settings = Settings(scope=place.base, folder=cache_folder(), cache=cache, offline=offline)
+    return Connection(place, secret, settings, attribution_url=attribution_url)
+
+
+class _Service(Protocol):
+    def start(self, source: str, *, now: pd.Timestamp | None, **options: Any) -> Local: ...
+
+
+def _local(
+    source: str,
+    now: pd.Timestamp | None,
+    attribution_url: str | None,
+    *,
+    cache: str,
+    offline: bool,
+    options: Mapping[str, Any],
+) -> Connection:
+    # By name: the service is built on this package, so that an import would be a circle.
+    service = cast(_Service, importlib.import_module("derivdata.sources.service"))
+    local = service.start(source, now=now, **options)
+    settings = Settings(
+        scope=f"local {local.identity}",
+        folder=cache_folder(),
+        cache=cache,
+        offline=offline,
+        paced=False,
+        limits=IN_PROCESS,
+    )
+    secret = Secret(local.api_key) if local.api_key else None
+    return Connection(site(local.url), secret, settings, local=local, attribution_url=attribution_url)

@@ -1,0 +1,390 @@
+"""A connection to one source: answers from the cache, else from the network, and what time it is there."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from urllib.parse import unquote, urlencode
+
+import pandas as pd
+
+from derivdata.client.transport.cache import AnswerFiles, Record
+from derivdata.client.transport.keys import Secret
+from derivdata.client.transport.origin import Local, Site
+from derivdata.client.transport.pace import Pace
+from derivdata.client.transport.response import DIGEST_HEADER, Response, http_date, plain_text
+from derivdata.client.transport.settings import Settings
+from derivdata.client.transport.worker import TookTooLong, started
+from derivdata.errors import CacheNotice, FetchError, NetworkError, NotCached
+from derivdata.support.forking import renew_in_child
+from derivdata.support.notices import warn_caller
+from derivdata.tables.endpoints import Endpoint, Request, endpoint_of
+
+if TYPE_CHECKING:
+    from derivdata.client.transport.network import Network, Reply
+
+__all__ = ["Connection"]
+
+T = TypeVar("T")
+
+_AT_ONCE = 8
+_CLOCK_SECONDS = 15.0
+"""How long the server's last ``Date`` is taken for its clock."""
+_MARKS_SECONDS = 2.0
+"""How long the source and the data version that a server last stated are taken as current."""
+_LABEL = 200
+_AHEAD = pd.Timedelta(5, "min")
+"""How far a server's clock may be ahead of this machine's before nothing is concluded from it."""
+
+
+class _Marks(NamedTuple):
+    """Source of an answer and version of its data; None where the answer does not state them.
+
+    The version changes when rows of the past do, and stays when a source only grows at its end.
+    """
+
+    source_id: str | None
+    data_version: str | None
+
+
+class Connection:
+    """A source of data that is connected: hosted service, archive or sample.
+
+    Attributes
+    ----------
+    source
+        What people know it by: the host, the archive's name, ``sample``.
+    synthetic
+        Whether its data is synthetic.
+    fork_lock
+        Held while the network is opened, and while the process forks.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        secret: Secret | None,
+        settings: Settings,
+        *,
+        local: Local | None = None,
+        attribution_url: str | None = None,
+    ) -> None:
+        self.source = site.host if local is None else local.label
+        self.synthetic = local is not None and local.synthetic
+        self._site = site
+        self._attribution_url = attribution_url
+        self._secret = secret
+        self._settings = settings
+        self._local = local
+        self._fingerprint = secret.fingerprint() if secret is not None else ""
+        self._scope = f"{settings.scope}\n{self._fingerprint}"
+        self._pace = Pace(settings.folder / "turns", self._scope, settings.timing)
+        self._files = AnswerFiles(settings.folder / "answers", _digest(self._scope)[:32])
+        self._network: Network | None = None
+        self._last_date: tuple[float, pd.Timestamp] | None = None
+        self._last_marks: tuple[float, _Marks] | None = None
+        self._warned_of_trouble = False
+        self._inherited = False
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
+
+    def serve(
+        self, request: Request, endpoint: Endpoint | None = None, until: pd.Timestamp | None = None
+    ) -> Response:
+        """Return the answer to a request, of any HTTP status, from the cache or the network.
+
+        Parameters
+        ----------
+        endpoint
+            Whose freshness the answer has; None for one that the API document does not name.
+        until
+            End of the window; an hour later the answer is kept for good.
+
+        Raises
+        ------
+        NotCached, NetworkError, SchemaError
+            Offline and not there; nothing whole came; what came is not JSON.
+        """
+        return self._begin(request, endpoint, until)()
+
+    def serve_each(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
+        """Return the answers to requests at one endpoint, each with the end of its window, in their order.
+
+        Where no rate limit stands up to eight are under way at a time, once the first has been answered: a
+        request that fails then ends the series with at most seven sent in vain, whose answers are cached.
+        A service in this process gains nothing by it.
+        """
+        if self._local is not None or (endpoint.per_second is not None and self._settings.paced):
+            return (self._begin(request, endpoint, until)() for request, until in requests)
+        return self._serve_at_once(requests, endpoint)
+
+    def _serve_at_once(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
+        waiting: deque[Callable[[], Response]] = deque()
+        for number, (request, until) in enumerate(requests):
+            waiting.append(self._begin(request, endpoint, until))
+            if number == 0 or len(waiting) == _AT_ONCE:
+                yield waiting.popleft()()
+        while waiting:
+            yield waiting.popleft()()
+
+    def _begin(
+        self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None
+    ) -> Callable[[], Response]:
+        """Look into the cache, and send the request if need be; return what waits for the answer."""
+        self._follow_local()
+        url = f"{self._site.base}{_path_and_query(request)}"
+        cached = self._cached(url)
+        if cached is not None and self._is_current(cached.head.headers):
+            response = self._response(request, 200, cached.head.headers, cached.body)
+            return lambda: response
+        again = cached is not None
+        wait = started(lambda: self._opened().get(request.path, url, endpoint, until, again=again))
+        return lambda: self._received(request, wait)
+
+    def _received(self, request: Request, wait: Callable[[float], Reply]) -> Response:
+        """Wait for a reply from the network; return it as a response."""
+        try:
+            reply = self._patiently(request.path, wait)
+        except NetworkError as error:
+            raise self._orphaned(request.path, error) from None
+        if self._settings.offline and reply.status == 504:
+            raise NotCached(str(request), "not in the cache, and this connection is offline")
+        if self._files.trouble is not None and not self._warned_of_trouble:
+            self._warned_of_trouble = True
+            warn_caller(f"answers are not kept in the cache: {self._files.trouble}", CacheNotice)
+        self._files.trouble = None
+        if not reply.from_cache:
+            self._learn(reply.headers)
+        for text in () if self._local is None else self._local.take_notices():
+            warn_caller(text)
+        return self._response(request, reply.status, reply.headers, reply.body)
+
+    def clock(self) -> pd.Timestamp:
+        """Return the source's time, floored to the minute.
+
+        A local source's is its service's. The hosted service's is its ``Date``, asked for at most every
+        15 seconds, and so is that of a service in the process that this one was forked from; offline it is
+        the newest one in the cache.
+
+        Raises
+        ------
+        NetworkError, NotCached
+            The service cannot be reached; offline, and nothing of it is in the cache.
+        """
+        if self._local is not None and not self._inherited:
+            return self._local.now.floor("min")
+        if self._settings.offline:
+            newest = self._files.newest(self._latest_date())
+            if newest is None:
+                raise NotCached(
+                    "/", "offline, and the cache holds no answer of this source to take the time from"
+                )
+            return newest.floor("min")
+        now = self._settings.timing.monotonic()
+        if self._last_date is None or now - self._last_date[0] > _CLOCK_SECONDS:
+            self._last_date = None
+            self._learn(self._head())
+            if self._last_date is None:
+                raise NetworkError("/", "the server's answer carries no Date header, which is the clock here")
+        return self._last_date[1].floor("min")
+
+    def forget(self, request: Request) -> None:
+        """Remove a cached answer, so that it is requested again."""
+        self._files.forget(self._key("GET", f"{self._site.base}{_path_and_query(request)}"))
+
+    def holds_key(self, data: bytes) -> bool:
+        """Return whether the key's bytes are in `data`."""
+        return self._secret is not None and self._secret.within(data)
+
+    def close(self) -> None:
+        """Close the connections, and stop the local service if it was started here."""
+        if self._network is not None:
+            self._network.close()
+        if self._local is not None and not self._inherited:
+            self._local.close()
+
+    def after_fork(self) -> None:
+        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        self.fork_lock = threading.Lock()
+        self._network = None
+        self._last_date = self._last_marks = None
+        self._pace = Pace(self._settings.folder / "turns", self._scope, self._settings.timing)
+        self._inherited = True
+
+    def _cached(self, url: str) -> Record | None:
+        """Return a cached answer that may be used as it is: one that has not expired, offline any.
+
+        requests-cache would find the same, ten times slower and in a thread, which only the network needs.
+        """
+        if self._settings.cache != "on" and not self._settings.offline:
+            return None
+        record = self._files.record(self._key("GET", url))
+        if record is None or self._settings.offline or record.head.expires is None:
+            return record
+        return record if self._settings.timing.machine() < record.head.expires else None
+
+    def _is_current(self, cached: Mapping[str, str]) -> bool:
+        """Return whether a cached answer is of the source that answers now, and of the data that it has now.
+
+        A hosted service is its address. A served archive says which source it is, since another one may
+        come to stand at the same address, and which version of the past it answers from.
+        """
+        if self._settings.offline or self._local is not None:
+            return True
+        marks, now = _marks_in(cached), self._settings.timing.monotonic()
+        served = "X-Derivdata-Source" in cached or marks.source_id is not None
+        if self._last_marks is None or now - self._last_marks[0] > _MARKS_SECONDS:
+            if not served:
+                return True
+            try:
+                self._learn(self._head())
+            except FetchError:  # the request itself tells what is wrong, after its tries
+                return False
+        return self._last_marks is not None and self._last_marks[1] == marks
+
+    def _learn(self, headers: Mapping[str, str]) -> None:
+        """Remember what a server's headers say of its clock, its source and its data."""
+        now, date = self._settings.timing.monotonic(), http_date(headers.get("Date"))
+        self._last_marks = now, _marks_in(headers)
+        if date is not None:
+            self._last_date = now, date
+
+    def _follow_local(self) -> None:
+        """Move on to answers of the data that a local source has now: rows may have come since `connect`."""
+        if self._local is None:
+            return
+        scope = f"local {self._local.identity}\n{self._fingerprint}"
+        if scope != self._scope:
+            self._scope = scope
+            self._files = AnswerFiles(self._settings.folder / "answers", _digest(scope)[:32])
+            with self.fork_lock:
+                network, self._network = self._network, None
+            if network is not None:
+                network.close()
+
+    def _latest_date(self) -> pd.Timestamp:
+        """Return the last instant that a server's ``Date`` is believed of; a local service's always is."""
+        if self._local is not None:
+            return pd.Timestamp.max.tz_localize("UTC")
+        return pd.Timestamp(self._settings.timing.machine()) + _AHEAD
+
+    def _opened(self) -> Network:
+        """Return the network, imported and opened when it is first needed."""
+        with self.fork_lock:
+            if self._network is None:
+                from derivdata.client.transport.network import Network
+
+                self._network = Network(
+                    self._site,
+                    self._secret,
+                    self._settings,
+                    self._files,
+                    key=self._key,
+                    turn=self._turn,
+                    latest=self._latest_date,
+                )
+            return self._network
+
+    def _orphaned(self, path: str, error: NetworkError) -> NetworkError:
+        """Return the error of a child whose parent's service does not answer; elsewhere `error` itself."""
+        if self._local is None or not self._inherited:
+            return error
+        return NetworkError(
+            path,
+            f"the service of {self.source!r} ran in the process that this one was forked from, and does "
+            f"not answer ({error}); call dd.connect in this process",
+        )
+
+    def _patiently(self, path: str, wait: Callable[[float], T]) -> T:
+        seconds = self._settings.limits.patience
+        try:
+            return wait(seconds)
+        except TookTooLong:
+            raise NetworkError(path, f"no answer within {seconds:.0f} s") from None
+
+    def _head(self) -> Mapping[str, str]:
+        """Return what the server's headers say now."""
+        try:
+            return self._patiently("/", started(lambda: self._opened().head()))
+        except NetworkError as error:
+            raise self._orphaned("/", error) from None
+
+    def _key(self, method: str, url: str) -> str:
+        """Return the cache key: method, source, path, sorted query, fingerprint of the key, not the port."""
+        return _digest(f"{method}\n{self._scope}\n{url.removeprefix(self._site.base)}")
+
+    def _turn(self, url: str) -> None:
+        path = url.removeprefix(self._site.base).partition("?")[0]
+        self._pace.wait(endpoint_of(path))
+
+    def _response(self, request: Request, status: int, sent: Mapping[str, str], body: bytes) -> Response:
+        headers = {name: str(v) for name, v in sorted(sent.items()) if name != "Cache-Control"}
+        digest = headers.pop(DIGEST_HEADER, "")
+        if status != 200 and self._secret is not None:
+            redact = self._secret.redact
+            body, digest = redact(body), ""
+            headers = {name: redact(v.encode()).decode() for name, v in headers.items()}
+        date = http_date(headers.get("Date"))
+        own_data = "X-Derivdata-Source" in headers or self._local is not None
+        url = self._attribution_url or (None if own_data else self._site.base)
+        return Response(
+            request=request,
+            status=status,
+            headers=headers,
+            body=body,
+            as_of=pd.NaT if date is None else date,
+            source=_source_name(headers.get("X-Derivdata-Source", "")) or self.source,
+            synthetic=self.synthetic or headers.get("X-Derivdata-Synthetic") == "1",
+            attribution=f"Funding rate data provided by {url}" if url else "",
+            sha256=digest or hashlib.sha256(body).hexdigest(),
+        )
+
+    def _facts(self) -> dict[str, str]:
+        settings = self._settings
+        mode = "offline" if settings.offline else settings.cache
+        given = "none" if self._secret is None else "given, tier unknown"
+        key = given if self._local is None else "not needed"
+        return {
+            "source": f"{self.source} (synthetic)" if self.synthetic else self.source,
+            "key": key,
+            "cache": f"{mode}, {settings.folder}",
+        }
+
+    def __repr__(self) -> str:
+        return "Connection(" + ", ".join(f"{name}: {value}" for name, value in self._facts().items()) + ")"
+
+    def _repr_html_(self) -> str:
+        rows = (f"<tr><th>{n}</th><td>{escape(v)}</td></tr>" for n, v in self._facts().items())
+        return f"<table><caption>derivdata connection</caption>{''.join(rows)}</table>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a connection holds a key and is not pickled: call dd.connect where the work is done")
+
+
+@lru_cache(maxsize=1024)
+def _path_and_query(request: Request) -> str:
+    query = urlencode(request.query, safe=",:")
+    return f"{request.path}{'?' if query else ''}{query}"
+
+
+@lru_cache(maxsize=64)
+def _source_name(header: str) -> str:
+    """Return the name that a source gives itself in each of its answers, as text for people."""
+    return plain_text(unquote(header), _LABEL)
+
+
+def _marks_in(headers: Mapping[str, str]) -> _Marks:
+    return _Marks(headers.get("X-Derivdata-Source-Id"), headers.get("X-Derivdata-Data-Version"))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

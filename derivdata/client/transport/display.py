@@ -1,0 +1,57 @@
+"""Tell people about requests: warnings, deprecations, a progress bar."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import TypeVar
+
+from derivdata.client.transport.response import Response, plain_text
+from derivdata.errors import DataNotice, DeprecationNotice
+from derivdata.support.notices import warn_caller
+from derivdata.tables.endpoints import Request, endpoint_of
+
+__all__ = ["NOTICE_LENGTH", "notify", "progress", "warn_deprecated"]
+
+T = TypeVar("T")
+
+NOTICE_LENGTH = 300
+"""Most characters of a notice that are shown."""
+
+_DEPRECATION = ("Deprecation", "Sunset", "Link", "Warning")
+_deprecated: set[tuple[str, str]] = set()
+"""Source and endpoint of every deprecation that a warning was given for."""
+
+
+def notify(about: Request | str, notice: str, category: type[Warning] = DataNotice) -> None:
+    """Warn the caller of the library of something about a request or a path."""
+    warn_caller(f"{about}: {notice}", category)
+
+
+def warn_deprecated(response: Response) -> None:
+    """Warn that an endpoint of a source, or the way in which it was requested, will end; once for each."""
+    path = response.request.path
+    endpoint = endpoint_of(path)
+    about = response.source, path if endpoint is None else endpoint.path
+    if ("Deprecation" in response.headers or "Sunset" in response.headers) and about not in _deprecated:
+        _deprecated.add(about)
+        headers = response.headers
+        text = "; ".join(f"{name}: {headers[name]}" for name in _DEPRECATION if name in headers)
+        notify(path, plain_text(text, NOTICE_LENGTH), DeprecationNotice)
+
+
+def progress(items: Iterable[T], *, total: int, label: str) -> Iterable[T]:
+    """Return `items`, with a bar while they are gone through if there is somebody to see it."""
+    if total < 2 or not (_in_notebook() or sys.stderr.isatty()):
+        return items
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook it asks for a library of widgets, and does without
+        from tqdm.auto import tqdm
+    return tqdm(items, total=total, desc=label, leave=False)
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    running = shell.get_ipython() if shell is not None else None
+    return running is not None and "IPKernelApp" in running.config

@@ -1,0 +1,121 @@
+"""Requests to public APIs that want no key: one session a venue, one try, nothing kept.
+
+Who asks decides how often and how long to wait; see `derivdata.sources.collect`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import requests
+import urllib3
+
+from derivdata.client.transport.body import BodyTooLarge, TooSlow, read_body
+from derivdata.errors import NetworkError
+from derivdata.support.forking import renew_in_child
+
+__all__ = ["KeylessReply", "KeylessSession"]
+
+_SECONDS = 10.0
+"""Longest silence."""
+
+_WHOLE_SECONDS = 120.0
+"""Longest time for a whole answer: a venue that sends a byte now and then must not hold up its own polls."""
+
+_LARGEST = 64 * 2**20
+
+
+class KeylessReply(NamedTuple):
+    """A venue's answer: the status, the headers, and the decoded body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class KeylessSession:
+    """A session with one venue: proxies of the environment are used, cookies and keys never.
+
+    Attributes
+    ----------
+    fork_lock
+        Held while the process forks, and by nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._session = _new_session()
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
+
+    def send(
+        self, method: str, url: str, params: Mapping[str, str], *, post: Mapping[str, Any] | None = None
+    ) -> KeylessReply:
+        """Send one request and return the whole answer.
+
+        Raises
+        ------
+        NetworkError
+            No answer came, or a part of one, or one above 64 MiB, or none within two minutes.
+        """
+        path = url.partition("://")[2].partition("/")[2]
+        until = time.monotonic() + _WHOLE_SECONDS
+        try:
+            with self._session.request(
+                method,
+                url,
+                params=dict(params),
+                json=post,
+                timeout=_SECONDS,
+                stream=True,
+                allow_redirects=False,
+            ) as response:
+                body = read_body(response.raw, deadline=until, cap=_LARGEST, monotonic=time.monotonic)
+                return KeylessReply(response.status_code, response.headers, body)
+        except BodyTooLarge:
+            raise NetworkError(f"/{path}", "the answer is larger than 64 MiB") from None
+        except TooSlow:
+            why = f"the answer was not complete in {_WHOLE_SECONDS:g} s"
+            raise NetworkError(f"/{path}", why) from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as problem:
+            raise NetworkError(f"/{path}", f"no whole answer came: {type(problem).__name__}") from None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def after_fork(self) -> None:
+        """Open sockets of its own in a forked child, where the parent's would bring the parent's answers."""
+        self.fork_lock = threading.Lock()
+        self._session = _new_session()
+
+    def __enter__(self) -> KeylessSession:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _new_session() -> requests.Session:
+    session = requests.Session()
+    session.headers["User-Agent"] = f"derivdata/{version('derivdata')}"
+    session.headers["Accept-Encoding"] = "gzip"  # the encoding that `read_body` can tell a cut body by
+    session.cookies.set_policy(_NoCookies())
+    session.auth = _no_auth  # not even from ~/.netrc
+    return session
+
+
+def _no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+class _NoCookies(requests.cookies.cookielib.DefaultCookiePolicy):  # type: ignore[name-defined,misc]
+    def set_ok(self, cookie: Any, request: Any) -> bool:
+        """Refuse every cookie."""
+        return False

@@ -1,0 +1,386 @@
+"""The session of this process: who answers its requests, and the typed answers that fetchers get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+import pandas as pd
+
+from derivdata.client.transport.connection import Connection
+from derivdata.client.transport.display import NOTICE_LENGTH, notify, progress, warn_deprecated
+from derivdata.client.transport.error_mapping import error_of
+from derivdata.client.transport.response import Response, notices_in, plain_text
+from derivdata.errors import SchemaError
+from derivdata.support import times
+from derivdata.tables.endpoints import Endpoint, Request
+
+__all__ = [
+    "SESSION",
+    "Answer",
+    "Observer",
+    "Responder",
+    "Session",
+    "decode_body",
+    "decode_items",
+    "decode_raw",
+    "get",
+    "get_each",
+    "provenance",
+]
+
+T = TypeVar("T")
+
+Observer: TypeAlias = Callable[[Response], None]
+Responder: TypeAlias = Callable[[Request], Response]
+Clock: TypeAlias = Callable[[], pd.Timestamp]
+
+_BATCH = 512
+_NOTICES = 20
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """A decoded answer, and what is known of it.
+
+    Attributes
+    ----------
+    body
+        The wire struct.
+    as_of
+        The server's ``Date``.
+    sha256
+        Hash of the raw body.
+    notices
+        The service's notices: clamps, no data.
+    corrections
+        Corrections that a source states of its rows; they go into the provenance without a warning.
+    source, synthetic
+        The source, and whether its data is synthetic.
+    attribution
+        The text that the API's terms ask for, or empty.
+    """
+
+    body: T
+    as_of: pd.Timestamp
+    request: Request
+    sha256: str
+    notices: tuple[str, ...]
+    source: str
+    synthetic: bool
+    attribution: str = ""
+    corrections: tuple[str, ...] = ()
+
+
+class _Provenance(dict[str, Any]):
+    """A dict that is its own deep copy, and must not be changed.
+
+    pandas copies ``attrs`` deeply at every step of a computation (pandas-dev/pandas#60357), and a provenance
+    of a thousand requests would cost more than the step.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Provenance:
+        return self
+
+
+class _Unchanged(Enum):
+    UNCHANGED = "unchanged"
+
+
+_UNCHANGED = _Unchanged.UNCHANGED
+
+
+class Session:
+    """The one way of every fetch of this process to its answers: `SESSION` is its only instance.
+
+    Attributes
+    ----------
+    connection
+        The source that is connected; None before `connect`.
+    responder
+        Answers instead of connection, cache and network: a replay.
+    observer
+        Is shown every response, those from the cache too: a recording.
+    clock
+        Tells the time: the connection's, a recording's or a replay's.
+    closers
+        What `disconnect` calls before it closes the connection, the newest first.
+    synthetic_read
+        Whether any table of this process was synthetic, for figures of data whose provenance was dropped.
+    """
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.responder: Responder | None = None
+        self.observer: Observer | None = None
+        self.clock: Clock = self._connection_clock
+        self.closers: list[Callable[[], None]] = []
+        self.synthetic_read = False
+
+    def current(self) -> Connection:
+        """Return the connection; made from ``DERIVDATA_BASE_URL`` where that is set and nothing is connected.
+
+        Raises
+        ------
+        NotConnected
+            There is none, and nothing says where to connect.
+        """
+        if self.connection is None:
+            from derivdata.client.transport.connecting import connect  # which is built on this module
+
+            return connect()
+        return self.connection
+
+    def serve(self, request: Request, endpoint: Endpoint | None, until: pd.Timestamp | None) -> Response:
+        """Return the response to a request, of status 200, after the observer has seen it.
+
+        Raises
+        ------
+        FetchError, SchemaError
+            No usable answer came; the message has the service's own words.
+        """
+        responder = self.responder
+        if responder is not None:
+            return self._checked(responder(request))
+        return self._checked(self.current().serve(request, endpoint, until))
+
+    def serve_each(
+        self, requests: Sequence[tuple[Request, pd.Timestamp | None]], endpoint: Endpoint
+    ) -> Iterator[Response]:
+        """Return the responses to requests at one endpoint, in order and as they are wanted; see `serve`."""
+        responder = self.responder
+        if responder is not None:
+            return (self._checked(responder(request)) for request, _ in requests)
+        return map(self._checked, self.current().serve_each(requests, endpoint))
+
+    def _checked(self, response: Response) -> Response:
+        if self.observer is not None:
+            self.observer(response)
+        if response.status != 200:
+            raise error_of(response)
+        return response
+
+    def forget(self, request: Request) -> None:
+        """Remove an answer from the cache, so that it is requested again."""
+        if self.responder is None:
+            self.current().forget(request)
+
+    def install(
+        self,
+        *,
+        responder: Responder | _Unchanged | None = _UNCHANGED,
+        observer: Observer | _Unchanged | None = _UNCHANGED,
+        clock: Clock | _Unchanged = _UNCHANGED,
+    ) -> Callable[[], None]:
+        """Replace responder, observer or clock, those that are given; return what takes that back."""
+        given = {"responder": responder, "observer": observer, "clock": clock}
+        new = {name: value for name, value in given.items() if value is not _UNCHANGED}
+        before = {name: getattr(self, name) for name in new}
+
+        def restore() -> None:
+            vars(self).update(before)
+
+        vars(self).update(new)
+        return restore
+
+    def holds_key(self, data: bytes) -> bool:
+        """Return whether the key of the connection is in `data`."""
+        return self.connection is not None and self.connection.holds_key(data)
+
+    def replace_connection(self, connection: Connection | None) -> None:
+        """Take a connection as the current one, and close the one before."""
+        before, self.connection = self.connection, connection
+        if before is not None:
+            before.close()
+
+    def _connection_clock(self) -> pd.Timestamp:
+        return self.current().clock()
+
+
+SESSION = Session()
+times.set_clock(lambda: SESSION.clock())
+
+
+def get(
+    endpoint: Endpoint,
+    params: Mapping[str, Any],
+    *,
+    into: type[T],
+    until: pd.Timestamp | None = None,
+    quiet: bool = False,
+) -> Answer[T]:
+    """Request one answer and decode it.
+
+    Parameters
+    ----------
+    endpoint, params
+        What is requested; a parameter that is None is not sent.
+    into
+        The wire struct.
+    until
+        End of the window: an hour after it the answer is kept for good, before that as long as the
+        endpoint says.
+    quiet
+        Whether the answer's notices are left for the caller to `notify`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The parameters make no request.
+    NotConnected, FetchError
+        Nothing is connected; no usable answer came.
+    SchemaError
+        The answer is not what `into` says; the message names path and field.
+    """
+    request = endpoint.request(params)
+    return _answer(SESSION.serve(request, endpoint, until), into, quiet)
+
+
+def _answer(response: Response, into: type[T], quiet: bool) -> Answer[T]:
+    request = response.request
+    body = decode_body(response, into)
+    # The service may send notices that the wire struct leaves out, as text or as objects.
+    sent = body.notices if hasattr(body, "notices") else notices_in(response.body)
+    items = sent if isinstance(sent, list | tuple) else [sent] if sent else []
+    texts = [
+        n if isinstance(n, str) else json.dumps(n, sort_keys=True, default=str) for n in items[:_NOTICES]
+    ]
+    notices = tuple(plain_text(text, NOTICE_LENGTH) for text in texts)
+    if len(items) > _NOTICES:
+        notices = (*notices[:-1], f"and {len(items) - _NOTICES + 1:,} more notices")
+    if not quiet:
+        for notice in notices:
+            notify(request, notice)
+    if "Deprecation" in response.headers or "Sunset" in response.headers:
+        warn_deprecated(response)
+    return Answer(
+        body=body,
+        as_of=response.as_of,
+        request=request,
+        sha256=response.sha256,
+        notices=notices,
+        source=response.source,
+        synthetic=response.synthetic,
+        attribution=response.attribution,
+        corrections=_corrections_in(response.headers),
+    )
+
+
+def _corrections_in(headers: Mapping[str, str]) -> tuple[str, ...]:
+    texts = unquote(headers.get("X-Derivdata-Corrections", "")).split("\n")
+    return tuple(plain_text(text, NOTICE_LENGTH) for text in texts[: _NOTICES + 1] if text)
+
+
+def get_each(
+    endpoint: Endpoint,
+    params: Sequence[Mapping[str, Any]],
+    *,
+    into: type[T],
+    until: pd.Timestamp | Sequence[pd.Timestamp | None] | None = None,
+    quiet: bool = False,
+) -> Iterator[Answer[T]]:
+    """Return one answer for each set of parameters, in order; a bar on a terminal and in a notebook.
+
+    Each is requested when it is wanted, and up to seven that come after it where no rate limit stands. The
+    first error ends it; what came before is in the cache, so that running it again goes on from there.
+
+    Raises
+    ------
+    ValueError
+        `until` is a sequence of another length; and whatever `get` raises.
+    """
+    single = until is None or isinstance(until, pd.Timestamp)
+    ends = [until] * len(params) if single else list(until)  # type: ignore[arg-type]
+    requests = [(endpoint.request(one), end) for one, end in zip(params, ends, strict=True)]
+    responses: Iterable[Response] = SESSION.serve_each(requests, endpoint)
+    if len(requests) > 1:
+        responses = progress(responses, total=len(requests), label=endpoint.path)
+    return (_answer(response, into, quiet) for response in responses)
+
+
+def decode_body(response: Response, into: Any) -> Any:
+    """Return the body decoded as `into`; one that is something else is removed from the cache.
+
+    Raises
+    ------
+    SchemaError
+        The message names path and field.
+    """
+    try:
+        return msgspec.json.decode(response.body, type=into)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(response.request, str(error)) from None
+
+
+def decode_raw(answer: Answer[Any], raw: msgspec.Raw, decoder: msgspec.json.Decoder[T], place: str) -> T:
+    """Return a part of an answer that its struct left as `msgspec.Raw`, decoded when it is needed.
+
+    Parameters
+    ----------
+    place
+        Where it stands in the answer, as messages name it: ``"$.series.binance"``.
+
+    Raises
+    ------
+    SchemaError
+        The part is not what `decoder` says; the message names path and field.
+    """
+    try:
+        return decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        message = str(error) if "`$" in str(error) else f"{error} - at `$`"
+        raise _unreadable(answer.request, message.replace("`$", f"`{place}")) from None
+
+
+def decode_items(
+    answer: Answer[Any], items: Sequence[msgspec.Raw], decoder: msgspec.json.Decoder[list[T]], place: str
+) -> Iterator[list[T]]:
+    """Yield items of a list that a struct left as `msgspec.Raw`, decoded some at a time.
+
+    So many stay in the processor's cache until they are read, where a whole long list does not.
+
+    Raises
+    ------
+    SchemaError
+        An item is not what `decoder` says; the message names path and field, and the item within a slice.
+    """
+    for start in range(0, len(items), _BATCH):
+        some = items[start : start + _BATCH]
+        listed = msgspec.Raw(b"[%b]" % b",".join(some))
+        yield decode_raw(answer, listed, decoder, f"{place}[{start}:{start + len(some)}]")
+
+
+def provenance(answers: Sequence[Answer[Any]]) -> dict[str, Any]:
+    """Return the metadata of some answers, ready for JSON and independent of the time of the call."""
+    last = max((a.as_of for a in answers), default=None)
+    SESSION.synthetic_read |= any(a.synthetic for a in answers)
+    return _Provenance(
+        {
+            "source": ", ".join(dict.fromkeys(a.source for a in answers)),
+            "synthetic": any(a.synthetic for a in answers),
+            "as_of": None if last is None else times.iso(last),
+            "requests": [
+                {
+                    "path": a.request.path,
+                    "query": dict(a.request.query),
+                    "sha256": a.sha256,
+                    "as_of": times.iso(a.as_of),
+                }
+                for a in answers
+            ],
+            "notices": list(dict.fromkeys(n for a in answers for n in (*a.notices, *a.corrections))),
+            "attribution": "; ".join(dict.fromkeys(a.attribution for a in answers if a.attribution)),
+        }
+    )
+
+
+def _unreadable(request: Request, message: str) -> SchemaError:
+    """Return the error of an answer that cannot be read, which is not kept."""
+    SESSION.forget(request)
+    message = plain_text(message, 2 * NOTICE_LENGTH)
+    return SchemaError(f"{request.path}: {message}; see the answer with dd.raw({request.path!r}, ...)")

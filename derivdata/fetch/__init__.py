@@ -1,1 +1,0 @@
-"""Fetchers: one module per family of endpoints, one function per table."""

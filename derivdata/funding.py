@@ -1,0 +1,274 @@
+"""Funding rates: now, over time, and as paid.
+
+Rates are in basis points of notional per 8 hours, longs pay shorts when positive. History and snapshot
+are ``sampled``: the running rate, to be integrated over time. Settlements are ``settled``: payments, to be
+added up. The API gives them for information; they are not for P&L or production trading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from derivdata import tables
+from derivdata.client import transport
+from derivdata.client.reading import Envelope, Point, Settlement, answer_time, series
+from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.transport import Answer
+from derivdata.errors import SchemaError
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.arrays import Array
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import symbol_names, venue_names
+from derivdata.tables.schema import coded, floats, ranks, repeated
+
+__all__ = ["history", "metadata", "settlements", "snapshot"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Snapshot(Envelope):
+    funding_rates: dict[str, dict[str, float | None]]
+    timestamp: str
+    funding_rates_raw: dict[str, dict[str, str | float | None]] = msgspec.field(default_factory=dict)
+    funding_intervals: dict[str, dict[str, float | str | None]] = msgspec.field(default_factory=dict)
+    oi_rankings: dict[str, float | str | None] = msgspec.field(default_factory=dict)
+
+
+class _Venue(msgspec.Struct):
+    name: str
+    display: str
+    interval: float | str | None = None
+
+
+class _Venues(msgspec.Struct):
+    exchange_names: list[_Venue]
+
+
+class _Metadata(Envelope):
+    exchanges: _Venues
+    timestamp: str
+
+
+class _History(Envelope):
+    symbol: str
+    unit: str
+    series: dict[str, msgspec.Raw]
+
+
+class _Settlements(Envelope):
+    symbol: str
+    series: dict[str, msgspec.Raw]
+
+
+@typed
+def snapshot() -> pd.DataFrame:
+    """Return the funding rate of every venue and symbol now.
+
+    Returns
+    -------
+    DataFrame, table ``funding_snapshot``
+        One row per symbol and venue that has a rate. ``rate_bps_8h`` [bps/8h] is normalised by the
+        service; ``rate_native`` [fraction per interval] is the venue's own and may be missing, as may
+        ``interval_hours`` [h] and ``oi_rank`` (beyond the ranked list). ``time`` is the answer's own
+        time, not the age of each rate.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /funding``, every tier; Free sees BTC and ETH. Refreshed every 60 seconds.
+    """
+    answer = transport.get(endpoints.FUNDING, {}, into=_Snapshot)
+    return tabulate(tables.FUNDING_SNAPSHOT, [answer], _snapshot_columns)
+
+
+@typed
+def metadata() -> pd.DataFrame:
+    """Return the venues that the funding endpoints cover.
+
+    Returns
+    -------
+    DataFrame, table ``funding_metadata``
+        One row per venue. ``interval_hours`` [h] is the venue's usual interval; single symbols differ.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /funding/metadata``, Dev and above.
+    """
+    answer = transport.get(endpoints.FUNDING_METADATA, {}, into=_Metadata)
+    return tabulate(
+        tables.FUNDING_METADATA,
+        [answer],
+        _metadata_columns,
+    )
+
+
+@typed
+def history(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return the funding rate of every venue over a window, sampled.
+
+    Parameters
+    ----------
+    symbols
+        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
+        of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
+    start, end
+        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
+        `end` is `derivdata.asof`.
+    exchanges
+        Venues; None is all. ``"Binance"`` and ``"htx"`` are read as the API's ``binance`` and ``huobi``.
+    resolution
+        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
+        makes it by the length of the window, and with it the statistics of what comes back.
+
+    Returns
+    -------
+    DataFrame, table ``funding_history``
+        One row per symbol, venue and step. ``rate_bps_8h`` [bps/8h] is sampled, not settled: integrate
+        it over time, do not sum it. A null on the wire is no row; a window without data gives zero rows and
+        a `DataNotice`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        A symbol has no rows and is not in the source's own list.
+    TierError
+        The key may not read history, or not that far back.
+    FetchError, SchemaError
+        No answer, or one that is not this table. A partial table is never returned; what had come stays
+        in the cache, so that the same call goes on from there.
+
+    Notes
+    -----
+    ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
+
+    >>> dd.funding.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
+    (336, 6)
+    """
+    listed, venues = symbol_names(symbols), venue_names(exchanges)
+    spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, venues)
+    each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in listed]
+    answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
+    return tabulate(tables.FUNDING_HISTORY, answers, _history_columns, listed=listed)
+
+
+@typed
+def settlements(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the funding payments of every venue over a window.
+
+    Parameters
+    ----------
+    symbols, start, end, exchanges
+        As in `history`.
+
+    Returns
+    -------
+    DataFrame, table ``funding_settlements``
+        One row per symbol, venue and settlement, for the ``interval_hours`` [h] that end at ``time``.
+        ``rate_bps_8h`` [bps/8h] is normalised: the payment is ``rate_bps_8h × interval_hours / 8`` bps.
+
+    Raises
+    ------
+    ValueError, TypeError, TierError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
+    """
+    listed, venues = symbol_names(symbols), venue_names(exchanges)
+    spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", venues)
+    each = [{"symbol": s, "exchanges": venues} for s in listed]
+    answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
+    return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns, listed=listed)
+
+
+def _snapshot_columns(answer: Answer[_Snapshot]) -> dict[str, Any]:
+    """Return the columns of the pairs that have a rate, from squares of symbols by venues."""
+    body = answer.body
+    venues, symbols = sorted(body.funding_rates), sorted(set().union(*body.funding_rates.values()))
+
+    def square(by_venue: Mapping[str, Mapping[str, Any]], read: Callable[[list[Any]], Any]) -> Any:
+        values = chain.from_iterable(map(by_venue.get(venue, {}).get, symbols) for venue in venues)
+        return read(list(values)).reshape(len(venues), len(symbols)).T
+
+    rates = square(body.funding_rates, floats)
+    symbol, venue = there = np.nonzero(~np.isnan(rates))
+    return {
+        "symbol": coded(symbols, symbol),
+        "exchange": coded(venues, venue),
+        "timestamp": repeated(answer_time(answer), symbol.size),
+        "rate_bps_8h": rates[there],
+        "rate_native": square(body.funding_rates_raw, partial(_decimals, "funding_rates_raw"))[there],
+        "interval_hours": square(body.funding_intervals, partial(_decimals, "funding_intervals"))[there],
+        "oi_rank": ranks([body.oi_rankings.get(s) for s in symbols]).take(symbol),
+        "kind": repeated("sampled", symbol.size),
+    }
+
+
+def _metadata_columns(answer: Answer[_Metadata]) -> dict[str, Any]:
+    venues = answer.body.exchanges.exchange_names
+    columns = tables.FUNDING_METADATA.rows(venues, timestamp=answer_time(answer))
+    return columns | {"interval": _decimals("interval", [venue.interval for venue in venues])}
+
+
+def _history_columns(answer: Answer[_History]) -> dict[str, Any]:
+    columns = series(answer, Point, {"y": "y"})
+    columns["resolution"] = repeated(answer.body.resolution, len(columns["y"]))
+    columns["kind"] = repeated("sampled", len(columns["y"]))
+    return columns
+
+
+def _settlement_columns(answer: Answer[_Settlements]) -> dict[str, Any]:
+    columns = series(answer, Settlement, {"y": "y", "interval_hours": "intervalMinutes"})
+    columns["interval_hours"] /= 60
+    columns["kind"] = repeated("settled", len(columns["y"]))
+    return columns
+
+
+def _decimals(field: str, values: list[str | float | None]) -> Array:
+    """Convert numbers, most of them text, to floats; None is missing."""
+    with suppress(pa.ArrowInvalid, TypeError):  # what Arrow does not take is read one by one
+        return np.array(pa.array(values, pa.string()).cast(pa.float64()))
+    try:
+        for value in values:
+            if isinstance(value, str) and "_" in value:  # which Python takes for a separator of digits
+                raise ValueError(f"{value!r} is not a number")
+        return floats(values)  # type: ignore[arg-type]
+    except ValueError as problem:
+        raise SchemaError(f"/funding.{field}: {problem}; see the answer with dd.raw('/funding')") from None

@@ -1,0 +1,165 @@
+"""HIP-3 analytics: dexes that others deploy on Hyperliquid.
+
+No document fixes the fields of these answers, so the tables are open: every field that arrives becomes a
+column, numerals in text become numbers, nothing is dropped, and ``part`` says where in the answer a row
+stood. Dev and above.
+
+A window ends now: one of the service's presets, ``"1d"``, ``"7d"``, ``"30d"`` or ``"90d"``. A lookback or a
+start that is none of them is answered by the shortest preset that holds it, and a `DataNotice` says so. Only
+`candles` are had of any window.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata.client.retrieval import cut
+from derivdata.client.schemaless import fetch_rows, fetch_windows
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+
+__all__ = [
+    "by_dex",
+    "by_symbol",
+    "candles",
+    "dashboard",
+    "dex_detail",
+    "leaderboard",
+    "oi_trends_dex",
+    "oi_trends_total",
+    "timeseries_dex_breakdown",
+    "timeseries_symbol",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_MOST_CANDLES = 500
+"""What one answer holds unless asked otherwise."""
+
+_MOST_PIECES = 10_000
+_CENTURY = pd.Timedelta(36_525, "D")
+
+
+@typed
+def dashboard(window: times.Instant | None = None) -> pd.DataFrame:
+    """Return HIP-3 at a glance: ``GET /hip3-analytics/dashboard``.
+
+    Parameters
+    ----------
+    window
+        A preset, a lookback or a start; the service's own choice unless given.
+    """
+    return fetch_rows(endpoints.HIP3_DASHBOARD, {"range": window})
+
+
+@typed
+def dex_detail(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
+    """Return totals, symbols and days of one dex, such as ``"xyz"``: ``GET /hip3-analytics/dex-detail``."""
+    return fetch_rows(endpoints.HIP3_DEX_DETAIL, {"dex": dex, "range": window})
+
+
+@typed
+def by_dex(window: times.Instant | None = None) -> pd.DataFrame:
+    """Return activity by dex: ``GET /hip3-analytics/by-dex``."""
+    return fetch_rows(endpoints.HIP3_BY_DEX, {"range": window})
+
+
+@typed
+def by_symbol(
+    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
+) -> pd.DataFrame:
+    """Return activity by symbol, of one dex or of all: ``GET /hip3-analytics/by-symbol``."""
+    return fetch_rows(endpoints.HIP3_BY_SYMBOL, {"range": window, "dex": dex, "limit": limit})
+
+
+@typed
+def timeseries_symbol(
+    window: times.Instant | None = None, *, symbol: str | None = None, dex: str | None = None
+) -> pd.DataFrame:
+    """Return activity of a symbol over time: ``GET /hip3-analytics/timeseries/symbol``.
+
+    Parameters
+    ----------
+    window
+        A preset, a lookback or a start, or ``"all"``, which gives daily buckets.
+    symbol, dex
+        What is counted; all unless given.
+    """
+    return fetch_rows(endpoints.HIP3_TIMESERIES_SYMBOL, {"range": window, "symbol": symbol, "dex": dex})
+
+
+@typed
+def timeseries_dex_breakdown(window: times.Instant | None = None, *, dex: str | None = None) -> pd.DataFrame:
+    """Return volume over time, a column per symbol: ``GET /hip3-analytics/timeseries/dex-breakdown``."""
+    return fetch_rows(endpoints.HIP3_TIMESERIES_DEX_BREAKDOWN, {"range": window, "dex": dex})
+
+
+@typed
+def leaderboard(
+    window: times.Instant | None = None, *, dex: str | None = None, limit: int | None = None
+) -> pd.DataFrame:
+    """Return the largest traders: ``GET /hip3-analytics/leaderboard``."""
+    return fetch_rows(endpoints.HIP3_LEADERBOARD, {"range": window, "dex": dex, "limit": limit})
+
+
+@typed
+def oi_trends_total(window: times.Instant | None = None) -> pd.DataFrame:
+    """Return open interest by day, in total and by dex: ``GET /hip3-analytics/oi-trends/total``."""
+    return fetch_rows(endpoints.HIP3_OI_TRENDS_TOTAL, {"range": window})
+
+
+@typed
+def oi_trends_dex(dex: str, window: times.Instant | None = None) -> pd.DataFrame:
+    """Return open interest of a dex by day, total and by symbol: ``GET /hip3-analytics/oi-trends/dex``."""
+    return fetch_rows(endpoints.HIP3_OI_TRENDS_DEX, {"dex": dex, "range": window})
+
+
+@typed
+def candles(
+    coin: str,
+    start: times.Instant | None = None,
+    end: times.Instant | None = None,
+    *,
+    interval: str = "1h",
+    limit: int | None = None,
+) -> pd.DataFrame:
+    """Return open, high, low, close and volume of one coin: ``GET /hip3-analytics/candles``.
+
+    Parameters
+    ----------
+    coin
+        ``"xyz:TSLA"``.
+    start, end
+        Half-open window; a lookback such as ``"7d"`` reaches back from `end`. Without it, the newest candles.
+    interval
+        ``"15m"``, ``"1h"``, ``"4h"`` or ``"1d"``, or another that the service takes.
+    limit
+        Most candles in one answer. A window that holds more is asked for in pieces and joined.
+
+    Raises
+    ------
+    ValueError
+        `end` without `start`; `start` is not before `end`; `limit` is below 1.
+    """
+    query = {"coin": coin, "interval": interval, "limit": _MOST_CANDLES if limit is None else limit}
+    if start is None:
+        if end is not None:
+            raise ValueError("end without start: give both, or a lookback such as '7d' as start")
+        return fetch_rows(endpoints.HIP3_CANDLES, query)
+    window = times.window(start, end)
+    length = times.lookback(interval, "interval")
+    if length is not None and not length:
+        raise ValueError(f"interval={interval!r} has no length")
+    if length is None:
+        return fetch_windows(endpoints.HIP3_CANDLES, query, [window])
+    span = length * max(1, min(query["limit"], _CENTURY // length + 1))
+    if (window.end - window.start) // span > _MOST_PIECES:
+        raise ValueError(
+            f"{limit=} and {interval=} cut the window of {start=} and {end=} into more than "
+            f"{_MOST_PIECES:,} pieces"
+        )
+    return fetch_windows(endpoints.HIP3_CANDLES, query, cut(window, span))

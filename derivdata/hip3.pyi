@@ -1,3 +1,0 @@
-"""What `derivdata.fetch.hip3` holds, under the documented name."""
-
-from derivdata.fetch.hip3 import *

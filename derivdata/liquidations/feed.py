@@ -1,0 +1,145 @@
+"""A live feed of liquidation orders."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.liquidations.orders import LIMIT, ask, coverage, within_asked
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables.contracts import symbol_filter, venue_names
+
+__all__ = ["poll"]
+
+_LATE = pd.Timedelta(30, "s")
+_MILLISECOND = pd.Timedelta(1, "ms")
+
+_Cut: TypeAlias = Literal["oldest", "newest"]
+"""Which orders a full answer leaves out."""
+
+
+@typed
+def poll(
+    since: times.Instant = "5m",
+    *,
+    every: float = 10.0,
+    limit: int = LIMIT,
+    min_usd: float | None = None,
+    exchanges: str | Sequence[str] | None = None,
+    symbols: str | Sequence[str] | None = None,
+    exclude_symbols: str | Sequence[str] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[pd.DataFrame]:
+    """Yield liquidation orders as they arrive, without end.
+
+    Parameters
+    ----------
+    since
+        Where to start: an instant, or a lookback.
+    every
+        Seconds between two questions, once the feed has caught up.
+    limit
+        Most orders in one answer, no more than the service allows.
+    min_usd, exchanges, symbols, exclude_symbols
+        As in `events`.
+    sleep
+        What waits; a test gives its own.
+
+    Yields
+    ------
+    DataFrame, table ``liquidations_events``
+        The orders of one answer that were not yielded before, perhaps none. ``provenance["coverage"]``
+        holds the spans that the answer covers (``observed``) and those of which it may have lost orders
+        because it was full (``missed``); `derivdata.analysis.liquidations.observed` makes a frame of them.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `events`. A feed that failed is taken up again with `since` at the end of its last span.
+
+    Notes
+    -----
+    ``GET /liquidations/events`` with ``since``. Each question reaches back half a minute before the last
+    answer, for orders that reached the store late; venue and order id tell what was seen.
+
+    A full answer lacks the newest orders or the oldest, which no document says: a question for a single order
+    tells. Where it lacks the newest the next question goes on from its last order, at once, and nothing is
+    missed. Where it lacks the oldest the span before its first order is ``missed``: raise `limit`.
+    """
+    query = {
+        "exchange": venue_names(exchanges),
+        "symbol": symbol_filter(symbols),
+        "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
+    }
+    reached = times.since(since)
+    after, cut = reached - _LATE, None
+    seen: dict[tuple[str, str], pd.Timestamp] = {}
+    while True:
+        frame, lacks = _page({**query, "since": after, "limit": limit}, cut)
+        cut = lacks or cut
+        observed, missed = _covered(frame, reached, lacks)
+        new = _unseen(frame, seen, reached - _LATE)
+        if min_usd is not None:
+            new = new[new["value_usd"] >= min_usd]
+        new = tables.LIQUIDATIONS_EVENTS.conform(new)
+        provenance = frame.attrs["provenance"]
+        spans = within_asked(coverage([observed], [missed]), provenance)
+        new.attrs["provenance"] = provenance | {"coverage": spans}
+        yield new
+        reached, after = observed.end, observed.end - _LATE
+        if lacks == "newest":
+            after = _just_before_last(frame)
+        else:
+            sleep(every)
+
+
+def _page(query: Mapping[str, Any], cut: _Cut | None) -> tuple[pd.DataFrame, _Cut | None]:
+    """Return an answer, and what it lacks if it is full; `cut` is what such answers lack, if known.
+
+    One that no next question could go on from, since its orders share an instant, is asked for at twice the
+    length.
+    """
+    frame, full = ask(query)
+    if not full:
+        return frame, None
+    if frame["time"].iloc[0] == frame["time"].iloc[-1] or _just_before_last(frame) <= query["since"]:
+        return _page({**query, "limit": 2 * query["limit"]}, cut)
+    return frame, cut or _cut(query, frame)
+
+
+def _cut(query: Mapping[str, Any], frame: pd.DataFrame) -> _Cut:
+    """Find out what full answers lack: an answer limited to one order gives the oldest or the newest."""
+    one, _ = ask({**query, "limit": 1})
+    return "newest" if len(one) and one["time"].iloc[0] <= frame["time"].iloc[0] else "oldest"
+
+
+def _just_before_last(frame: pd.DataFrame) -> pd.Timestamp:
+    """Return an instant just before the last order, in the whole milliseconds of the wire."""
+    return frame["time"].iloc[-1].floor("ms") - _MILLISECOND
+
+
+def _covered(
+    frame: pd.DataFrame, reached: pd.Timestamp, lacks: _Cut | None
+) -> tuple[times.Window, times.Window]:
+    """Return the span that an answer covers, and the one before it of which it may have lost orders."""
+    now = times.instant(frame.attrs["provenance"]["as_of"])
+    start = max(reached, frame["time"].iloc[0]) if lacks == "oldest" else reached
+    end = frame["time"].iloc[-1] if lacks == "newest" else now
+    return times.Window(start, max(start, end)), times.Window(reached, start)
+
+
+def _unseen(
+    frame: pd.DataFrame, seen: dict[tuple[str, str], pd.Timestamp], horizon: pd.Timestamp
+) -> pd.DataFrame:
+    """Return the rows with new orders; `seen` forgets those that can no longer come again."""
+    keys = list(zip(frame["exchange"].astype("str"), frame["order_id"], strict=True))
+    fresh = [key not in seen for key in keys]
+    for key in [key for key, stamp in seen.items() if stamp < horizon]:
+        del seen[key]
+    seen.update(zip(keys, frame["time"], strict=True))
+    return frame[fresh]

@@ -1,3 +1,0 @@
-"""What `derivdata.fetch.markets` holds, under the documented name."""
-
-from derivdata.fetch.markets import *

@@ -1,0 +1,256 @@
+"""Open interest: every venue now, and symbols and venues over time.
+
+Windows are half-open ``[start, end)``; a naive instant is UTC; a `start` such as ``"30d"`` looks back from
+`end`, and no `end` is `derivdata.asof`. ``resolution`` is always sent; None leaves the choice to the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import tables
+from derivdata.client import quantities, transport
+from derivdata.client.quantities import Quantity
+from derivdata.client.reading import Envelope
+from derivdata.client.retrieval import tabulate
+from derivdata.client.transport import Answer
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+
+__all__ = ["exchange_totals", "exchanges", "history", "sparklines", "top_symbols"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Exchange(msgspec.Struct):
+    exchange: str
+    total_oi_usd: float | None
+    symbol_count: int | None
+    top_symbol: str | None
+    change_24h: float | None
+    change_7d: float | None
+    market_share: float | None
+    sparkline_7d: list[float | None] = []
+
+
+class _Summary(Envelope):
+    exchanges: list[_Exchange]
+
+
+class _Row(msgspec.Struct):
+    exchange: str
+    open_interest_usd: float | None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Timeseries(Envelope):
+    symbol: str
+    data: list[_Row]
+
+
+class _Total(msgspec.Struct):
+    exchange: str
+    total_open_interest_usd: float | None
+    symbol_count: int | None = None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Totals(Envelope):
+    data: list[_Total]
+
+
+_HISTORY = Quantity(endpoints.OI_TIMESERIES, tables.OI_HISTORY, _Timeseries, "open_interest_usd")
+_TOTALS = Quantity(
+    endpoints.OI_EXCHANGE_TOTALS, tables.OI_EXCHANGE_TOTALS, _Totals, "total_open_interest_usd"
+)
+_TOP = Quantity(endpoints.OI_TOP_SYMBOLS, tables.OI_TOP_SYMBOLS, quantities.TopSymbols, "oi_usd")
+
+
+@typed
+def exchanges() -> pd.DataFrame:
+    """Return open interest of every venue now.
+
+    Returns
+    -------
+    DataFrame, table ``oi_exchanges``
+        One row per venue. ``market_share`` is a fraction of all open interest; the unit of ``change_24h``
+        and ``change_7d`` is not stated by the API. ``time`` is the server's ``Date``.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /oi/exchanges-summary``, Dev and above. Its week's line is `sparklines`.
+
+    Examples
+    --------
+    >>> venues = dd.oi.exchanges()
+    >>> venues["market_share"].sum().round(3).item()
+    1.0
+    """
+    answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
+    return tabulate(
+        tables.OI_EXCHANGES, [answer], lambda a: tables.OI_EXCHANGES.rows(a.body.exchanges, time=a.as_of)
+    )
+
+
+@typed
+def sparklines() -> pd.DataFrame:
+    """Return open interest of every venue over the last week, as the summary's line of seven points.
+
+    Returns
+    -------
+    DataFrame, table ``oi_sparklines``
+        One row per venue and point. ``days_ago`` counts steps before the newest point (0); the API says
+        that the oldest comes first and not at what hour points are taken.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        No answer, or one that is not this table.
+
+    Notes
+    -----
+    ``GET /oi/exchanges-summary``, Dev and above; the same answer as `exchanges`.
+    """
+    answer = transport.get(endpoints.OI_EXCHANGES_SUMMARY, {}, into=_Summary)
+    return tabulate(tables.OI_SPARKLINES, [answer], _sparkline_columns)
+
+
+@typed
+def history(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return open interest of one symbol or several on every venue over a window.
+
+    Parameters
+    ----------
+    symbols
+        Assets without quote; one request each, more for long windows.
+    start, end
+        Half-open window.
+    exchanges
+        Venues; None is all.
+    resolution
+        Step, ``"1m"`` to ``"1d"`` or ``"raw"``.
+
+    Returns
+    -------
+    DataFrame, table ``oi_history``
+        One row per symbol, venue and step; ``oi_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        A symbol is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table; never a part of one.
+
+    Notes
+    -----
+    ``GET /oi/{symbol}/timeseries``, Dev and above.
+
+    Examples
+    --------
+    >>> dd.oi.history(["BTC", "ETH"], "7d", exchanges=["binance"]).shape
+    (336, 5)
+    """
+    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
+
+
+@typed
+def exchange_totals(
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return open interest of every venue over all its symbols, over a window.
+
+    Parameters
+    ----------
+    start, end, exchanges, resolution
+        As in `history`.
+
+    Returns
+    -------
+    DataFrame, table ``oi_exchange_totals``
+        One row per venue and step; ``total_oi_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /oi/exchange-totals``, Dev and above.
+    """
+    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
+
+
+@typed
+def top_symbols(
+    exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+) -> pd.DataFrame:
+    """Return open interest of a venue's largest symbols over a window.
+
+    Parameters
+    ----------
+    exchange
+        One venue.
+    start, end
+        Half-open window.
+    limit
+        Most symbols; the service's default (50) unless given.
+
+    Returns
+    -------
+    DataFrame, table ``oi_top_symbols``
+        One row per symbol and instant; ``oi_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
+    chosen with hindsight.
+    """
+    return quantities.top_symbols(_TOP, exchange, start, end, limit)
+
+
+def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:
+    points = [
+        (row.exchange, len(row.sparkline_7d) - 1 - place, value)
+        for row in answer.body.exchanges
+        for place, value in enumerate(row.sparkline_7d)
+    ]
+    return {
+        "exchange": [exchange for exchange, _, _ in points],
+        "days_ago": [days for _, days, _ in points],
+        "time": pd.DatetimeIndex([answer.as_of]).repeat(len(points)),
+        "oi_usd": [value for _, _, value in points],
+    }

@@ -1,3 +1,0 @@
-"""What `derivdata.fetch.oi` holds, under the documented name."""
-
-from derivdata.fetch.oi import *

@@ -1,3 +1,0 @@
-"""What `derivdata.fetch.options` holds, under the documented name."""
-
-from derivdata.fetch.options import *

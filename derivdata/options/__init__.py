@@ -1,0 +1,16 @@
+"""Options: every active instrument of one symbol on one venue, as a table or as a surface, and over time.
+
+The snapshot carries no time and no prices: ``time`` is the server's ``Date``. Greeks are the venue's own,
+in units that the API does not state; analysis computes its own from the implied volatility.
+"""
+
+from __future__ import annotations
+
+from derivdata.options.chains import metrics, snapshot, surface
+from derivdata.options.histories import atm_history, overview_history, surface_history
+
+__all__ = ["atm_history", "metrics", "overview_history", "snapshot", "surface", "surface_history"]
+
+
+def __dir__() -> list[str]:
+    return __all__

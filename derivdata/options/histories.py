@@ -1,0 +1,204 @@
+"""Options over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import pandas as pd
+from msgspec import UNSET
+
+from derivdata import tables
+from derivdata.client import transport
+from derivdata.client.reading import Envelope, Figure, instants
+from derivdata.client.retrieval import tabulate
+from derivdata.client.rolling import days_back
+from derivdata.client.transport import Answer
+from derivdata.options.chains import warn_off_matrix
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import symbol_of, venue_of
+from derivdata.tables.surfaces import one_per_place
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["atm_history", "overview_history", "surface_history"]
+
+
+class _Point(msgspec.Struct, gc=False):
+    expiry: str
+    strike: float
+    side: Literal["call", "put"]
+    iv: Figure = UNSET
+    underlying_price: Figure = UNSET
+    open_interest: Figure = UNSET
+
+
+class _SurfaceHistory(Envelope):
+    symbol: str
+    exchange: str
+    snapshots: dict[str, list[_Point]]
+
+
+class _Atm(msgspec.Struct):
+    hour: str
+    expiry: str
+    underlying_price: Figure = UNSET
+    strike: Figure = UNSET
+    iv: Figure = UNSET
+
+
+class _AtmHistory(Envelope):
+    symbol: str
+    exchange: str
+    data: list[_Atm]
+
+
+class _Overview(msgspec.Struct):
+    timestamp: str
+    exchange: str
+    symbol: str
+    notional_oi_usd: Figure = UNSET
+    notional_volume_24h_usd: Figure = UNSET
+
+
+class _OverviewHistory(Envelope):
+    data: list[_Overview]
+
+
+@typed
+def atm_history(
+    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+) -> pd.DataFrame:
+    """Return at-the-money volatility of every hour and expiry over a window.
+
+    Parameters
+    ----------
+    symbol, exchange
+        As in `snapshot`.
+    start, end
+        Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
+        days that end at its own second: a range that holds the window is asked for, and cut here. Of exactly
+        90 days, the most below Pro, the first hour may be missing.
+
+    Returns
+    -------
+    DataFrame, table ``options_atm_history``
+        One row per hour and expiry; ``iv`` [1/√year].
+
+    Raises
+    ------
+    ValueError
+        `start` is not before `end` or not before `derivdata.asof`.
+    BadRequest, TierError
+        The range is longer than the key's tier allows (90 days below Pro).
+    FetchError, SchemaError
+        As in `snapshot`.
+
+    Notes
+    -----
+    ``GET /options/atm-history``, Dev and above.
+    """
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
+    window = times.window(start, end)
+    query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
+    warn_off_matrix(symbol, exchange)
+    answer = transport.get(endpoints.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
+    return tabulate(tables.OPTIONS_ATM_HISTORY, [answer], _atm_columns, within=window)
+
+
+@typed
+def surface_history(
+    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+) -> xr.Dataset:
+    """Return the options surface of every hour over a window.
+
+    Parameters
+    ----------
+    symbol, exchange, start, end
+        As in `atm_history`.
+
+    Returns
+    -------
+    Dataset, dims ``(time, expiry, strike, side)``
+        ``iv`` [1/√year], ``open_interest`` [contracts], ``underlying_price(time, expiry)`` [USD] and the
+        boolean ``observed``; coordinate ``year_fraction(time, expiry)``, NaN after expiry. Instants are
+        naive UTC. No options in the window give a Dataset of no instants, and a `DataNotice`.
+
+    Raises
+    ------
+    BadRequest, TierError, FetchError, SchemaError
+        As in `atm_history`.
+
+    Notes
+    -----
+    ``GET /options/surface-history``, Dev (30 days) and above; no greeks and no instrument names. The service
+    may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
+    window: of whole days, the first hour may be missing.
+    """
+    symbol, exchange = symbol_of(symbol), venue_of(exchange)
+    window = times.window(start, end)
+    back = days_back(window, spare=pd.Timedelta(0))
+    query = {"symbol": symbol, "exchange": exchange, "range": back}
+    warn_off_matrix(symbol, exchange)
+    answer = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
+    frame = tabulate(tables.OPTIONS_SURFACE_HISTORY, [answer], _surface_columns, within=window)
+    surface = tables.surface_history(frame)
+    return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=exchange)
+
+
+@typed
+def overview_history(start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+    """Return options open interest and volume by venue and symbol, every hour of a window.
+
+    Parameters
+    ----------
+    start, end
+        As in `atm_history`.
+
+    Returns
+    -------
+    DataFrame, table ``options_overview_history``
+        One row per symbol, venue and hour: ``notional_oi_usd`` [USD], and ``notional_volume_24h_usd``
+        [USD], which is rolling: do not add it up over hours.
+
+    Raises
+    ------
+    FetchError, SchemaError
+        As in `atm_history`.
+
+    Notes
+    -----
+    ``GET /options/overview-history``, Dev and above.
+    """
+    window = times.window(start, end)
+    answer = transport.get(
+        endpoints.OPTIONS_OVERVIEW_HISTORY, {"range": days_back(window)}, into=_OverviewHistory
+    )
+    return tabulate(tables.OPTIONS_OVERVIEW_HISTORY, [answer], _overview_columns, within=window)
+
+
+def _atm_columns(answer: Answer[_AtmHistory]) -> dict[str, Any]:
+    body = answer.body
+    columns = tables.OPTIONS_ATM_HISTORY.rows(body.data, symbol=body.symbol, exchange=body.exchange)
+    return columns | {"hour": instants(answer, [row.hour for row in body.data])}
+
+
+def _overview_columns(answer: Answer[_OverviewHistory]) -> dict[str, Any]:
+    rows = answer.body.data
+    columns = tables.OPTIONS_OVERVIEW_HISTORY.rows(rows)
+    return columns | {"timestamp": instants(answer, [row.timestamp for row in rows])}
+
+
+def _surface_columns(answer: Answer[_SurfaceHistory]) -> dict[str, Any]:
+    body = answer.body
+    snapshots = list(body.snapshots.values())
+    columns = tables.OPTIONS_SURFACE_HISTORY.rows(
+        [point for points in snapshots for point in points], symbol=body.symbol, exchange=body.exchange
+    )
+    stamps = instants(answer, list(body.snapshots)).repeat([len(points) for points in snapshots])
+    options = pd.DataFrame({**columns, "time": stamps})
+    unique = one_per_place(options, ("time", "expiry", "strike", "side"))
+    return {name: values.array for name, values in unique.items()}

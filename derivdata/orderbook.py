@@ -1,0 +1,177 @@
+"""Order books: the book now, and depth near the mid price over time.
+
+No document describes these payloads. The shape that is read is the local service's: the book as pairs of
+price and size, depth as a row per instant with a field per side and distance; anything else is a
+`SchemaError` that points to `derivdata.raw`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import tables
+from derivdata.client import transport
+from derivdata.client.reading import Envelope, answer_time, instants
+from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.transport import Answer
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import names, symbol_of, venue_of
+
+__all__ = ["book", "depth_history"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_DISTANCES = (10, 25, 50, 100)
+
+
+class _Book(Envelope):
+    symbol: str
+    exchange: str
+    timestamp: str
+    bids: list[tuple[float, float]]
+    asks: list[tuple[float, float]]
+
+
+class _Depth(msgspec.Struct, kw_only=True):
+    timestamp: str = ""
+    t: str = ""
+    bid_depth_10bps_usd: float | None
+    ask_depth_10bps_usd: float | None
+    bid_depth_25bps_usd: float | None
+    ask_depth_25bps_usd: float | None
+    bid_depth_50bps_usd: float | None
+    ask_depth_50bps_usd: float | None
+    bid_depth_100bps_usd: float | None
+    ask_depth_100bps_usd: float | None
+
+
+class _Depths(Envelope):
+    symbol: str
+    exchange: str
+    data: list[_Depth]
+
+
+@typed
+def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
+    """Return the order book of one symbol on one venue now.
+
+    Parameters
+    ----------
+    symbol, exchange
+        ``"BTC"``, ``"binance"``.
+    limit
+        Most levels of a side; the service's default unless given.
+
+    Returns
+    -------
+    DataFrame, table ``orderbook_book``
+        One row per side (``bid``, ``ask``) and ``level`` from the best price; ``price_usd`` [USD], ``size``
+        [asset].
+
+    Raises
+    ------
+    NotFound
+        The symbol or the venue is not known.
+    FetchError, SchemaError
+        No answer, or one of another shape.
+
+    Notes
+    -----
+    ``GET /orderbook/book``, Dev and above.
+
+    Examples
+    --------
+    >>> book = dd.orderbook.book("BTC", "binance", limit=3)
+    >>> best = book[book["level"] == 1].set_index("side")["price_usd"]
+    >>> bool(best["bid"] < best["ask"])
+    True
+    """
+    query = {"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "limit": limit}
+    answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
+    return tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
+
+
+@typed
+def depth_history(
+    symbol: str,
+    exchange: str,
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return the value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
+
+    Parameters
+    ----------
+    symbol, exchange
+        ``"BTC"``, ``"binance"``.
+    start, end
+        Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
+    resolution
+        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+
+    Returns
+    -------
+    DataFrame, table ``orderbook_depth_history``
+        One row per instant and distance ``depth_bps``; both depths [USD], NaN where the wire has null.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        The symbol or the venue is not known.
+    FetchError, SchemaError
+        No answer, or one of another shape.
+
+    Notes
+    -----
+    ``GET /orderbook/depth-history``, Dev (30 days) and above.
+    """
+    spans = pieces(
+        endpoints.ORDERBOOK_DEPTH_HISTORY,
+        times.window(start, end),
+        resolution,
+        names(venue_of(exchange), "exchange"),
+    )
+    each = [{"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "resolution": resolution}]
+    answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
+    return tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
+
+
+def _book_columns(answer: Answer[_Book]) -> dict[str, Any]:
+    sides = (("bid", answer.body.bids), ("ask", answer.body.asks))
+    levels = [(side, i, price, size) for side, pairs in sides for i, (price, size) in enumerate(pairs, 1)]
+    return {
+        "symbol": [answer.body.symbol] * len(levels),
+        "exchange": [answer.body.exchange] * len(levels),
+        "timestamp": pd.DatetimeIndex([answer_time(answer)]).repeat(len(levels)),
+        "side": [side for side, *_ in levels],
+        "level": [level for _, level, *_ in levels],
+        "price_usd": [price for *_, price, _ in levels],
+        "size": [size for *_, size in levels],
+    }
+
+
+def _depth_columns(answer: Answer[_Depths]) -> dict[str, Any]:
+    rows = answer.body.data
+    stamps = instants(answer, [row.timestamp or row.t for row in rows])
+    size = len(rows) * len(_DISTANCES)
+    return {
+        "symbol": [answer.body.symbol] * size,
+        "exchange": [answer.body.exchange] * size,
+        "timestamp": stamps.repeat(len(_DISTANCES)),
+        "depth_bps": list(_DISTANCES) * len(rows),
+        "bid_depth_usd": [getattr(row, f"bid_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
+        "ask_depth_usd": [getattr(row, f"ask_depth_{d}bps_usd") for row in rows for d in _DISTANCES],
+        "resolution": [answer.body.resolution] * size,
+    }

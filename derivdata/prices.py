@@ -1,0 +1,106 @@
+"""Prices over time: mark, index and last price of every venue.
+
+The API document has no such endpoint. The local service answers it, over the sample, an archive or the
+venues; the hosted service does not, and the error names the sources that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+import pandas as pd
+
+from derivdata import tables
+from derivdata.client.reading import Envelope, Point, series
+from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.transport import Answer
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import symbol_names, venue_names
+from derivdata.tables.schema import repeated
+
+__all__ = ["history"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _History(Envelope):
+    symbol: str
+    kind: str
+    unit: str
+    series: dict[str, msgspec.Raw]
+
+
+@typed
+def history(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    kind: Literal["mark", "index", "last"] = "mark",
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return a price of every venue over a window.
+
+    Parameters
+    ----------
+    symbols
+        Assets without quote, ``"BTC"`` or ``["BTC", "ETH"]``; one request each, more for long windows. Names
+        of perpetuals such as ``"BTCUSDT"`` or ``"BTC-PERP"`` are read as their asset.
+    start, end
+        Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
+        `end` is `derivdata.asof`.
+    exchanges
+        Venues; None is all.
+    kind
+        ``"mark"``, the price that margins and liquidations go by; ``"index"``, the venue's own index of spot
+        prices; ``"last"``, the last trade.
+    resolution
+        Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the service.
+
+    Returns
+    -------
+    DataFrame, table ``prices_history``
+        One row per symbol, venue and step. ``price_usd`` [USD] at ``time`` is the newest price of the step
+        that ends there: a sample, not a mean, so that returns keep their variance. A step without a price is
+        no row. A venue's contract of ``1000PEPE`` is priced per 1000 coins, and named so.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant, kind or resolution is not one.
+    NotFound
+        The source is the hosted service, which has no prices over time, or it holds none; a symbol has no
+        rows and is not in the source's own list.
+    TierError
+        The key may not read history, or not that far back.
+    FetchError, SchemaError
+        No answer, or one that is not this table. A partial table is never returned.
+
+    Notes
+    -----
+    ``GET /local/prices/history``, which is not part of the API document: the sample, an archive and the
+    venues answer it.
+
+    >>> dd.prices.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
+    (336, 6)
+    """
+    listed, venues = symbol_names(symbols), venue_names(exchanges)
+    spans = pieces(endpoints.PRICES_HISTORY, times.window(start, end), resolution, venues)
+    each = [{"symbol": s, "exchanges": venues, "kind": kind, "resolution": resolution} for s in listed]
+    answers = get_windows(endpoints.PRICES_HISTORY, each, spans, _History)
+    return tabulate(tables.PRICES_HISTORY, answers, _columns, listed=listed)
+
+
+def _columns(answer: Answer[_History]) -> dict[str, Any]:
+    columns = series(answer, Point, {"y": "y"})
+    size = len(columns["y"])
+    columns["resolution"] = repeated(answer.body.resolution, size)
+    columns["kind"] = repeated(answer.body.kind, size)
+    return columns

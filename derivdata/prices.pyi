@@ -1,3 +1,0 @@
-"""What `derivdata.fetch.prices` holds, under the documented name."""
-
-from derivdata.fetch.prices import *

@@ -1,0 +1,19 @@
+"""Tables to partitioned Parquet and back, in memory or as dask; recorded files on their way in.
+
+An archive is one folder. ``archive.json`` names every file that counts; the files lie under
+``<table>/<month or day>/``. Files are never changed once written: a change adds files and then replaces
+the manifest in one step, so that a reader sees the state before or after it and a writer that was killed
+leaves the state before.
+"""
+
+from __future__ import annotations
+
+from derivdata.sources.archive.archive import Archive, open_archive
+from derivdata.sources.archive.importing import Imported, import_files
+from derivdata.sources.archive.ledger import Request
+
+__all__ = ["Archive", "Imported", "Request", "import_files", "open_archive"]
+
+
+def __dir__() -> list[str]:
+    return __all__

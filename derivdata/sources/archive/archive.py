@@ -1,0 +1,295 @@
+"""An archive: a folder of tables that is appended to, corrected and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+
+import pandas as pd
+
+from derivdata.errors import ArchiveError, SchemaError
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive.addresses import open_storage
+from derivdata.sources.archive.append import Appended, add_rows
+from derivdata.sources.archive.audit import AUDITS, StoredRows, audit, normalise
+from derivdata.sources.archive.corrections import Corrected, replace_rows, undo
+from derivdata.sources.archive.ledger import Request
+from derivdata.sources.archive.reading import ArchiveReader
+from derivdata.sources.archive.retention import Dropped, drop_old_partitions
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.archive.selections import correction_selection, time_range
+from derivdata.sources.archive.storage import Storage
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.support.notices import warn_caller
+from derivdata.tables import provenance
+from derivdata.tables.schema import Table
+
+__all__ = ["Archive", "open_archive"]
+
+_LOCK_SECONDS = 60.0
+
+
+@typed
+def open_archive(
+    path: str | os.PathLike[str], *, create: bool = True, lock_timeout: float = _LOCK_SECONDS
+) -> Archive:
+    """Open the archive in a folder, or on S3.
+
+    Parameters
+    ----------
+    path
+        The folder, or ``"s3://bucket/path"`` (extra ``derivdata[s3]``; the environment gives region,
+        credentials and, where it is not Amazon's, the store's address: ``AWS_ENDPOINT_URL``). Nothing is
+        written before the first `Archive.append`.
+    create
+        Whether an absent or empty place becomes a new archive; otherwise it is an error.
+    lock_timeout
+        Seconds that an append waits for other writers.
+
+    Returns
+    -------
+    Archive
+
+    Raises
+    ------
+    ValueError
+        `path` cannot be a path.
+    ArchiveError
+        No archive is there, the place holds something else or cannot be reached, the manifest is damaged, or
+        the archive was written by a newer version; or addresses of this kind are not supported.
+    ImportError
+        The extra ``derivdata[s3]`` is not installed.
+
+    Examples
+    --------
+    >>> archive = dd.open_archive("my-archive")
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    24
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    0
+    """
+    storage = open_storage(path)
+    if manifests.load(storage) is None and not create:
+        raise ArchiveError(
+            f"{storage}: there is no archive here: make one with derivdata import or dd.open_archive"
+        )
+    return Archive(storage, lock_timeout=lock_timeout)
+
+
+class Archive(ArchiveReader):
+    """Tables as partitioned Parquet, in a folder or on S3; see `open_archive`.
+
+    Reading takes no lock and sees the state after the last finished append, also those of other processes.
+    Each table has one row per key: rows whose key is stored already are skipped, with a `DataNotice` where
+    their values differ from the stored ones, so that a backtest stays as it was.
+    """
+
+    def __init__(self, storage: Storage, *, lock_timeout: float = _LOCK_SECONDS) -> None:
+        super().__init__(storage)
+        self._lock_timeout = lock_timeout
+
+    def append(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        *,
+        requests: Sequence[Request] = (),
+        accept: Collection[str] = (),
+    ) -> int:
+        """Add the rows of a table that are not stored yet.
+
+        Names become the library's as in an import: ``BTC/USDT:USDT`` is ``BTC``, ``Binance`` ``binance``.
+        Rows whose values suggest a wrong unit, interval or time are refused with a question to answer.
+
+        Parameters
+        ----------
+        table
+            Name of the table, such as ``"funding_history"``.
+        frame
+            Its rows, with the library's column names; see ``dd.tables.TABLES[table]``.
+        requests
+            The requests that gave these rows: entered into the ledger in the same step (see `requests`).
+        accept
+            Questions to skip, as you know the answer: ``"unit"`` (size of rates and open interest),
+            ``"interval"`` (stated interval against the spacing of rows), ``"venues"`` (rates against those of
+            other venues), ``"future"`` (times ahead of the machine's clock).
+
+        Returns
+        -------
+        int
+            Rows written. Appending the same rows again writes none.
+
+        Raises
+        ------
+        ValueError
+            There is no such table.
+        SchemaError
+            The frame is not that table.
+        ArchiveError
+            The rows fail a check, another writer kept the lock for too long, or the disk refused. Nothing is
+            appended then.
+
+        Warns
+        -----
+        DataNotice
+            Some rows are stored already with other values, and the stored ones stay; or some are of a
+            contract whose symbol also has a contract in a quote currency of higher priority.
+        """
+        frame, other_quotes = normalise(archive_table(table), frame)
+        counts = self.merge(table, frame, requests=requests, accept=accept)
+        if other_quotes:
+            warn_caller(f"{table}: {other_quotes} rows of a quote currency of lower priority were left out")
+        if counts.differing:
+            warn_caller(
+                f"{table}: {counts.differing} rows are stored already with other values; "
+                "the stored values stay"
+            )
+        return counts.written
+
+    def merge(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        *,
+        requests: Sequence[Request] = (),
+        unit: str | None = None,
+        accept: Collection[str] = AUDITS,
+    ) -> Appended:
+        """Append rows that have the library's names; return counts of rows written, present and differing.
+
+        For callers that know what the rows are: by default no question is asked (`accept` lists those to
+        skip). `unit` is the unit that the rates were converted from, if it was stated.
+        """
+        keyed = archive_table(table)
+        rows = self._conformed(keyed, frame)
+        origin = provenance(frame) if "provenance" in frame.attrs else {}
+        synthetic = bool(origin.get("synthetic", False))
+
+        def read(symbols: Collection[str], start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
+            return self.read(table, start, end + pd.Timedelta(1, "us"), symbols=list(symbols))
+
+        stored = StoredRows(self.exchanges(table), read)
+        audit(keyed, rows, stored, unit=unit, accept=accept, synthetic=synthetic)
+        return add_rows(
+            self._storage,
+            keyed,
+            rows,
+            synthetic=synthetic,
+            timeout=self._lock_timeout,
+            requests=requests,
+        )
+
+    def replace(
+        self,
+        table: str,
+        frame: pd.DataFrame,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        start: times.Instant | None = None,
+        end: times.Instant | None = None,
+        reason: str = "",
+    ) -> Corrected:
+        """Replace some rows of a table by others, to correct wrong data.
+
+        Parameters
+        ----------
+        table
+            Name of the table.
+        frame
+            The corrected rows. Each must satisfy `where`, `start` and `end`.
+        where
+            Values by column of the key, ``{"exchange": "lighter", "symbol": ["BTC", "ETH"]}``: the rows to
+            replace.
+        start, end
+            Half-open window of the rows to replace; None leaves it open.
+        reason
+            Why, for the log (`corrections`).
+
+        Returns
+        -------
+        Corrected
+            The correction's number, for `undo`, and how many rows were removed and added.
+
+        Raises
+        ------
+        ValueError
+            No condition was given, or `frame` has rows outside it.
+        SchemaError
+            The frame is not that table.
+        ArchiveError
+            There are no such rows and none to add, another writer kept the lock for too long, or the disk
+            refused.
+        """
+        return self._correct(table, frame, where, start, end, reason)
+
+    def delete(
+        self,
+        table: str,
+        where: Mapping[str, str | Sequence[str]] | None = None,
+        *,
+        start: times.Instant | None = None,
+        end: times.Instant | None = None,
+        reason: str = "",
+    ) -> Corrected:
+        """Delete some rows of a table; parameters, result and errors are as in `replace`."""
+        return self._correct(table, None, where, start, end, reason)
+
+    def undo(self, number: int) -> Corrected:
+        """Undo a correction: remove the rows that it added and restore those that it removed.
+
+        Rows that were appended since stay, also where they have the key of a row to restore. Undoing is a
+        correction itself, and can be undone.
+
+        Raises
+        ------
+        ValueError
+            There is no such correction, it was undone already, or a later one touches the same rows.
+        """
+        return undo(self._storage, archive_table, number, timeout=self._lock_timeout)
+
+    def drop_before(self, instant: times.Instant) -> Dropped:
+        """Remove the months and days that end at or before an instant, of all tables, for good.
+
+        Only whole partitions go, so some older rows of the month or day of the instant stay. The ledger of
+        requests forgets what went, so that it reads as not asked. What corrections took out stays, as do the
+        names of symbols and venues.
+
+        Returns
+        -------
+        Dropped
+            How many rows and files went.
+
+        Raises
+        ------
+        ArchiveError
+            Another writer held the archive for too long, or the disk refused; nothing was removed then.
+        """
+        before = times.instant(instant, "instant")
+        return drop_old_partitions(self._storage, archive_table, before, timeout=self._lock_timeout)
+
+    def _correct(
+        self,
+        table: str,
+        frame: pd.DataFrame | None,
+        where: Mapping[str, str | Sequence[str]] | None,
+        start: times.Instant | None,
+        end: times.Instant | None,
+        reason: str,
+    ) -> Corrected:
+        keyed = archive_table(table)
+        chosen = correction_selection(keyed, where, time_range(start, end))
+        rows = None
+        if frame is not None:
+            rows = self._conformed(keyed, normalise(keyed, frame).frame)
+        return replace_rows(self._storage, keyed, rows, chosen, reason=reason, timeout=self._lock_timeout)
+
+    def _conformed(self, table: Table, frame: pd.DataFrame) -> pd.DataFrame:
+        """Conform a frame; word the error for an append, where there is no answer of a server to look at."""
+        try:
+            return table.conform(frame)
+        except SchemaError as problem:
+            text = str(problem).replace("; see the answer with dd.raw(path, ...)", "")
+            raise SchemaError(
+                f"{text}; nothing was appended (dd.tables.TABLES[{table.name!r}] lists the columns)"
+            ) from None

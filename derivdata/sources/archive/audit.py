@@ -1,0 +1,313 @@
+"""Checks of rows before they are written: one spelling of names, and questions about suspicious values.
+
+A wrong unit cannot be seen later: a rate that is eight times too small still looks like a rate. So rows are
+checked before they are written, and suspicious ones are refused with a question to answer: rates smaller than
+any that venues pay, rates of one symbol that differ between venues by a typical factor, a stated interval
+that is not the spacing of rows, open interest in coins, and times in the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from derivdata.errors import ArchiveError
+from derivdata.support import times
+from derivdata.tables import contract, venue_slug
+from derivdata.tables.schema import Table
+
+__all__ = ["AUDITS", "Normalised", "StoredRows", "audit", "future_limit", "normalise"]
+
+AUDITS = ("unit", "interval", "venues", "future")
+"""Names of the questions, for `accept`."""
+
+_SERIES_ROWS = 500
+_LEAST_ROWS = 30
+_TINY_BPS_8H = 0.01
+_HUGE_BPS_8H = 50.0
+_HUGE_BPS_8H_OF_ONE = 300.0
+_FLOOR_PERCENT = 0.01
+_HUGE_OI_USD = 1e11
+_TINY_OI_USD = 1e6
+_LARGE_COINS = ("BTC", "ETH")
+_AHEAD = pd.Timedelta(5, "min")
+
+# Factors by which a mistake multiplies a rate, and the question to ask: hourly rates read as rates per eight
+# hours (8) or per day (24), percentages (100) or fractions (10,000) read as basis points.
+_FACTORS = {8.0: "interval_hours", 24.0: "interval_hours", 100.0: "unit", 10_000.0: "unit"}
+_NEAR_FACTOR = 1.15
+_LEAST_SYMBOLS = 3
+
+Read = Callable[[Collection[str], pd.Timestamp, pd.Timestamp], pd.DataFrame]
+
+
+class StoredRows(NamedTuple):
+    """The archive's rows of a table: its venues, and a function that reads some symbols in a window."""
+
+    exchanges: Collection[str]
+    read: Read
+
+
+class Normalised(NamedTuple):
+    """Rows with the library's names, and the number left out as of a quote currency of lower priority."""
+
+    frame: pd.DataFrame
+    other_quotes: int
+
+
+def normalise(table: Table, frame: pd.DataFrame) -> Normalised:
+    """Return rows with base symbols, venue slugs and the API's words in lower case.
+
+    Where the table has one row per symbol, venue and instant, and a symbol has several contracts on a venue,
+    only those of the quote currency of highest priority stay.
+    """
+    words = {
+        name: change
+        for name, change in _changes(table).items()
+        if name in frame.columns and (frame[name].dtype == object or frame[name].dtype.kind not in "fiub")
+    }
+    changed = {name: _renamed(frame[name].reset_index(drop=True), change) for name, change in words.items()}
+    changed = {name: values for name, values in changed.items() if values is not None}
+    if not changed:
+        return Normalised(frame, 0)
+    result = frame.reset_index(drop=True).assign(**changed)
+    result.attrs = dict(frame.attrs)
+    if "symbol" in changed and set(table.key) == {"symbol", "exchange", "time"}:
+        # The rank is that of the name before it was cut: BTC-USDT before BTC-USDC.
+        rank = _renamed(frame["symbol"].reset_index(drop=True), lambda word: contract(word).rank)
+        names = [result[name].astype(object) for name in ("exchange", "symbol")]
+        result = result[(rank == rank.groupby(names).transform("min")).to_numpy()]
+    return Normalised(result, len(frame) - len(result))
+
+
+def _changes(table: Table) -> dict[str, Callable[[str], Any]]:
+    """Return the function that normalises the words of each column."""
+    changes: dict[str, Callable[[str], Any]] = {
+        name: lambda word: word.strip().lower() for name, column in table.columns.items() if column.allowed
+    }
+    if "symbol" in table.columns:
+        changes["symbol"] = lambda word: contract(word).symbol
+    if "exchange" in table.columns:
+        changes["exchange"] = venue_slug
+    return changes
+
+
+def audit(
+    table: Table,
+    rows: pd.DataFrame,
+    stored: StoredRows,
+    *,
+    unit: str | None = None,
+    accept: Collection[str] = (),
+    synthetic: bool = False,
+) -> None:
+    """Refuse conformed rows whose values suggest a mistake.
+
+    Parameters
+    ----------
+    table, rows
+        The rows, as their table, sorted by it.
+    stored
+        The archive's rows, to compare venues with.
+    unit
+        The unit that the caller stated; None if none was.
+    accept
+        Questions that the caller answered: names of `AUDITS`.
+    synthetic
+        Whether the rows are synthetic: their times may then be in the future.
+
+    Raises
+    ------
+    ArchiveError
+        The message contains the question, and how to answer it.
+    """
+    if rows.empty:
+        return
+    questions = set(AUDITS) - set(accept)
+    _refuse_impossible(table, rows)
+    if "future" in questions and not synthetic:
+        _refuse_future(rows)
+    if {"symbol", "exchange", "time"} <= set(table.key):
+        some = _heads_of_series(rows)
+        if "rate_bps_8h" in table.columns:
+            _ask_about_rates(some, stored, questions, unit)
+        elif table.name == "oi_history" and "unit" in questions:
+            _refuse_coins(some)
+
+
+def future_limit() -> pd.Timestamp:
+    """Return the latest time that a row may have, by the machine's clock."""
+    return pd.Timestamp(times.machine_now()).tz_convert("UTC").as_unit("us") + _AHEAD
+
+
+def _renamed(values: pd.Series, change: Callable[[str], Any]) -> Any:
+    """Change the words; None if that changes none, or if a value is no text, which the table refuses."""
+    if isinstance(values.dtype, pd.CategoricalDtype) and all(
+        isinstance(word, str) and change(word) == word for word in values.cat.categories
+    ):
+        return None  # no need to look which of them occur: that would read every row
+    words = values.dropna().unique()
+    if not all(isinstance(word, str) for word in words):
+        return None
+    changed = {word: change(word) for word in words}
+    if all(old == new for old, new in changed.items()):
+        return None
+    return values.astype(object).map(changed)
+
+
+def _ask_about_rates(some: pd.DataFrame, stored: StoredRows, questions: set[str], unit: str | None) -> None:
+    if "unit" in questions:
+        _refuse_unit_of_rates(some, named=unit is not None)
+    if len(some) < _LEAST_ROWS:
+        return
+    if "interval" in questions and "interval_hours" in some.columns:
+        _refuse_intervals(some)
+    if "venues" in questions and len({*some["exchange"].cat.categories, *stored.exchanges}) > 1:
+        _refuse_factors(some, stored.read)
+
+
+def _refuse_future(rows: pd.DataFrame) -> None:
+    last = rows["time"].max()
+    if last > future_limit():
+        raise ArchiveError(
+            f"time: the newest row is of {times.iso(last)}, in the future by this machine's clock: correct "
+            "its unit or zone, or say accept=['future'] (--accept future)"
+        )
+
+
+def _refuse_impossible(table: Table, rows: pd.DataFrame) -> None:
+    for name, column in table.columns.items():
+        if name == "interval_hours":
+            wrong = (rows[name] <= 0).to_numpy(dtype=bool, na_value=False)
+        elif column.least is not None:
+            low = rows[name] <= 0 if column.positive else rows[name] < column.least
+            wrong = low.to_numpy(dtype=bool, na_value=False)
+        else:
+            continue
+        if wrong.any():
+            first = rows[wrong].iloc[0]
+            key = ", ".join(str(first[k]) for k in table.key)
+            raise ArchiveError(
+                f"{table.name}.{name}: {wrong.sum()} rows cannot be, the first is {first[name]:g} ({key})"
+            )
+
+
+def _heads_of_series(rows: pd.DataFrame) -> pd.DataFrame:
+    """Take the first rows of each symbol and venue: enough to judge a unit by."""
+    codes = [rows[name].array.codes for name in ("symbol", "exchange")]
+    change = np.append(True, (codes[0][1:] != codes[0][:-1]) | (codes[1][1:] != codes[1][:-1]))
+    starts = np.flatnonzero(change)
+    taken = np.minimum(np.diff(np.append(starts, len(rows))), _SERIES_ROWS)
+    before = np.cumsum(taken) - taken
+    places = np.arange(taken.sum()) + np.repeat(starts - before, taken)
+    names = ["symbol", "exchange", "time", "rate_bps_8h", "interval_hours", "oi_usd"]
+    return rows[[name for name in names if name in rows.columns]].take(places)
+
+
+def _refuse_unit_of_rates(some: pd.DataFrame, *, named: bool) -> None:
+    """Refuse rates that are too small if no unit was stated, and rates that are too large."""
+    rate = some["rate_bps_8h"].abs()
+    rate = rate[rate > 0].to_numpy()
+    if not rate.size:
+        return
+    median = float(np.median(rate))
+    at_floor = float(np.mean(np.isclose(rate, _FLOOR_PERCENT, rtol=1e-9)))
+    at_percent_floor = rate.size >= _LEAST_ROWS and at_floor > 0.05 and median < 0.1
+    if not named and (median < _TINY_BPS_8H or at_percent_floor):
+        if at_floor > 0.05:
+            kind = f"percent, not bps per 8 hours: {at_floor:.0%} of the rates are 0.01, the floor in percent"
+        else:
+            kind = "a fraction, not bps per 8 hours"
+        raise ArchiveError(
+            f"rate_bps_8h looks like {kind}: say --unit native or --unit percent (and --set "
+            "interval_hours=8, say), or --unit bps_8h if it is not; before an append convert it "
+            "(dd.units), or say accept=['unit']"
+        )
+    # A coin may pay as much for days; a major one, or several at once, do not.
+    symbols = set(some["symbol"].unique())
+    many = len(symbols) >= _LEAST_SYMBOLS or symbols & set(_LARGE_COINS)
+    if rate.size >= _LEAST_ROWS and median > (_HUGE_BPS_8H if many else _HUGE_BPS_8H_OF_ONE):
+        raise ArchiveError(
+            f"rate_bps_8h: half of the rates are over {median:.0f} bps per 8 hours: what is their unit? say "
+            "it with --unit, or --accept unit (accept=['unit']) if it is right"
+        )
+
+
+def _refuse_intervals(some: pd.DataFrame) -> None:
+    """Refuse settlements whose stated interval is not the time between them."""
+    for (symbol, exchange), rows in some.groupby(["symbol", "exchange"], observed=True):
+        if len(rows) < _LEAST_ROWS:
+            continue
+        hours = rows["time"].diff().dt.total_seconds().to_numpy()[1:] / 3600
+        stated = rows["interval_hours"].to_numpy(dtype=float)[1:]
+        # Row by row, as intervals change; missing payments make some spacings longer, and none shorter.
+        ratio = hours / stated
+        if np.nanmedian(ratio) < 0.6 or np.nanquantile(ratio, 0.25) > 1.7:
+            interval, spacing = float(np.nanmedian(stated)), float(np.nanmedian(hours))
+            raise ArchiveError(
+                f"interval_hours: {exchange} {symbol} states {interval:g}, and its rows are {spacing:g} "
+                f"hours apart: which is right? say --set interval_hours={spacing:g} (and --unit), or "
+                "--accept interval (accept=['interval']) if rows are missing"
+            )
+
+
+def _refuse_factors(some: pd.DataFrame, read: Read) -> None:
+    """Refuse a venue whose rates are those of the others times the factor of a typical mistake.
+
+    Markets differ, so one symbol proves nothing: most of at least three symbols must show the factor; for
+    the two large factors one symbol is enough.
+    """
+    series = _series_codes(some["symbol"].array, some["exchange"].array)
+    some = some[(np.bincount(series) >= _LEAST_ROWS)[series]]
+    if some.empty:
+        return
+    others = read(list(some["symbol"].unique()), some["time"].min(), some["time"].max())
+    symbols, venues = (union_categoricals([some[name], others[name]]) for name in ("symbol", "exchange"))
+    rates = np.abs(np.concatenate([rows["rate_bps_8h"].to_numpy() for rows in (some, others)]))
+    series = _series_codes(symbols, venues)[rates > 0]
+    sizes = pd.Series(rates[rates > 0]).groupby(series).agg(["median", "size"])
+    found = sizes["median"][sizes["size"] >= _LEAST_ROWS]
+    symbol, venue = np.divmod(found.index.to_numpy(), len(venues.categories))
+    names = [symbols.categories[symbol], venues.categories[venue]]
+    medians = pd.Series(found.to_numpy(), pd.MultiIndex.from_arrays(names)).unstack()
+    for exchange in sorted(set(some["exchange"].unique()) & set(medians.columns)):
+        compared = (medians[exchange] / medians.drop(columns=exchange).median(axis=1)).dropna()
+        those, ratios = compared.index, compared.to_numpy()
+        if not ratios.size:
+            continue
+        ratio = float(np.median(ratios))
+        for factor, what in _FACTORS.items():
+            near = np.maximum(ratios / factor, factor / ratios) < _NEAR_FACTOR
+            near |= np.maximum(ratios * factor, 1 / (ratios * factor)) < _NEAR_FACTOR
+            enough = len(ratios) >= (1 if factor >= 100 else _LEAST_SYMBOLS)
+            if enough and near.mean() > 0.5:
+                size = f"{ratio:.3g} times" if ratio > 1 else f"1/{1 / ratio:.3g} of"
+                raise ArchiveError(
+                    f"rate_bps_8h: rates of {exchange} are {size} those of other venues for "
+                    f"{', '.join(map(str, those[near][:5]))}: is their {what} right? correct it, or "
+                    "say --accept venues (accept=['venues']) if it is"
+                )
+
+
+def _series_codes(symbols: pd.Categorical, venues: pd.Categorical) -> np.ndarray[Any, Any]:
+    """Return a number for the symbol and venue of each row; grouping by it is faster than by both."""
+    codes: np.ndarray[Any, Any] = symbols.codes.astype(np.int64) * len(venues.categories) + venues.codes
+    return codes
+
+
+def _refuse_coins(some: pd.DataFrame) -> None:
+    sizes = some.groupby(["symbol", "exchange"], observed=True)["oi_usd"].agg(["median", "size"])
+    medians = sizes["median"][sizes["size"] >= _LEAST_ROWS]
+    for (symbol, exchange), median in medians.items():
+        small = symbol in _LARGE_COINS and 0 < median < _TINY_OI_USD
+        if small or median > _HUGE_OI_USD:
+            guess = "coins or contracts" if small else "another currency or unit"
+            raise ArchiveError(
+                f"oi_usd: {exchange} {symbol} holds {median:,.0f}: is that in {guess}, not USD? say --unit "
+                "coins (with --map price_usd=COLUMN, or prices in the archive), multiply it by the price or "
+                "the contract's size first, or say --accept unit (accept=['unit']) if it is USD"
+            )

@@ -1,0 +1,147 @@
+"""Transactions: write new files, replace the manifest atomically, then remove old files."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive.manifest import Manifest
+from derivdata.sources.archive.storage import ManifestChanged, Storage
+
+__all__ = ["Change", "commit", "epoch_after"]
+
+_CLOSED_MICROS = 3_600_000_000
+_WAIT_SECONDS = 0.2
+
+T = TypeVar("T")
+
+
+class Change(NamedTuple, Generic[T]):
+    """Outcome of a change: the new manifest (the same object where nothing changes), and a result.
+
+    `written` are paths of files that it wrote; those that the manifest does not name, because they were
+    merged at once, are removed.
+    """
+
+    manifest: Manifest
+    result: T
+    written: set[str]
+
+
+def commit(storage: Storage, timeout: float, change: Callable[[Manifest], Change[T]]) -> T:
+    """Apply a change, completely or not at all, and after those of other writers.
+
+    `change` gets the manifest and writes new files. A writer that dies before the manifest is replaced leaves
+    the old state, and files that no manifest names: in a folder the next writer removes them. On return the
+    data is stored for good. Where nobody else can be kept from writing, `change` is called again with the new
+    manifest whenever another writer was faster.
+
+    Raises
+    ------
+    ArchiveError
+        Other writers held the lock or were faster for `timeout` seconds, or the disk refused; the archive is
+        then as it was.
+    """
+    manifests.load(storage)
+    until = time.monotonic() + timeout
+    with storage.writing(timeout) as cut_off:
+        while True:
+            try:
+                return _attempt(storage, change, cut_off)
+            except ManifestChanged:
+                if time.monotonic() >= until:
+                    raise ArchiveError(
+                        f"{storage}: other writers were faster for over {timeout:g} s; nothing was written: "
+                        "append again, in smaller pieces or with a longer lock_timeout"
+                    ) from None
+            time.sleep(random.uniform(0.0, _WAIT_SECONDS))
+
+
+def _attempt(storage: Storage, change: Callable[[Manifest], Change[T]], cut_off: bool) -> T:
+    """Apply a change to the manifest as it is now; a ManifestChanged leaves everything as it was."""
+    before, version = manifests.load_with_version(storage)
+    tried: Manifest | None = None
+    try:
+        if before is None:
+            manifests.save(storage, manifests.new(), version)
+            before, version = manifests.load_with_version(storage)
+        manifest = before or manifests.new()
+        if cut_off:
+            _sweep(storage)
+        after, result, written = _changed(storage, change, manifest, version)
+        if after is not manifest:
+            old, new = _paths(manifest), _paths(after)
+            storage.settle(new - old)
+            tried = after = msgspec.structs.replace(after, commits=manifest.commits + 1)
+            manifests.save(storage, after, version)
+            for path in ((old | written) - new) | ({manifest.ledger} - {"", after.ledger}):
+                storage.remove(path)
+        return result
+    except BaseException as problem:
+        with suppress(ArchiveError):  # a manifest that cannot be read must not hide the first problem
+            _sweep(storage)
+        if isinstance(problem, OSError):
+            raise _refused(storage, before or Manifest(), tried, problem) from None
+        raise
+
+
+def _changed(
+    storage: Storage, change: Callable[[Manifest], Change[T]], manifest: Manifest, version: Any
+) -> Change[T]:
+    """Make a change; its failure is a ManifestChanged if another writer may have removed what it read."""
+    try:
+        return change(manifest)
+    except (OSError, ArchiveError):
+        if manifests.load_with_version(storage)[1] != version:
+            raise ManifestChanged from None
+        raise
+
+
+def epoch_after(manifest: Manifest, first: int) -> int:
+    """Return the epoch after an append of rows from `first` [µs] on: one more if past answers change.
+
+    A client regards a window as closed an hour after its end, and caches its answer for as long as the epoch
+    stays the same.
+    """
+    last = max((file.last for entry in manifest.tables.values() for file in entry.files), default=first)
+    return manifest.epoch + (first < last - _CLOSED_MICROS)
+
+
+def _paths(manifest: Manifest) -> set[str]:
+    return {path for file in manifest.files() for path in file.paths}
+
+
+def _sweep(storage: Storage) -> None:
+    """Remove the files of an attempt that failed, or of an interrupted writer."""
+    manifest = manifests.load(storage) or Manifest()
+    storage.sweep({*_paths(manifest), manifest.ledger})
+
+
+def _refused(storage: Storage, before: Manifest, tried: Manifest | None, problem: OSError) -> ArchiveError:
+    """Return an error that says whether the rows are there, by the manifest that is stored now."""
+    why = problem.strerror or problem
+    nothing = ArchiveError(f"{storage}: nothing was appended, all is as it was: {why}")
+    if tried is None:  # it failed before the manifest was to be replaced
+        return nothing
+    again = f"append again, rows that are stored are skipped: {why}"
+    try:
+        now = manifests.load(storage) or Manifest()
+    except ArchiveError:
+        return ArchiveError(f"{storage}: whether these rows were appended is not known: {again}")
+    if now.commits == before.commits:
+        return nothing
+    if msgspec.json.encode(now) != msgspec.json.encode(tried):
+        return ArchiveError(
+            f"{storage}: another writer has committed, and whether these rows were appended is not known: "
+            f"{again}"
+        )
+    return ArchiveError(
+        f"{storage}: the rows are there, but the disk did not confirm that a power cut leaves them: {why}"
+    )

@@ -1,0 +1,201 @@
+"""Contents of an archive: identity, tables, symbols, venues, and the logs of corrections and requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive.correction_log import corrections_frame
+from derivdata.sources.archive.ledger import requests_frame, unanswered_windows
+from derivdata.sources.archive.manifest import DataFile, Manifest, TableEntry
+from derivdata.sources.archive.schemas import archive_table
+from derivdata.sources.archive.selections import stamp
+from derivdata.sources.archive.storage import Storage
+from derivdata.support import times
+from derivdata.tables.schema import Table
+
+__all__ = ["ArchiveContents"]
+
+_TRIES = 5
+_INFO = ("rows", "first", "last", "symbols", "exchanges", "files", "megabytes")
+T = TypeVar("T")
+
+
+class ArchiveContents:
+    """The manifest of an archive, read again when a writer has replaced it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._cached: tuple[Any, Manifest] = (None, Manifest())
+
+    @property
+    def path(self) -> Path:
+        """The archive's folder; an ArchiveError where it is not in one."""
+        return self._storage.folder
+
+    @property
+    def location(self) -> str:
+        """The archive's folder or address, as text."""
+        return str(self._storage)
+
+    @property
+    def label(self) -> str:
+        """The name of the folder, or the last part of the address."""
+        return self._storage.label
+
+    @property
+    def id(self) -> str:
+        """Permanent random name, made with the first append; a copy of the folder has the same."""
+        return self._manifest().id
+
+    @property
+    def version(self) -> str:
+        """Version of the data, ``epoch.commits``.
+
+        `commits` rises with every change. `epoch` rises with changes of the past: rows that are replaced or
+        deleted, and rows appended for a time over an hour before the newest. A cached answer about a window
+        that closed an hour before stays valid while `id` and `epoch` stay the same.
+        """
+        manifest = self._manifest()
+        return f"{manifest.epoch}.{manifest.commits}"
+
+    @property
+    def identity(self) -> str:
+        """Hash of everything appended and corrected, in order: it changes with every change of a row."""
+        return self._manifest().identity
+
+    @property
+    def synthetic(self) -> bool:
+        """True if the provenance of any appended table calls its rows synthetic."""
+        return self._manifest().synthetic
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """First instant of all tables."""
+        return stamp(min(file.first for file in self._files()))
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """First whole minute after the last instant of all tables: a window that ends there has every row."""
+        return stamp(max(file.last for file in self._files())).floor("min") + pd.Timedelta(1, "min")
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of the archived tables."""
+        return frozenset(self._manifest().tables)
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Return the symbols of a table, sorted; none where the table has no rows."""
+        return tuple(self._entry(archive_table(table)).values.get("symbol", ()))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Return the venues of a table, sorted; none where the table has no rows."""
+        return tuple(self._entry(archive_table(table)).values.get("exchange", ()))
+
+    def corrections(self) -> pd.DataFrame:
+        """Return the log of corrections, by number: what was replaced or deleted, why, and whether undone."""
+        return corrections_frame(self._manifest())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the ledger: which windows were requested of which venue, and whether they were answered.
+
+        One row per table, exchange, symbol (missing: one request about all symbols) and window
+        ``start``, ``end``; adjacent windows are joined. ``error`` says why a window was not answered. A
+        window that was answered but has no rows in the archive has no data; one that is not in the ledger
+        was never requested.
+        """
+        return self._with_ledger(lambda name: requests_frame(self._storage, name))
+
+    def unanswered(
+        self, table: str, exchange: str, symbol: str | None, start: times.Instant, end: times.Instant
+    ) -> list[times.Window]:
+        """Return the parts of ``[start, end)`` for which the ledger has no answer of a venue.
+
+        An answer about all symbols counts for each of them; with `symbol` None only such answers count.
+        """
+        window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
+        table = archive_table(table).name
+        return self._with_ledger(
+            lambda name: unanswered_windows(self._storage, name, table, exchange, symbol, window)
+        )
+
+    def info(self) -> pd.DataFrame:
+        """Summarise each table: rows, first and last instant, symbols, venues, files and size [MB]."""
+        rows = {name: _summary(entry) for name, entry in sorted(self._manifest().tables.items())}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(_INFO)).rename_axis("table")
+
+    def __repr__(self) -> str:
+        mark = " (synthetic)" if self.synthetic else ""
+        return f"<derivdata archive {self._storage}{mark}>\n{self.info().to_string()}"
+
+    def _repr_html_(self) -> str:
+        mark = " (synthetic)" if self.synthetic else ""
+        return f"<p>derivdata archive <b>{escape(str(self._storage))}</b>{mark}</p>{self.info().to_html()}"
+
+    def _manifest(self, *, fresh: bool = False) -> Manifest:
+        """Return the present manifest; an empty one where there is none."""
+        mark = self._storage.manifest_mark(fresh=fresh)
+        if mark is None or mark != self._cached[0]:
+            self._cached = (mark, manifests.load(self._storage) or Manifest())
+        return self._cached[1]
+
+    def _entry(self, table: Table, *, fresh: bool = False) -> TableEntry:
+        """Return the entry of a table; an empty one where it has no rows."""
+        return self._manifest(fresh=fresh).tables.get(table.name, TableEntry())
+
+    def _files(self) -> list[DataFile]:
+        """Return the files of all tables.
+
+        Raises
+        ------
+        ArchiveError
+            There are none.
+        """
+        files = [file for entry in self._manifest().tables.values() for file in entry.files]
+        if not files:
+            raise ArchiveError(
+                f"{self._storage}: the archive is empty: append a table or import a file first"
+            )
+        return files
+
+    def _with_ledger(self, read: Callable[[str], T]) -> T:
+        """Read the ledger's file; again if a writer has replaced it."""
+        for _ in range(_TRIES):
+            name = self._manifest().ledger
+            try:
+                return read(name)
+            except ArchiveError:
+                if self._manifest(fresh=True).ledger == name:
+                    raise
+        return read(self._manifest().ledger)
+
+    def _with_files(self, table: Table, read: Callable[[list[DataFile]], T]) -> T:
+        """Read the files of one state of a table; again if a writer has merged them into others."""
+        for _ in range(_TRIES):
+            files = self._entry(table).files
+            try:
+                return read(files)
+            except FileNotFoundError as problem:
+                absent = problem.filename
+                if self._entry(table, fresh=True).files == files:
+                    break
+        raise ArchiveError(
+            f"{self._storage}: a file of the archive is missing: {absent}: restore it from a copy"
+        )
+
+
+def _summary(entry: TableEntry) -> list[Any]:
+    return [
+        sum(file.rows for file in entry.files),
+        stamp(min(file.first for file in entry.files)),
+        stamp(max(file.last for file in entry.files)),
+        len(entry.values.get("symbol", ())),
+        len(entry.values.get("exchange", ())),
+        len(entry.files),
+        round(sum(file.size for file in entry.files) / 1e6, 3),
+    ]

@@ -1,0 +1,207 @@
+"""Replace or delete rows; every correction is numbered, logged and can be undone.
+
+A correction rewrites the files that contain such rows without them. The rows that were removed and those
+that were added are stored in files of their own, which the correction's entry in the manifest names; `undo`
+swaps the two and is a correction itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import manifest as manifests
+from derivdata.sources.archive import parquet_reader, parquet_writer
+from derivdata.sources.archive.append import merge_files, write_new_rows
+from derivdata.sources.archive.commits import Change, commit
+from derivdata.sources.archive.correction_log import find_undoable, selection_of
+from derivdata.sources.archive.manifest import Correction, DataFile, Manifest, TableEntry
+from derivdata.sources.archive.row_groups import RowGroups, row_group_batches
+from derivdata.sources.archive.schemas import frame_of, to_arrow
+from derivdata.sources.archive.selections import EVER, Selection
+from derivdata.sources.archive.storage import Storage
+from derivdata.tables.schema import Kind, Table
+
+__all__ = ["Corrected", "replace_rows", "undo"]
+
+
+Mask: TypeAlias = Callable[[pd.DataFrame], np.ndarray[Any, Any]]
+
+
+class Corrected(NamedTuple):
+    """Number of a correction, and how many rows it removed and added."""
+
+    number: int
+    removed: int
+    added: int
+
+
+def replace_rows(
+    storage: Storage,
+    table: Table,
+    frame: pd.DataFrame | None,
+    chosen: Selection,
+    *,
+    reason: str,
+    timeout: float,
+) -> Corrected:
+    """Remove some rows, and add those of a conformed frame in their place.
+
+    Raises
+    ------
+    ValueError
+        A row of the frame is not among those that are replaced.
+    ArchiveError
+        There is nothing to correct, or a file of a newer version would lose columns.
+    """
+    if frame is not None:
+        outside = ~chosen.mask(frame)
+        if outside.any():
+            first = frame.loc[outside, list(table.key)].iloc[0].to_dict()
+            raise ValueError(
+                f"frame: {outside.sum()} rows are not among those that are replaced; the first is {first}"
+            )
+
+    def change(manifest: Manifest) -> Change[Corrected]:
+        action = "delete" if frame is None else "replace"
+        return _apply(storage, table, manifest, chosen, chosen.mask, frame, action=action, reason=reason)
+
+    return commit(storage, timeout, change)
+
+
+def undo(storage: Storage, tables: Callable[[str], Table], number: int, *, timeout: float) -> Corrected:
+    """Undo a correction: remove the rows that it added and restore those that it removed.
+
+    Rows that were appended since stay, also where they have the key of a row to restore.
+
+    Raises
+    ------
+    ValueError
+        There is no such correction, it was undone already, or a later one touches the same rows.
+    """
+
+    def change(manifest: Manifest) -> Change[Corrected]:
+        target = find_undoable(manifest, number)
+        table = tables(target.table)
+        added = _rows_of(storage, table, target.added)
+        keys = pd.MultiIndex.from_frame(added[list(table.key)].astype(object))
+
+        def was_added(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
+            rows = pd.MultiIndex.from_frame(frame[list(table.key)].astype(object))
+            return np.asarray(rows.isin(keys))
+
+        return _apply(
+            storage,
+            table,
+            manifest,
+            selection_of(target),
+            was_added,
+            _rows_of(storage, table, target.removed),
+            action="undo",
+            reason=f"undo correction {number}",
+            undoes=number,
+        )
+
+    return commit(storage, timeout, change)
+
+
+def _apply(
+    storage: Storage,
+    table: Table,
+    manifest: Manifest,
+    chosen: Selection,
+    mask: Mask,
+    frame: pd.DataFrame | None,
+    *,
+    action: str,
+    reason: str,
+    undoes: int | None = None,
+) -> Change[Corrected]:
+    entry = manifest.tables.get(table.name, TableEntry())
+    files, removed = _remove_rows(storage, table, entry.files, chosen, mask)
+    # What is left of a file may be merged into another one below, and is named by no manifest then.
+    written = {path for file in files if file not in entry.files for path in file.paths}
+    added: list[DataFile] = []
+    if frame is not None and len(frame):
+        # The log keeps naming these files when they are merged into others below. Rows whose key was there
+        # already are not in them: an undo would otherwise remove the stored rows of those keys.
+        added, _ = write_new_rows(storage, table, files, frame)
+        files = merge_files(storage, table, files, added, written)
+    if not removed and not added and undoes is None:
+        raise ArchiveError(f"{storage}: nothing was corrected: {table.name} has no such rows")
+    number = len(manifest.corrections) + 1
+    correction = Correction(
+        number=number,
+        table=table.name,
+        action=action,
+        where={name: sorted(chosen.where[name]) for name in table.key if name in chosen.where},
+        first=chosen.window.start,
+        end=chosen.window.end,
+        reason=reason,
+        removed=removed,
+        added=added,
+        undoes=undoes,
+    )
+    text = [name for name, column in table.columns.items() if column.kind is Kind.TEXT]
+    tables = dict(manifest.tables)
+    tables[table.name] = TableEntry(files, parquet_reader.distinct_values(storage, table, files, text))
+    if not files:
+        del tables[table.name]
+    after = msgspec.structs.replace(
+        manifest,
+        identity=manifests.chained(
+            manifest.identity, [table.name, f"correction {number}", *(f.digest for f in [*removed, *added])]
+        ),
+        tables=tables,
+        corrections=[*manifest.corrections, correction],
+        epoch=manifest.epoch + 1,
+    )
+    counts = Corrected(number, sum(f.rows for f in removed), sum(f.rows for f in added))
+    return Change(after, counts, written)
+
+
+def _remove_rows(
+    storage: Storage, table: Table, files: list[DataFile], chosen: Selection, mask: Mask
+) -> tuple[list[DataFile], list[DataFile]]:
+    """Return the files without some rows, and new files that contain the removed rows."""
+    after, removed = [], []
+    for file in files:
+        near = list(row_group_batches(storage, table, [file], chosen.window, chosen.where))
+        selected = [frame[mask(frame)] for frame in _frames(storage, table, near)]
+        count = sum(map(len, selected))
+        if not count:
+            after.append(file)
+            continue
+        if not parquet_reader.all_columns_known(storage, table, file):
+            raise ArchiveError(
+                f"{storage.place(file.path)}: a newer version of derivdata wrote columns that this one does "
+                "not know, and a correction would lose them: correct it with that version"
+            )
+        removed.append(
+            parquet_writer.write(
+                storage,
+                file.partition,
+                table,
+                [to_arrow(table, table.conform(frame)) for frame in selected if len(frame)],
+            )
+        )
+        if count < file.rows:
+            every = row_group_batches(storage, table, [file], EVER, {})
+            remaining = (frame[~mask(frame)] for frame in _frames(storage, table, every))
+            rows = (to_arrow(table, frame) for frame in remaining if len(frame))
+            after.append(parquet_writer.write(storage, file.partition, table, rows, level=file.level))
+    return after, removed
+
+
+def _frames(storage: Storage, table: Table, batches: Iterable[RowGroups]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        yield frame_of(table, [parquet_reader.load(storage, table, batch, EVER, {})])
+
+
+def _rows_of(storage: Storage, table: Table, files: list[DataFile]) -> pd.DataFrame:
+    return frame_of(table, parquet_reader.scan(storage, table, files, EVER, {}))

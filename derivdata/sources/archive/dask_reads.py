@@ -1,0 +1,154 @@
+"""Tables larger than memory: dask frames, one partition per million rows, and panels, a chunk per window."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.archive import parquet_reader, row_groups
+from derivdata.sources.archive.manifest import DataFile, TableEntry
+from derivdata.sources.archive.schemas import frame_of
+from derivdata.sources.archive.selections import TimeRange, Where
+from derivdata.sources.archive.storage import Storage
+from derivdata.support import times
+from derivdata.tables import panel as tables_panel
+from derivdata.tables.schema import Kind, Table
+
+__all__ = ["lazy_frame", "lazy_panel"]
+
+_CHUNK_CELLS = 4_000_000
+_DIMS = ("symbol", "exchange", "time")
+
+
+def lazy_frame(storage: Storage, table: Table, entry: TableEntry, window: TimeRange, where: Where) -> Any:
+    """Return the rows within a window as a dask frame; text columns have the categories of the whole archive.
+
+    Raises
+    ------
+    ImportError
+        dask is not installed.
+    """
+    try:
+        frames: Any = importlib.import_module("dask.dataframe")
+    except ImportError as problem:
+        raise ImportError("lazy() needs dask: pip install 'derivdata[dask]'") from problem
+    empty = _labelled(table.empty(), entry)
+    batches = list(row_groups.row_group_batches(storage, table, entry.files, window, where))
+    if not batches:
+        return frames.from_pandas(empty, npartitions=1)
+
+    def load(batch: row_groups.RowGroups) -> pd.DataFrame:
+        rows = parquet_reader.load(storage, table, batch, window, where)
+        return _labelled(frame_of(table, [rows]), entry)
+
+    return frames.from_map(load, batches, meta=empty)
+
+
+def lazy_panel(
+    storage: Storage,
+    table: Table,
+    column: str,
+    entry: TableEntry,
+    window: TimeRange,
+    where: Where,
+    *,
+    step: str | pd.Timedelta,
+    chunk: int | None,
+) -> Any:
+    """Return one column as a lazy panel on a grid, `chunk` instants at a time.
+
+    Every chunk gets from the manifest the files that overlap its window, and reads four columns of them.
+
+    Raises
+    ------
+    ImportError
+        dask is not installed.
+    ValueError
+        The table has other keys, the column is not of numbers, or the step is no length of time; on
+        computing, a row is not on the grid.
+    """
+    try:
+        arrays: Any = importlib.import_module("dask.array")
+        delayed: Any = importlib.import_module("dask").delayed
+    except ImportError as problem:
+        raise ImportError("panel() needs dask: pip install 'derivdata[dask]'") from problem
+    import xarray as xr
+
+    if set(table.key) - {"kind"} != set(_DIMS):  # `where` chooses one kind
+        raise ValueError(f"table={table.name!r} is not keyed by symbol, exchange and time: no panel")
+    if column not in table.columns or table.columns[column].kind is not Kind.NUMBER:
+        raise ValueError(f"column={column!r} is no column of numbers of {table.name}")
+    micros = int(times.length(step, "step") / pd.Timedelta(1, "us"))
+    if micros <= 0:
+        raise ValueError(f"step={step!r} is no length of time")
+    labels = [sorted(where.get(name) or entry.values.get(name, [])) for name in _DIMS[:2]]
+    stamps = np.arange(window.start, window.end, micros)
+    size = chunk or max(1, _CHUNK_CELLS // max(1, len(labels[0]) * len(labels[1])))
+    blocks = []
+    for at in range(0, stamps.size, size):
+        block = stamps[at : at + size]
+        part = TimeRange(int(block[0]), int(block[-1]) + micros)
+        files = [file for file in entry.files if part.touches(file.first, file.last)]
+        shape = (len(labels[0]), len(labels[1]), block.size)
+        values = delayed(_panel_block, pure=True)(storage, table, column, files, part, where, labels, micros)
+        blocks.append(arrays.from_delayed(values, shape, dtype=np.float64))
+    empty = np.full((len(labels[0]), len(labels[1]), 0), np.nan)
+    values = arrays.concatenate(blocks, axis=2) if blocks else arrays.from_array(empty)
+    coords = {**dict(zip(_DIMS, labels, strict=False)), "time": stamps.view("datetime64[us]")}
+    attrs = _panel_attrs(table, column, entry)
+    return xr.DataArray(values, dims=_DIMS, coords=coords, name=column, attrs=attrs)
+
+
+def _panel_attrs(table: Table, column: str, entry: TableEntry) -> dict[Any, Any]:
+    """Return the attributes that `derivdata.panel` gives, where the whole table has one word for them.
+
+    Of a table with rows of several resolutions the panel states none: only its rows could tell.
+    """
+    attrs = dict(tables_panel(table.empty(), column).attrs)
+    names = ["resolution", "kind"] if column.startswith("rate_") else ["resolution"]
+    words = {name: entry.values.get(name, []) for name in names}
+    return attrs | {name: stated[0] for name, stated in words.items() if len(stated) == 1}
+
+
+def _panel_block(
+    storage: Storage,
+    table: Table,
+    column: str,
+    files: list[DataFile],
+    window: TimeRange,
+    where: Where,
+    labels: list[list[str]],
+    step: int,
+) -> np.ndarray[Any, Any]:
+    # `labels`, `step` and `window` give the block its shape; `place` is the row's position on the time axis.
+    result = np.full((len(labels[0]), len(labels[1]), -(-(window.end - window.start) // step)), np.nan)
+    indexes = [pd.Index(words) for words in labels]
+    for batch in row_groups.row_group_batches(storage, table, files, window, where):
+        rows = parquet_reader.load(
+            storage, table, batch, window, where, [*_DIMS, column]
+        ).unify_dictionaries()
+        rows = rows.combine_chunks()
+        if not len(rows):
+            continue
+        stamps = np.asarray(rows["time"].cast("int64"))
+        place, remainder = np.divmod(stamps - window.start, step)
+        if remainder.any():
+            first = pd.Timestamp(int(stamps[remainder > 0][0]), unit="us")
+            raise ValueError(
+                f"a row of {table.name} at {first} is not on the grid: align it, or choose another step"
+            )
+        codes = []
+        for index, name in zip(indexes, _DIMS[:2], strict=True):
+            words = rows[name].chunk(0)
+            codes.append(index.get_indexer(words.dictionary.to_pylist())[np.asarray(words.indices)])
+        result[codes[0], codes[1], place] = rows[column].to_numpy(zero_copy_only=False)
+    return result
+
+
+def _labelled(frame: pd.DataFrame, entry: TableEntry) -> pd.DataFrame:
+    text = frame.select_dtypes("category").columns
+    words = {name: pd.Index(entry.values.get(name, []), dtype="str") for name in text}
+    return frame.assign(**{name: frame[name].cat.set_categories(words[name]) for name in text})

@@ -1,0 +1,214 @@
+"""Rows of a file as rows of a table, each one that does not fit turned down with its reason."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata import units
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.audit import future_limit
+from derivdata.sources.archive.importing.instants import instants
+from derivdata.sources.archive.importing.plan import ImportPlan
+from derivdata.sources.archive.importing.readers import Chunk
+from derivdata.sources.archive.importing.values import Rejections, numbers, shown, words
+from derivdata.support import times
+from derivdata.tables import contract, venue_slug
+from derivdata.tables.required import require_decimal_volatility
+from derivdata.tables.schema import Kind
+
+__all__ = ["RANK", "Rows", "quotes", "rows"]
+
+RANK = "quote_rank"
+_WORDS = (Kind.TEXT, Kind.LABEL)
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Rows(NamedTuple):
+    """Rows that fit, with the rank of each contract's quote; how many do not, and the first reason."""
+
+    frame: pd.DataFrame
+    rejected: int
+    first: str | None
+
+
+def rows(chunk: Chunk, plan: ImportPlan) -> Rows:
+    """Return the rows of a chunk that fit the table, in house names and units.
+
+    Raises
+    ------
+    ArchiveError
+        A column is not there, or the values cannot be in the unit that was meant.
+    """
+    rejections = Rejections(len(chunk.lines))
+    ragged = np.isin(np.arange(len(chunk.lines)), list(chunk.ragged))
+    rejections.reject(ragged, lambda i: chunk.ragged[i])
+    columns = _words(chunk, plan, rejections) | _numbers(chunk, plan, rejections)
+    columns |= _times(chunk, plan, rejections, columns)
+    _hold_to_range(columns, plan, rejections)
+    _convert(columns, plan, rejections)
+    for name in plan.table.columns:
+        if name in columns and plan.required(name):
+            rejections.reject(pd.isna(columns[name]), f"{name} is missing")
+    names = [name for name in (*plan.table.columns, "price_usd", RANK) if name in columns]
+    frame = pd.DataFrame({name: columns[name] for name in names})[~rejections.bad]
+    if not rejections.bad.any():
+        return Rows(frame, 0, None)
+    where, why = rejections.first
+    return Rows(frame.reset_index(drop=True), int(rejections.bad.sum()), f"line {chunk.lines[where]}: {why}")
+
+
+def quotes(chunk: Chunk, plan: ImportPlan) -> set[tuple[str, str, int]]:
+    """Venue, base symbol and quote's rank of every contract in a chunk."""
+    columns = _words(chunk, plan, Rejections(len(chunk.lines)))
+    return set(zip(columns["exchange"], columns["symbol"], columns[RANK].tolist(), strict=True))
+
+
+def _words(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    for name, column in plan.table.columns.items():
+        if column.kind in _WORDS and (raw := plan.raw(name, chunk)) is not None:
+            columns[name] = np.array(words(raw, name, rejections), dtype=object)
+            replaced = plan.values.get(name, {})
+            if replaced:
+                given = columns[name]
+                columns[name] = _mapped(given, {w: replaced.get(w.lower(), w) for w in given if w}.get)
+            _hold_to(columns, name, plan.allowed(name), raw, rejections)
+        elif column.kind is Kind.FLAG and (raw := plan.raw(name, chunk)) is not None:
+            columns[name] = _flags(raw, name, rejections)
+    if "exchange" in columns:
+        columns["exchange"] = _mapped(columns["exchange"], venue_slug)
+    if "symbol" in columns:
+        contracts = _mapped(columns["symbol"], contract)
+        columns["symbol"] = np.array([c and c.symbol for c in contracts], dtype=object)
+        columns[RANK] = np.array([0 if c is None else c.rank for c in contracts])
+    return columns
+
+
+def _flags(raw: Any, name: str, rejections: Rejections) -> Any:
+    texts = _mapped(words(raw, name, rejections), str.lower)
+    wrong = np.array([word is not None and word not in _FLAGS for word in texts])
+    rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} is not true or false")
+    return _mapped(texts, _FLAGS.get)
+
+
+def _hold_to(
+    columns: dict[str, Any], name: str, allowed: tuple[str, ...], raw: Any, rejections: Rejections
+) -> None:
+    if allowed:
+        columns[name] = _mapped(columns[name], str.lower)
+        wrong = np.array([word is not None and word not in allowed for word in columns[name]])
+        choice = " or ".join(f"--set {name}={word}" for word in allowed[:2])
+        why = f"is not {' or '.join(allowed)}: if all rows are one of them, say {choice}"
+        rejections.reject(wrong, lambda i: f"{name}={shown(raw, i)} {why}")
+
+
+def _mapped(values: Any, change: Any) -> Any:
+    changed = {value: None if value is None else change(value) for value in set(values)}
+    result = np.empty(len(values), dtype=object)
+    result[:] = [changed[value] for value in values]
+    return result
+
+
+def _numbers(chunk: Chunk, plan: ImportPlan, rejections: Rejections) -> dict[str, Any]:
+    kinds = {name: column.kind for name, column in plan.table.columns.items()}
+    wanted = [name for name, kind in kinds.items() if kind in (Kind.NUMBER, Kind.COUNT, Kind.RANK)]
+    if "rate_bps_8h" in wanted and "interval_hours" not in wanted:
+        wanted.append("interval_hours")
+    if plan.unit == "coins":
+        wanted.append("price_usd")
+    columns = {}
+    for name in wanted:
+        raw = plan.raw(name, chunk)
+        if raw is not None:
+            columns[name] = numbers(raw, name, rejections, suffix=_suffix(name, raw, plan))
+            if kinds.get(name) in (Kind.COUNT, Kind.RANK):
+                _hold_to_whole(columns[name], name, rejections)
+    return columns
+
+
+def _suffix(name: str, raw: Any, plan: ImportPlan) -> str:
+    """Return the unit that cells of a column may state: ``h`` of hours, ``%`` where the unit is percent."""
+    if name == "interval_hours":
+        return "h"
+    if name not in ("rate_bps_8h", "iv") or not any(
+        isinstance(v, str) and v.strip().endswith("%") for v in raw
+    ):
+        return ""
+    if plan.unit != "percent":
+        raise ArchiveError(f"cells of {name} end in %: say --unit percent")
+    return "%"
+
+
+def _hold_to_range(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    """Reject what cannot be: less than the least of a column, no interval, a stamp of the future."""
+    for name, column in plan.table.columns.items():
+        values = columns.get(name)
+        if values is not None and column.least is not None:
+            impossible = values <= column.least if column.positive else values < column.least
+            low = np.flatnonzero(impossible)
+            if low.size:
+                first = (
+                    f"{name}={values[low[0]]:g} is not above 0"
+                    if column.positive
+                    else f"{name}={values[low[0]]:g} is negative"
+                )
+                rejections.reject(impossible, first)
+    if "interval_hours" in columns:
+        hours = columns["interval_hours"]
+        rejections.reject(hours <= 0, lambda i: f"interval_hours={hours[i]:g} is no interval")
+    if "time" in columns and "future" not in plan.accept:
+        stamps = columns["time"]
+        ahead = np.asarray(stamps > future_limit())
+        rejections.reject(
+            ahead, lambda i: f"time={times.iso(stamps[i])} lies in the future (or --accept future)"
+        )
+
+
+def _hold_to_whole(values: Any, name: str, rejections: Rejections) -> None:
+    broken = np.isfinite(values) & (values != np.round(values))
+    rejections.reject(broken, lambda i: f"{name}={values[i]:g} is not a whole number")
+
+
+def _times(chunk: Chunk, plan: ImportPlan, rejections: Rejections, columns: dict[str, Any]) -> dict[str, Any]:
+    groups = [columns[name] for name in ("symbol", *plan.table.key) if name in columns]
+    return {
+        name: instants(raw, name, rejections, tz=plan.tz, groups=groups if name == "time" else None)
+        for name, column in plan.table.columns.items()
+        if column.kind is Kind.TIME and (raw := plan.raw(name, chunk)) is not None
+    }
+
+
+def _convert(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    if "rate_bps_8h" in columns:
+        _convert_rate(columns, plan, rejections)
+    if plan.unit == "coins" and (price := columns.get("price_usd")) is not None:
+        rejections.reject(price <= 0, lambda i: f"price_usd={price[i]:g} is no price")
+    if "iv" in columns:
+        if plan.unit is None:
+            try:
+                require_decimal_volatility(
+                    columns["iv"], "say --unit percent, or --unit decimal if it is not"
+                )
+            except ValueError as fault:
+                raise ArchiveError(str(fault)) from None
+        if plan.unit == "percent":
+            columns["iv"] = columns["iv"] / 100
+
+
+def _convert_rate(columns: dict[str, Any], plan: ImportPlan, rejections: Rejections) -> None:
+    rate = columns["rate_bps_8h"]
+    if plan.unit in (None, "bps_8h"):
+        return
+    if "interval_hours" not in columns:
+        raise ArchiveError(
+            f"--unit {plan.unit} is per the venue's own interval: say which with "
+            "--set interval_hours=8 or --map interval_hours=COLUMN"
+        )
+    hours = columns["interval_hours"]
+    rejections.reject(np.isnan(hours), "interval_hours is missing")
+    scale = {"native": 1.0, "percent": 100.0, "bps": units.BPS}[plan.unit]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns["rate_bps_8h"] = units.bps_8h_from_native(rate / scale, hours)

@@ -1,0 +1,198 @@
+"""The ledger of requests: what was asked of whom, and answered, so that "no rows" and "not asked" differ.
+
+It lies in one JSON file that the manifest names, and changes in the same step as the rows that an answer
+gave. Windows of one (table, venue, symbol) are kept as a union of intervals, so that a collector that asks
+every minute for a year holds one interval and not half a million. A poll's window lasts until the next one is
+due, so the same holds of what is asked every five minutes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.storage import Storage
+from derivdata.support import times
+
+__all__ = ["Request", "enter_requests", "forget_requests", "requests_frame", "unanswered_windows"]
+
+_ALL = "*"
+_DIGITS = re.compile(r"\d+")
+_COLUMNS = ("table", "exchange", "symbol", "start", "end", "answered", "error")
+
+
+class Request(NamedTuple):
+    """One request for rows of a table: of which venue, about which symbol (None: all), over which window.
+
+    `error` says why it got no answer; empty where it was answered, be it with no rows.
+    """
+
+    exchange: str
+    symbol: str | None
+    start: times.Instant
+    end: times.Instant
+    error: str = ""
+
+
+class _Windows(msgspec.Struct):
+    answered: list[tuple[int, int]] = []
+    failed: list[tuple[int, int, str]] = []
+
+
+_Ledger = dict[str, dict[str, dict[str, _Windows]]]
+
+
+def enter_requests(storage: Storage, name: str, table: str, requests: Sequence[Request]) -> str:
+    """Write the ledger with some requests for a table added; return the name of its file.
+
+    Raises
+    ------
+    ValueError
+        A request ends before it starts.
+    ArchiveError
+        The ledger is missing or damaged.
+    """
+    if not requests:
+        return name
+    ledger = _load(storage, name)
+    for request in requests:
+        start, end = _micros(request.start), _micros(request.end)
+        if start >= end:
+            raise ValueError(f"requests: the window of {request.exchange} {request.symbol} is empty")
+        symbols = ledger.setdefault(table, {}).setdefault(request.exchange, {})
+        windows = symbols.setdefault(request.symbol or _ALL, _Windows())
+        if request.error:
+            windows.failed.append((start, end, request.error))
+        else:
+            windows.answered = _union([*windows.answered, (start, end)])
+        windows.failed = _spans([
+            (first, last, why)
+            for a, b, why in dict.fromkeys(windows.failed)
+            for first, last in _without([(a, b)], windows.answered)
+        ])  # fmt: skip
+    return _write(storage, name, ledger)
+
+
+def forget_requests(
+    storage: Storage, name: str, cuts: Mapping[str, pd.Timestamp], otherwise: pd.Timestamp
+) -> str:
+    """Write the ledger without what lies before an instant, by table or `otherwise`; return its name.
+
+    Rows that were dropped must not look like a window that was answered with none.
+
+    Raises
+    ------
+    ArchiveError
+        The ledger is missing or damaged.
+    """
+    ledger = _load(storage, name)
+    for table, exchanges in ledger.items():
+        cut = _micros(cuts.get(table, otherwise))
+        for windows in (windows for symbols in exchanges.values() for windows in symbols.values()):
+            windows.answered = [(max(a, cut), b) for a, b in windows.answered if b > cut]
+            windows.failed = [(max(a, cut), b, why) for a, b, why in windows.failed if b > cut]
+    return _write(storage, name, ledger) if ledger else name
+
+
+def _write(storage: Storage, name: str, ledger: _Ledger) -> str:
+    """Write the ledger beside the one before, unless it is the same; return the name of its file."""
+    text = msgspec.json.encode(ledger, order="sorted")
+    digest = hashlib.blake2b(text, digest_size=16).hexdigest()
+    if name.startswith(f"ledger-{digest[:16]}"):  # in a store of objects the rest of the name is random
+        return name
+    path = f"ledger-{storage.unique(digest)}.json"
+    storage.write(path, text)
+    return path
+
+
+def requests_frame(storage: Storage, name: str) -> pd.DataFrame:
+    """Return the ledger as a table: one row per table, venue, symbol (missing: all) and window."""
+    rows = [
+        (table, exchange, None if symbol == _ALL else symbol, first, end, not error, error or None)
+        for table, exchanges in sorted(_load(storage, name).items())
+        for exchange, symbols in sorted(exchanges.items())
+        for symbol, windows in sorted(symbols.items())
+        for first, end, error in [*((a, b, "") for a, b in windows.answered), *windows.failed]
+    ]
+    frame = pd.DataFrame(rows, columns=list(_COLUMNS))
+    for column in ("start", "end"):
+        frame[column] = pd.to_datetime(frame[column], unit="us", utc=True).dt.as_unit("us")
+    return frame.astype({"answered": bool})
+
+
+def unanswered_windows(
+    storage: Storage, name: str, table: str, exchange: str, symbol: str | None, window: times.Window
+) -> list[times.Window]:
+    """Return the parts of a window for which no request was answered, about the symbol or about all."""
+    symbols = _load(storage, name).get(table, {}).get(exchange, {})
+    answered = [
+        interval for key in {_ALL, symbol or _ALL} for interval in symbols.get(key, _Windows()).answered
+    ]
+    wanted = [(_micros(window.start), _micros(window.end))]
+    return [times.Window(_stamp(a), _stamp(b)) for a, b in _without(wanted, _union(answered))]
+
+
+def _load(storage: Storage, name: str) -> _Ledger:
+    if not name:
+        return {}
+    try:
+        return msgspec.json.decode(storage.read(name), type=_Ledger)
+    except (OSError, msgspec.DecodeError) as problem:
+        raise ArchiveError(
+            f"{storage.place(name)}: the ledger of requests cannot be read ({problem}): "
+            "restore it from a copy"
+        ) from None
+
+
+def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Half-open intervals in order, those that touch or overlap as one."""
+    result: list[tuple[int, int]] = []
+    for first, end in sorted(intervals):
+        if result and first <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((first, end))
+    return result
+
+
+def _spans(failed: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Join failures that follow each other for one reason, so that an outage of days is one window.
+
+    Reasons that differ in numbers alone, of seconds or requests, are one; the newest wording stays.
+    """
+    result: list[tuple[int, int, str]] = []
+    for first, end, why in failed:
+        if result and first == result[-1][1] and _DIGITS.sub("", why) == _DIGITS.sub("", result[-1][2]):
+            result[-1] = (result[-1][0], end, why)
+        else:
+            result.append((first, end, why))
+    return result
+
+
+def _without(intervals: Iterable[tuple[int, int]], union: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what of some intervals lies outside a union."""
+    result = []
+    for first, end in intervals:
+        for a, b in union:
+            if b <= first or a >= end:
+                continue
+            if a > first:
+                result.append((first, a))
+            first = max(first, b)
+        if first < end:
+            result.append((first, end))
+    return result
+
+
+def _micros(value: times.Instant) -> int:
+    return int(times.instant(value).asm8.astype("int64"))
+
+
+def _stamp(micros: int) -> pd.Timestamp:
+    return pd.Timestamp(micros, unit="us", tz="UTC").as_unit("us")

@@ -1,0 +1,142 @@
+"""An archive in a folder: a lock for writers, and a manifest that is replaced by renaming."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Collection, Hashable
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from derivdata.sources.archive.locking import writing
+from derivdata.sources.archive.storage import DATA_FILE, LEDGER_FILE, MANIFEST, end_of
+from derivdata.sources.archive.systems import sync
+
+__all__ = ["LocalFolder"]
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A folder of this machine, or one that is mounted there and has locks."""
+
+    folder: Path
+
+    remote = False
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def label(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    def place(self, path: str) -> str:
+        """Return the full path of a file."""
+        return os.path.join(self.folder, path)
+
+    def names(self) -> list[str]:
+        """Return the names in the folder."""
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def manifest_mark(self, *, fresh: bool = False) -> Hashable:
+        """Return inode, time and size of the manifest: `fresh` makes no difference."""
+        try:
+            return self.state(MANIFEST)
+        except OSError:
+            return None
+
+    def read_manifest(self) -> tuple[bytes, Any]:
+        """Return the manifest; the lock makes a version needless."""
+        return (self.folder / MANIFEST).read_bytes(), None
+
+    def replace_manifest(self, data: bytes, version: Any) -> None:
+        """Write the manifest and replace the one before; it is on disk when this returns."""
+        draft = self.folder / f".{MANIFEST}.new"
+        try:
+            draft.unlink(missing_ok=True)
+            with draft.open("xb") as file:
+                file.write(data)
+            sync(draft)
+            os.replace(draft, self.folder / MANIFEST)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        sync(self.folder)
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        return (self.folder / path).read_bytes()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file and wait until it is on disk."""
+        (self.folder / path).write_bytes(data)
+        sync(self.folder / path)
+
+    def source(self, path: str, size: int) -> Any:
+        """Return the path: pyarrow reads files itself."""
+        return self.folder / path
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return some bytes of a file, or as many as there are."""
+        with open(f"{self.folder}/{path}", "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the last 64 KiB, or more if footer and `before` do not fit."""
+        size = size or os.stat(f"{self.folder}/{path}").st_size
+        return end_of(partial(self.read_range, path), size, before)
+
+    def state(self, path: str) -> Hashable:
+        """Return inode, time and size."""
+        status = os.stat(f"{self.folder}/{path}")
+        return (status.st_ino, status.st_mtime_ns, status.st_size)
+
+    def unique(self, digest: str) -> str:
+        """Return the digest: under the lock no other writer makes the same file."""
+        return digest
+
+    def draft(self, partition: str) -> Path:
+        """Return a path in the partition's folder, which is made."""
+        folder = self.folder / partition
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f".{uuid.uuid4().hex}.new"
+
+    def publish(self, draft: Path, path: str) -> None:
+        """Rename the draft."""
+        draft.replace(self.folder / path)
+
+    def settle(self, paths: Collection[str]) -> None:
+        """Wait until new files and the folders that name them are on disk."""
+        for path in paths:
+            sync(self.folder / path)
+        for partition in {(self.folder / path).parent for path in paths}:
+            sync(partition)
+        sync(self.folder)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it can be."""
+        with suppress(OSError):
+            (self.folder / path).unlink()
+
+    def writing(self, timeout: float) -> AbstractContextManager[bool]:
+        """Hold the writer's lock; see `derivdata.sources.archive.locking.writing`."""
+        return writing(self.folder, timeout)
+
+    def sweep(self, named: Collection[str]) -> None:
+        """Remove the files of an interrupted writer, which the manifest does not name.
+
+        Files behind a linked folder may belong to another archive: they stay.
+        """
+        kept = {self.folder / path for path in named}
+        for path in self.folder.glob("*/*/*"):
+            linked = path.parent.is_symlink() or path.parent.parent.is_symlink()
+            if path not in kept and not linked and DATA_FILE.fullmatch(path.name):
+                self.remove(str(path.relative_to(self.folder)))
+        for path in self.folder.glob("ledger-*.json"):
+            if path not in kept and LEDGER_FILE.fullmatch(path.name):
+                self.remove(path.name)

@@ -1,0 +1,232 @@
+"""The list of live files, as one small JSON file that is replaced atomically.
+
+Whatever changes an archive (an append, a correction, an entry in the ledger of requests) writes new files
+and then replaces the manifest, which is the only file that ever changes. One replacement is one commit: "read
+the manifest, write files, replace it if it is still the one that was read" is all that a storage must offer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.storage import LEDGER_FILE, Storage
+from derivdata.sources.archive.storage import MANIFEST as NAME
+
+__all__ = [
+    "NAME",
+    "Correction",
+    "DataFile",
+    "Manifest",
+    "TableEntry",
+    "chained",
+    "load",
+    "load_with_version",
+    "new",
+    "save",
+]
+
+_FORMAT = "derivdata-archive"
+_VERSION = 2
+_PLACE = re.compile(r"\w+/-?\d{4,}-\d\d(-\d\d)?/[0-9a-f]{32}\.parquet")
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """One immutable Parquet file: its rows, first and last instant [µs], and how often it was merged.
+
+    `path` is relative to the archive, `digest` is of the whole file, `tail` of the footer at its end.
+    `newest` is the tail of the file beside it that holds the last rows of each series, if there is one, and
+    `sums` the digest of the one that holds sums over symbols.
+    """
+
+    path: str = msgspec.field(name="file")
+    rows: int
+    size: int
+    first: int
+    last: int
+    digest: str
+    tail: str
+    level: int = 0
+    newest: str = ""
+    sums: str = ""
+
+    @property
+    def newest_path(self) -> str:
+        """The file beside it with the last rows of each series; other readers take every ``.parquet``."""
+        return self.path.removesuffix("parquet") + "newest"
+
+    @property
+    def sums_path(self) -> str:
+        """The file beside it with the sums over the symbols of each venue and step."""
+        return self.path.removesuffix("parquet") + "sums"
+
+    @property
+    def paths(self) -> list[str]:
+        """Its path, and those of the files beside it."""
+        beside = {self.newest_path: self.newest, self.sums_path: self.sums}
+        return [self.path, *(path for path, digest in beside.items() if digest)]
+
+    @property
+    def partition(self) -> str:
+        """Folder of the file: table and month or day."""
+        return self.path.rpartition("/")[0]
+
+
+class TableEntry(msgspec.Struct):
+    """One table of the archive: its files, and the values of each text column."""
+
+    files: list[DataFile] = msgspec.field(default_factory=list, name="parts")
+    values: dict[str, list[str]] = {}
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """Rows that were taken out and put in by hand, kept as files of their own so that it can be undone.
+
+    `where` are values by text column and `first` and `end` the half-open window [µs] that were corrected;
+    `undoes` is the number of the correction that this one takes back.
+    """
+
+    number: int
+    table: str
+    action: str
+    where: dict[str, list[str]]
+    first: int
+    end: int
+    reason: str = ""
+    removed: list[DataFile] = []
+    added: list[DataFile] = []
+    undoes: int | None = None
+
+
+class Manifest(msgspec.Struct):
+    """State of an archive: its tables and their files, corrections, versions.
+
+    `id` is made once and stays. `commits` counts replacements of the manifest. `epoch` rises with those that
+    changed the past: rows were corrected, or came for a time more than an hour before the archive's newest.
+    `ledger` names the file of requests. Format 1 had none of these, nor corrections.
+    """
+
+    identity: str = ""
+    synthetic: bool = False
+    tables: dict[str, TableEntry] = {}
+    id: str = ""
+    epoch: int = 0
+    commits: int = 0
+    corrections: list[Correction] = []
+    ledger: str = ""
+    format: str = _FORMAT
+    version: int = _VERSION
+
+    def files(self) -> Iterator[DataFile]:
+        """Every Parquet file that counts: those of tables, and those that corrections are undone from."""
+        for entry in self.tables.values():
+            yield from entry.files
+        for correction in self.corrections:
+            yield from correction.removed
+            yield from correction.added
+
+
+class _Head(msgspec.Struct):
+    format: str
+    version: int
+
+
+def new() -> Manifest:
+    """Return the manifest of an archive that holds nothing yet."""
+    return Manifest(id=uuid.uuid4().hex)
+
+
+def load(storage: Storage) -> Manifest | None:
+    """Return the manifest of an archive; None where the place is absent or empty.
+
+    Raises
+    ------
+    ArchiveError
+        The place holds something else, a damaged manifest, or one of a newer format.
+    """
+    return load_with_version(storage)[0]
+
+
+def load_with_version(storage: Storage) -> tuple[Manifest | None, Any]:
+    """Return the manifest as `load` does, and its version for `save`."""
+    try:
+        text, version = storage.read_manifest()
+    except FileNotFoundError:
+        return load_with_version(storage) if _has_appeared(storage) else (None, None)
+    except OSError as problem:
+        raise _unreadable(storage, problem) from None
+    return _decoded(storage, text), version
+
+
+def save(storage: Storage, manifest: Manifest, version: Any = None) -> None:
+    """Replace the manifest; it is stored for good when this returns.
+
+    Raises
+    ------
+    ManifestChanged
+        The stored manifest is not the one of this version any more.
+    """
+    storage.replace_manifest(msgspec.json.encode(manifest), version)
+
+
+def chained(identity: str, digests: Iterable[str]) -> str:
+    """Return the identity after an append, from the one before and the digests of what was added."""
+    text = "\n".join([identity, *sorted(digests)])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _decoded(storage: Storage, text: bytes) -> Manifest:
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+        if head.format == _FORMAT and head.version > _VERSION:
+            raise ArchiveError(
+                f"{storage}: the archive has format {head.version}, this version reads up to {_VERSION}: "
+                "update derivdata"
+            )
+        if head.format == _FORMAT:
+            manifest = _inside(storage, msgspec.json.decode(text, type=Manifest))
+            if not manifest.id:  # format 1: derive an id that the next write stores
+                manifest.id = chained(manifest.identity, ["id"]) if manifest.identity else new().id
+            manifest.version = _VERSION
+            return manifest
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise ArchiveError(f"{storage}: {NAME} is damaged ({problem}): restore it from a copy") from None
+    raise ArchiveError(f"{storage}: {NAME} is not that of a derivdata archive")
+
+
+def _inside(storage: Storage, manifest: Manifest) -> Manifest:
+    """Return the manifest, if every file that it names lies where an archive puts its files."""
+    places = [file.path for file in manifest.files() if not _PLACE.fullmatch(file.path)]
+    if manifest.ledger and not LEDGER_FILE.fullmatch(manifest.ledger):
+        places.append(manifest.ledger)
+    if places:
+        why = f"{places[0]!r} is no place of a file of an archive"
+        raise ArchiveError(f"{storage}: {NAME} is damaged ({why}): restore it from a copy")
+    return manifest
+
+
+def _has_appeared(storage: Storage) -> bool:
+    """Return whether another writer has just made a manifest here; refuse a place of other things."""
+    try:  # one look: two would differ where another thread makes the folder between them
+        names = storage.names()
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:
+        raise ArchiveError(f"{storage}: an archive is a folder, this is a file") from None
+    except OSError as problem:
+        raise _unreadable(storage, problem) from None
+    # A collector may keep a body that it could not read before there is a first row.
+    foreign = next((name for name in names if not name.startswith(".") and name != "quarantine"), None)
+    if foreign is not None and NAME not in names:
+        raise ArchiveError(f"{storage}: not an archive: it has no {NAME}, but holds {foreign!r}")
+    return NAME in names
+
+
+def _unreadable(storage: Storage, problem: OSError) -> ArchiveError:
+    return ArchiveError(f"{storage}: cannot be read as an archive: {problem.strerror or problem}")

@@ -1,0 +1,287 @@
+"""Archives on S3 and what speaks its protocol: objects, and a manifest that is put conditionally.
+
+A store of objects has no lock and no rename. A writer reads the manifest with its version (ETag), uploads new
+files under names that nobody else can choose, and puts the new manifest on condition that the stored one
+still has that version. Of two writers one succeeds; the other reads the manifest again and repeats its change
+(`derivdata.sources.archive.commits`). So no row is lost, and readers see whole appends only.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive.object_file import ObjectFile
+from derivdata.sources.archive.storage import MANIFEST, ManifestChanged, end_of
+from derivdata.support.forking import renew_in_child
+
+__all__ = ["ObjectStore"]
+
+_LOOK_SECONDS = 0.25
+"""How long one look at the manifest's version serves: a read of a table looks several times."""
+
+_CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404")
+
+
+class ObjectStore:
+    """The files of an archive at ``s3://bucket/path``.
+
+    botocore finds region, credentials and the store's address in the environment. Instances hold no
+    connection and no credentials: they pickle, and a forked child makes its own.
+    """
+
+    remote = True
+
+    def __init__(self, address: str) -> None:
+        self._bucket, _, key = address.partition("://")[2].strip("/").partition("/")
+        if not self._bucket:
+            raise ArchiveError(f"{address}: name a bucket, and a path in it: s3://bucket/path")
+        self._root = f"{self._bucket}/{key}".rstrip("/")
+        self._prefix = f"{key}/" if key else ""
+        self._look: tuple[float, Hashable] | None = None
+        self._puts = 0  # of manifests: a look that one of them may have overtaken is not kept
+        self.after_fork()
+        _ = self._files  # names the extra at once where it is missing
+        renew_in_child(self)
+
+    @property
+    def fork_lock(self) -> threading.Lock:
+        """Held for moments only, while a look at the manifest is kept: a fork does not wait for uploads."""
+        return self._look_lock
+
+    def after_fork(self) -> None:
+        """Make the locks, and forget uploads: in a child they are those of a writer in the parent."""
+        self._look_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._published: list[str] = []  # by the attempt under way, which holds the lock
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectStore, (str(self),)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectStore) and other._root == self._root
+
+    def __hash__(self) -> int:
+        return hash(self._root)
+
+    def __str__(self) -> str:
+        return f"s3://{self._root}"
+
+    @property
+    def _files(self) -> Any:
+        # fsspec keeps one instance per process and options, so that this costs microseconds.
+        try:
+            s3fs: Any = importlib.import_module("s3fs")
+        except ImportError as problem:
+            raise ImportError("archives on s3:// need s3fs: pip install 'derivdata[s3]'") from problem
+        return s3fs.S3FileSystem(use_listings_cache=False)
+
+    @property
+    def label(self) -> str:
+        """Last part of the address."""
+        return self._root.rpartition("/")[2]
+
+    @property
+    def folder(self) -> Path:
+        """Raise: there is no folder."""
+        raise ArchiveError(f"{self}: this needs an archive in a folder of this machine")
+
+    def place(self, path: str) -> str:
+        """Return the address of an object."""
+        return f"s3://{self._root}/{path}"
+
+    def names(self) -> list[str]:
+        """Return the names below the path."""
+        with _as_os_errors():
+            found = self._files.ls(self._root, detail=False)
+        return sorted(name.rpartition("/")[2] for name in found if name.strip("/") != self._root)
+
+    def manifest_mark(self, *, fresh: bool = False) -> Hashable:
+        """Return the ETag of the manifest."""
+        look = self._look  # once: another thread may replace it at any time
+        if fresh or look is None or time.monotonic() - look[0] > _LOOK_SECONDS:
+            began, puts = time.monotonic(), self._puts
+            try:
+                mark = self._head(MANIFEST)["ETag"]
+            except OSError:
+                mark = None
+            look = began, mark
+            with self._look_lock:
+                if puts == self._puts:
+                    self._look = look
+        return look[1]
+
+    def read_manifest(self) -> tuple[bytes, Any]:
+        """Return the manifest and its ETag.
+
+        The version is asked first: if the manifest is replaced in between, the pair is an old version with
+        new content, which the conditional put refuses. The other order would lose that replacement.
+        """
+        version = self._head(MANIFEST)["ETag"]
+        return self.read(MANIFEST), version
+
+    def replace_manifest(self, data: bytes, version: Any) -> None:
+        """Put the manifest, on condition that the stored one has this version, or that there is none."""
+        condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
+        if version is None:
+            self._check_conditions()
+        try:
+            self._put(MANIFEST, data, **condition)
+        except BaseException as problem:
+            # A put is repeated when its answer is lost: the second one then fails, though the first was done.
+            if not _is_conflict(problem):
+                self._published.clear()  # whether it was, or will be, done is unknown: its files must stay
+                raise
+            if self.read(MANIFEST) != data:
+                raise ManifestChanged from None
+        finally:
+            with self._look_lock:
+                self._puts += 1
+                self._look = None
+
+    def read(self, path: str) -> bytes:
+        """Return an object."""
+        with _as_os_errors():
+            return bytes(self._files.cat_file(f"{self._root}/{path}"))
+
+    def write(self, path: str, data: bytes) -> None:
+        """Put an object."""
+        self._published.append(path)
+        self._put(path, data)
+
+    def source(self, path: str, size: int) -> Any:
+        """Return a file object whose reads are requests of a range."""
+        return ObjectFile(partial(self.read_range, path), size or self._head(path)["ContentLength"])
+
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the last 64 KiB, or more if footer and `before` do not fit."""
+        return end_of(partial(self.read_range, path), size or self._head(path)["ContentLength"], before)
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return some bytes of an object."""
+        with _as_os_errors():
+            return bytes(self._files.cat_file(f"{self._root}/{path}", start=start, end=end))
+
+    def state(self, path: str) -> Hashable:
+        """Return nothing: a name is never used twice."""
+        return ()
+
+    def unique(self, digest: str) -> str:
+        """Return digits of which half are random.
+
+        Two writers may upload the same rows. If both used one name, the one that is refused would remove the
+        file of the one that succeeded.
+        """
+        return digest[:16] + uuid.uuid4().hex[:16]
+
+    def draft(self, partition: str) -> Path:
+        """Return a path in the folder for temporary files."""
+        return Path(tempfile.gettempdir()) / f".{uuid.uuid4().hex}.new"
+
+    def publish(self, draft: Path, path: str) -> None:
+        """Upload a draft, and remove it here."""
+        self._published.append(path)
+        try:
+            with _as_os_errors():
+                self._files.put_file(str(draft), f"{self._root}/{path}")
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def settle(self, paths: Collection[str]) -> None:
+        """Return at once: an object is stored for good when its upload was answered."""
+
+    def remove(self, path: str) -> None:
+        """Remove an object, if that can be done."""
+        with suppress(OSError), _as_os_errors():
+            self._files.call_s3("delete_object", Bucket=self._bucket, Key=self._prefix + path)
+
+    @contextmanager
+    def writing(self, timeout: float) -> Iterator[bool]:
+        """Let the threads that share this object write in turn; other processes are found out at the put."""
+        lock = self._lock  # the one to release: a child that is forked in between has another
+        if not lock.acquire(timeout=timeout):
+            raise ArchiveError(
+                f"{self}: another thread has been writing for over {timeout:g} s: append again"
+            )
+        try:
+            self._published.clear()
+            yield False
+        finally:
+            lock.release()
+
+    def sweep(self, named: Collection[str]) -> None:
+        """Remove what this attempt uploaded and the manifest does not name.
+
+        What a killed writer left cannot be told from what another writer is uploading: it stays.
+        """
+        for path in self._published:
+            if path not in named:
+                self.remove(path)
+        self._published.clear()
+
+    def _head(self, path: str) -> Any:
+        with _as_os_errors():
+            return self._files.call_s3("head_object", Bucket=self._bucket, Key=self._prefix + path)
+
+    def _put(self, path: str, data: bytes, **condition: str) -> None:
+        with _as_os_errors():
+            key = self._prefix + path
+            self._files.call_s3("put_object", Bucket=self._bucket, Key=key, Body=data, **condition)
+
+    def _check_conditions(self) -> None:
+        """Check that the store refuses puts whose condition does not hold, before there is a manifest.
+
+        The key is one that nobody else uses, of a name that does not make the place that of other things.
+        """
+        probe = f".{uuid.uuid4().hex}.probe"
+        try:
+            self._put(probe, b"")
+            for header, condition in (
+                ("If-None-Match", {"IfNoneMatch": "*"}),
+                ("If-Match", {"IfMatch": '"0"'}),
+            ):
+                if not self._refuses(probe, condition):
+                    raise ArchiveError(
+                        f"{self}: this store ignores conditions of a put ({header}), so that writers could "
+                        "overwrite each other: use a store that has conditional writes"
+                    )
+        finally:
+            self.remove(probe)
+
+    def _refuses(self, path: str, condition: dict[str, str]) -> bool:
+        try:
+            self._put(path, b"", **condition)
+        except OSError as problem:
+            if not _is_conflict(problem):
+                raise
+            return True
+        return False
+
+
+@contextmanager
+def _as_os_errors() -> Iterator[None]:
+    """Turn botocore's own errors (no credentials, no such host) into a ConnectionError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] not in ("botocore", "aiobotocore", "aiohttp"):
+            raise
+        raise ConnectionError(errno.EIO, " ".join(str(problem).split())) from None
+
+
+def _is_conflict(problem: BaseException) -> bool:
+    """Return whether a conditional put was refused as its condition does not hold."""
+    answer = getattr(problem.__cause__, "response", None) or {}
+    return isinstance(problem, FileExistsError) or answer.get("Error", {}).get("Code") in _CONFLICTS

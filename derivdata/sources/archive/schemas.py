@@ -1,0 +1,157 @@
+"""Keys and Arrow schemas of the archive's tables, and conversion of frames to Arrow and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+import pyarrow as pa
+
+from derivdata import tables
+from derivdata.errors import ArchiveError
+from derivdata.tables.schema import Kind, Table
+
+__all__ = [
+    "INSTANT",
+    "LABEL",
+    "archive_table",
+    "as_now",
+    "columns_of",
+    "frame_of",
+    "latest_by",
+    "number_kinds",
+    "refuse_lacking",
+    "schema_of",
+    "sorting",
+    "to_arrow",
+]
+
+LABEL = b"derivdata.table"
+"""Key of a file's metadata that names its table."""
+
+INSTANT = pa.timestamp("us", "UTC")
+_NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+_TYPES = {
+    Kind.TEXT: pa.dictionary(pa.int32(), pa.string()),
+    Kind.LABEL: pa.string(),
+    Kind.NUMBER: pa.float64(),
+    Kind.COUNT: pa.int64(),
+    Kind.RANK: pa.int64(),
+    Kind.FLAG: pa.bool_(),
+    Kind.TIME: INSTANT,
+}
+
+
+def archive_table(name: str) -> Table:
+    """Return a table keyed for many instants: `time` joins the key, except where an order id is in it.
+
+    Raises
+    ------
+    ValueError
+        There is no such table, or its rows have no time.
+    """
+    table = tables.TABLES.get(name)
+    if table is None or "time" not in table.columns:
+        names = ", ".join(sorted(n for n, t in tables.TABLES.items() if "time" in t.columns))
+        raise ValueError(f"table={name!r} cannot be archived; the tables are {names}")
+    if "order_id" in table.key or "time" in table.key:
+        return table
+    return replace(table, key=(*table.key, "time"))
+
+
+def schema_of(table: Table) -> pa.Schema:
+    """Return the table's columns as Arrow stores them."""
+    fields = [
+        pa.field(name, _TYPES[column.kind], nullable=name not in table.key)
+        for name, column in table.columns.items()
+    ]
+    return pa.schema(fields, metadata={LABEL: table.name.encode()})
+
+
+def number_kinds(table: Table, names: Sequence[str]) -> dict[str, str | None]:
+    """Return some columns, with the numpy type of those of numbers."""
+    kinds = {pa.float64(): "<f8", pa.int64(): "<i8"}
+    return {name: kinds.get(_TYPES[table.columns[name].kind]) for name in names}
+
+
+def refuse_lacking(place: str, table: Table, names: frozenset[str]) -> None:
+    """Refuse a file without a column that every row of the table has.
+
+    Raises
+    ------
+    ArchiveError
+        It lacks one.
+    """
+    lacking = sorted(set(table.columns) - names - set(table.optional))
+    if lacking:
+        raise _of_another_version(place, f"it has no column {', '.join(lacking)}")
+
+
+def as_now(rows: pa.Table, table: Table, place: str) -> pa.Table:
+    """Cast the rows of an older file to the present types of their columns.
+
+    Raises
+    ------
+    ArchiveError
+        A column cannot be cast without loss.
+    """
+    kinds = pa.schema([(name, _TYPES[table.columns[name].kind]) for name in rows.column_names])
+    if rows.schema.types == kinds.types:
+        return rows
+    try:
+        return rows.cast(kinds)
+    except pa.ArrowException as problem:
+        raise _of_another_version(place, str(problem)) from None
+
+
+def sorting(table: Table) -> list[str]:
+    """Return the columns that rows are sorted by within a file: those that reads choose by come first."""
+    leading = [name for name in ("symbol", "exchange", "time") if name in table.columns]
+    return leading + [name for name in table.key if name not in leading]
+
+
+def to_arrow(table: Table, frame: pd.DataFrame) -> pa.Table:
+    """Return a conformed frame as Arrow in the order of files; without a copy if it is in that order."""
+    by = sorting(table)
+    if by != [*table.order, *(name for name in table.key if name not in table.order)]:
+        frame = frame.sort_values(by, kind="stable")
+    return pa.table({f.name: _arrow_array(frame[f.name], f.type) for f in schema_of(table)})
+
+
+def frame_of(table: Table, parts: list[pa.Table]) -> pd.DataFrame:
+    """Return Arrow rows as the table; optional columns that older files lack are missing values."""
+    if not parts:
+        return table.empty()
+    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    return table.conform(rows.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def columns_of(table: Table, parts: list[pa.Table], names: Sequence[str]) -> pd.DataFrame:
+    """Return some columns of Arrow rows in their dtypes, rows as they come."""
+    if not any(part.num_rows for part in parts):
+        return table.empty()[list(names)]
+    rows = pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+    chosen = rows.select([name for name in names if name in rows.column_names])
+    return table.some(names, chosen.to_pandas(types_mapper=_NULLABLE.get))
+
+
+def latest_by(table: Table) -> list[str]:
+    """Return the columns of the key that identify a series, or a chain of options."""
+    return [name for name in table.key if name not in ("time", "instrument_name")]
+
+
+def _of_another_version(place: str, why: str) -> ArchiveError:
+    return ArchiveError(
+        f"{place}: the file was written by another version of derivdata: {why}: read it with that version, "
+        "or import its rows into a new archive"
+    )
+
+
+def _arrow_array(values: pd.Series, kind: pa.DataType) -> pa.Array:
+    if not pa.types.is_dictionary(kind):
+        return pa.array(values, type=kind, from_pandas=True)
+    codes = values.array.codes
+    missing = codes < 0 if len(codes) and codes.min() < 0 else None
+    words = pa.array(values.cat.categories, type=pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=missing), words)

@@ -1,0 +1,157 @@
+"""Where the files of an archive are stored: what an archive needs of a folder, or of a store of objects.
+
+Data files are written once and never change. Only the manifest is replaced, and only while it is still the
+one that the writer has read. In a folder a lock and an atomic rename see to that
+(`derivdata.sources.archive.local_folder`), in a store of objects a conditional put
+(`derivdata.sources.archive.object_store`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Hashable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = [
+    "DATA_FILE",
+    "LEDGER_FILE",
+    "MANIFEST",
+    "ManifestChanged",
+    "Storage",
+    "end_of",
+]
+
+MANIFEST = "archive.json"
+
+LEDGER_FILE = re.compile(r"ledger-[0-9a-f]{32}\.json")
+"""What the file is called that holds the ledger of requests."""
+
+DATA_FILE = re.compile(r"\.[0-9a-f]{32}\.new|[0-9a-f]{32}\.(parquet|newest|sums)")
+"""Names of the archive's own files: drafts, rows, newest rows, and sums."""
+
+_TAIL_BYTES = 65_536
+
+
+class ManifestChanged(Exception):
+    """Another writer has replaced the manifest since it was read: read it again, and repeat the change."""
+
+
+class Storage(Protocol):
+    """Files of an archive by their path within it, ``table/month/digest.parquet``; pickles, for workers.
+
+    An absent file is a FileNotFoundError, whatever else fails another OSError. ``str()`` is the address.
+    """
+
+    def __hash__(self) -> int:
+        """Return a hash of the address: footers are kept by storage and file."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """Last part of the address: what people call the archive."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """Return whether every read is a request: reads are then made in few, large pieces."""
+        ...
+
+    @property
+    def folder(self) -> Path:
+        """The folder on this machine; an ArchiveError where there is none."""
+        ...
+
+    def place(self, path: str) -> str:
+        """Return the full address of a file, for messages."""
+        ...
+
+    def names(self) -> list[str]:
+        """Return the names at the top of the archive, files and folders."""
+        ...
+
+    def manifest_mark(self, *, fresh: bool = False) -> Hashable:
+        """Return what changes with every replacement of the manifest, None without one; it is cheap.
+
+        Unless `fresh`, a look of a moment ago may be repeated.
+        """
+        ...
+
+    def read_manifest(self) -> tuple[bytes, Any]:
+        """Return the manifest, and the version of it that `replace_manifest` takes."""
+        ...
+
+    def replace_manifest(self, data: bytes, version: Any) -> None:
+        """Replace the manifest; `version` is that of the one that was read, None where there was none.
+
+        Raises
+        ------
+        ManifestChanged
+            It is not the one that was read any more; nothing was written.
+        """
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a small file."""
+        ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a small file; it is stored for good when this returns."""
+        ...
+
+    def source(self, path: str, size: int) -> Any:
+        """Return what pyarrow reads a file from: its path, or a file object; `size` 0 is unknown."""
+        ...
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return some bytes of a file."""
+        ...
+
+    def tail(self, path: str, size: int, before: int = 0) -> bytes:
+        """Return the end of a Parquet file, at least its footer and `before` bytes; `size` 0 is unknown."""
+        ...
+
+    def state(self, path: str) -> Hashable:
+        """Return what would change if a file were replaced by another."""
+        ...
+
+    def unique(self, digest: str) -> str:
+        """Return 32 hexadecimal digits for the name of a file of this digest."""
+        ...
+
+    def draft(self, partition: str) -> Path:
+        """Return the path of a file on this machine to write a file of a partition to."""
+        ...
+
+    def publish(self, draft: Path, path: str) -> None:
+        """Move a draft to its place."""
+        ...
+
+    def settle(self, paths: Collection[str]) -> None:
+        """Wait until new files are stored for good."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file that no manifest names; one that cannot be removed does no harm."""
+        ...
+
+    def writing(self, timeout: float) -> AbstractContextManager[bool]:
+        """Write, while others wait if the storage has locks; yield whether a writer before was cut off."""
+        ...
+
+    def sweep(self, named: Collection[str]) -> None:
+        """Remove the files that the manifest does not name and that no other writer can be writing."""
+        ...
+
+
+def end_of(read_range: Callable[[int, int], bytes], size: int, before: int) -> bytes:
+    """Return the end of a Parquet file: the last 64 KiB, or more if the footer and `before` do not fit.
+
+    The last eight bytes are the length of what the footer says, and four letters.
+    """
+    end = read_range(max(0, size - _TAIL_BYTES), size)
+    length = int.from_bytes(end[-8:-4], "little") + 8 + before
+    if length <= len(end) or len(end) == size:
+        return end
+    return read_range(max(0, size - length - _TAIL_BYTES), size)

@@ -1,0 +1,16 @@
+"""Collecting from the venues: what `derivdata.sources.venues` says to ask is asked, and kept in an archive.
+
+Only this package asks venues, and only `derivdata.sources.collect.clock` reads the machine's clock.
+"""
+
+from __future__ import annotations
+
+from derivdata.sources.collect.clock import MachineClock
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.histories import Backfilled, backfill
+
+__all__ = ["Backfilled", "Collector", "MachineClock", "backfill"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,233 @@
+"""Live answers of venues against what is expected: shape, units, and figures that two answers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+import pandas as pd
+
+from derivdata import units
+from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.sources.collect.contracts import contract_name, list_contracts
+from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.paging import walk
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.wire import us_of
+
+__all__ = ["check_venues"]
+
+_DAY = pd.Timedelta(24, "h")
+_PREDICTED = {"BinPerp": "binance", "BybitPerp": "bybit", "HlPerp": "hyperliquid"}
+_RATE_FACTOR = 3.0
+"""Two answers about a running rate may be some minutes apart; a wrong interval is a factor of 8 or 4."""
+_MEDIAN_FACTOR = 5.0
+"""The median contract of a venue against that of the others: a factor of 8 or 100 stands out."""
+_SAME_FACTOR = 1.3
+"""Open interest or marks of one contract in two answers: both sides for one side is a factor of 2."""
+
+_Key = tuple[str, str, str]
+
+
+class _Answer(NamedTuple):
+    """What a request was answered with: records, or an error that is about the request or the moment."""
+
+    endpoint: Endpoint
+    records: Records | None
+    error: str
+    is_final: bool
+    body: bytes = b""
+
+    @property
+    def key(self) -> _Key:
+        return self.endpoint.exchange, self.endpoint.host, self.endpoint.path
+
+
+def check_venues(sessions: Iterable[VenueSession], symbol: str = "BTC") -> pd.DataFrame:
+    """Ask every request of some venues once, and compare what came with what is expected.
+
+    Parameters
+    ----------
+    sessions
+        One for each venue.
+    symbol
+        Whose contract is asked for, where a request is about one.
+
+    Returns
+    -------
+    DataFrame
+        A row per request: ``rows`` that it gave, the specification's ``mark`` (confirmed or unconfirmed),
+        the ``verdict`` on it, and the ``error``. A verdict is ``confirms``; ``contradicts``: the body has
+        another shape, or its figures another unit than those of other answers; ``no rows``; ``no answer``.
+
+    Notes
+    -----
+    Figures are compared with each other: running rates of Binance, Bybit and Hyperliquid against those that
+    Hyperliquid predicts of all three; rates, marks and open interest of one contract between two answers of
+    its venue; the median rate and the mark of the symbol between venues.
+    """
+    answers = [answer for session in sessions for answer in _answers(session, symbol)]
+    troubles = {**_between_venues(answers, symbol), **_within_venues(answers), **_predicted(answers)}
+    return pd.DataFrame([_row(answer, troubles.get(answer.key, "")) for answer in answers])
+
+
+def _answers(session: VenueSession, symbol: str) -> list[_Answer]:
+    try:
+        item = list_contracts(session).by_symbol.get(symbol)
+    except DerivdataError as problem:
+        return [_Answer(session.venue.endpoints[0], None, str(problem), _is_final(problem))]
+    return [
+        _answer(session, endpoint, item, symbol)
+        for endpoint in dict.fromkeys(session.venue.endpoints)
+        if endpoint.method != "WS" and (item is None or endpoint.covers(item))
+    ]
+
+
+def _answer(session: VenueSession, endpoint: Endpoint, item: Instrument | None, symbol: str) -> _Answer:
+    """Ask once, of a history the last day, or as much of it as one request may ask for."""
+    name = symbol if item is None else item.name
+    params = dict.fromkeys(endpoint.pattern.groupindex, name)
+    if endpoint.symbol:
+        named = symbol if item is None else contract_name(endpoint, item)
+        params[endpoint.symbol] = endpoint.each[0] if endpoint.each else named
+    now = session.clock.utc()
+    if endpoint.paging is not None:
+        params |= next(walk(endpoint.paging, us_of(now - _DAY), us_of(now)))
+    if endpoint.expiry:
+        params |= {endpoint.symbol: symbol, endpoint.expiry: f"{_last_friday(now):%y%m%d}"}
+    try:
+        records, _, body = session.ask(endpoint, params, context={"instrument": name})
+    except DerivdataError as problem:
+        return _Answer(endpoint, None, str(problem), _is_final(problem))
+    return _Answer(endpoint, records, "", True, body)
+
+
+def _last_friday(now: pd.Timestamp) -> pd.Timestamp:
+    """Return the last Friday of the next month: options expire then on every venue."""
+    end = (now + pd.DateOffset(months=1)) + pd.offsets.MonthEnd(0)
+    return end - pd.Timedelta((end.weekday() - 4) % 7, "D")
+
+
+def _is_final(problem: DerivdataError) -> bool:
+    """Return whether an error is about the request itself, and not about the moment or the address."""
+    if isinstance(problem, VenueError):
+        return problem.reason == "refused"
+    return isinstance(problem, SchemaError)
+
+
+def _row(answer: _Answer, trouble: str) -> dict[str, object]:
+    records = answer.records
+    lists = {} if records is None else {k: v for k, v in vars(records).items() if k != "times"}
+    count = sum(len(rows) for rows in lists.values() if isinstance(rows, list))
+    verdict = "contradicts" if trouble else "confirms" if count else "no rows"
+    if records is None:
+        verdict = "contradicts" if answer.is_final else "no answer"
+    return {
+        "exchange": answer.endpoint.exchange,
+        "path_or_channel": answer.endpoint.path,
+        "rows": count,
+        "mark": "confirmed" if answer.endpoint.confirmed else "unconfirmed",
+        "verdict": verdict,
+        "error": (answer.error or trouble)[:200],
+    }
+
+
+def _bps(state: State) -> float | None:
+    if state.rate is None or state.period_h is None:
+        return None
+    return float(units.bps_8h_from_native(state.rate, state.period_h))
+
+
+_QUANTITIES: tuple[tuple[str, Callable[[State], float | None], float], ...] = (
+    ("the rate", _bps, _RATE_FACTOR),
+    ("the mark", lambda state: state.mark, _SAME_FACTOR),
+    ("open interest", lambda state: state.oi_usd, _SAME_FACTOR),
+)
+
+
+def _figures(answer: _Answer, of: Callable[[State], float | None], *, by_symbol: bool) -> dict[str, float]:
+    """Return one figure of every contract of an answer that has it, by the contract's name or symbol."""
+    states = [] if answer.records is None else answer.records.states
+    pairs = ((s.instrument.symbol if by_symbol else s.instrument.name, of(s)) for s in states)
+    return {name: value for name, value in pairs if value}
+
+
+def _ratio(ours: Mapping[str, float], theirs: Mapping[str, float]) -> float | None:
+    """Return how many times as large the figures of the common names are, of the middle one; None of none."""
+    ratios = [abs(value / theirs[name]) for name, value in ours.items() if theirs.get(name)]
+    return median(ratios) if ratios else None
+
+
+def _is_off(ratio: float | None, factor: float) -> bool:
+    return ratio is not None and not 1 / factor < ratio < factor
+
+
+def _within_venues(answers: Sequence[_Answer]) -> dict[_Key, str]:
+    """Compare what two answers of one venue say of the same contracts."""
+    troubles: dict[_Key, str] = {}
+    for what, of, factor in _QUANTITIES:
+        first: dict[str, tuple[_Answer, dict[str, float]]] = {}
+        for answer in answers:
+            mine = _figures(answer, of, by_symbol=False)
+            before, theirs = first.setdefault(answer.endpoint.exchange, (answer, mine))
+            ratio = _ratio(mine, theirs)
+            if _is_off(ratio, factor):
+                troubles[answer.key] = f"{what} is {ratio:.3g} times that of {before.endpoint.path}"
+            if not theirs:
+                first[answer.endpoint.exchange] = answer, mine
+    return troubles
+
+
+def _between_venues(answers: Sequence[_Answer], symbol: str) -> dict[_Key, str]:
+    """Compare each venue's median rate and its mark of the symbol with those of the others."""
+    troubles: dict[_Key, str] = {}
+    rates: dict[_Key, float] = {}
+    marks: dict[_Key, float] = {}
+    for answer in answers:
+        rates_of = _figures(answer, _bps, by_symbol=True)
+        if rates_of:
+            rates[answer.key] = median(map(abs, rates_of.values()))
+        mark = _figures(answer, lambda state: state.mark, by_symbol=True).get(symbol)
+        if mark is not None:
+            marks[answer.key] = mark
+    for what, figures, factor in (
+        ("the median rate", rates, _MEDIAN_FACTOR),
+        (f"the mark of {symbol}", marks, _SAME_FACTOR),
+    ):
+        for key, value in figures.items():
+            others = [other for (name, *_), other in figures.items() if name != key[0]]
+            ratio = value / median(others) if len(others) > 1 else None
+            # Rates near 0 are a quiet market, not another unit.
+            if ratio is not None and (ratio > factor or (figures is marks and ratio < 1 / factor)):
+                troubles[key] = f"{what} is {ratio:.3g} times that of the other venues"
+    return troubles
+
+
+def _predicted(answers: Sequence[_Answer]) -> dict[_Key, str]:
+    """Compare running rates with those that Hyperliquid predicts for itself and for two other venues."""
+    source = next((a for a in answers if a.endpoint.path == "/info predictedFundings" and a.body), None)
+    if source is None:
+        return {}
+    predictions = _predictions(source.body)
+    troubles = {}
+    for answer in answers:
+        ratio = _ratio(_figures(answer, _bps, by_symbol=True), predictions.get(answer.endpoint.exchange, {}))
+        if _is_off(ratio, _RATE_FACTOR):
+            troubles[answer.key] = f"the rate is {ratio:.3g} times the one that hyperliquid predicts"
+    return troubles
+
+
+def _predictions(body: bytes) -> dict[str, dict[str, float]]:
+    """Return bps of 8 hours by venue and coin, of a body that has been read without an error."""
+    predictions: dict[str, dict[str, float]] = {}
+    rows: list[tuple[str, list[tuple[str, dict[str, Any] | None]]]] = msgspec.json.decode(body)
+    for coin, venues in rows:
+        for name, row in venues:
+            if row is not None and name in _PREDICTED:
+                hours = row.get("fundingIntervalHours", 1 if name == "HlPerp" else 8)
+                bps = float(units.bps_8h_from_native(float(row["fundingRate"]), float(hours)))
+                predictions.setdefault(_PREDICTED[name], {})[coin] = bps
+    return predictions

@@ -1,0 +1,336 @@
+"""Histories of venues into an archive: only what its ledger of requests lacks, each window whole or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.errors import ArchiveError, DerivdataError, VenueError
+from derivdata.sources.archive import Archive, Request
+from derivdata.sources.collect.checked import is_collected
+from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.contracts import Contracts, list_contracts
+from derivdata.sources.collect.history_rows import TABLES, history, refilling
+from derivdata.sources.collect.liquidations import (
+    LIQUIDATIONS,
+    answered_requests,
+    covers_all,
+    liquidations,
+    walks_of,
+)
+from derivdata.sources.collect.other_path import has_two_paths, without_other_path
+from derivdata.sources.collect.session import Shared, Stopped, VenueSession
+from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.sources.venues.registry import VENUES
+from derivdata.support import times
+
+__all__ = ["Backfilled", "backfill", "chosen_venues"]
+
+_RARE = {
+    "funding_history": "publishes no history of sampled rates: funding_history begins with the first poll",
+    "prices_history": "has no confirmed request for past prices: prices_history begins with the first poll",
+}
+"""What to say of a venue that cannot refill a table which few venues can."""
+
+_LISTED_WITHIN = pd.Timedelta(10, "min")
+"""After a payment, until when a venue may still list it: a window is not entered as answered sooner."""
+
+
+@dataclass
+class Backfilled:
+    """Result of a backfill: rows written, and the reasons why some windows were not answered."""
+
+    written: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    requests: int = 0
+
+    def add(self, other: Backfilled) -> None:
+        """Add what another backfill did."""
+        for key, rows in other.written.items():
+            self.written[key] = self.written.get(key, 0) + rows
+        self.failed += other.failed
+        self.notices += other.notices
+        self.requests += other.requests
+
+    def frame(self) -> pd.DataFrame:
+        """Return rows written per venue and table."""
+        rows = [(venue, table, rows) for (venue, table), rows in sorted(self.written.items())]
+        return pd.DataFrame(rows, columns=["exchange", "table", "rows"])
+
+
+def chosen_venues(names: Sequence[str] | None, *, unconfirmed: bool = False) -> list[str]:
+    """Return the venues to ask: those named, else all of which something is confirmed.
+
+    Those that want to be named are left out otherwise.
+
+    Raises
+    ------
+    ValueError
+        There is no such venue.
+    """
+    if names is None:
+        return [
+            name
+            for name, venue in VENUES.items()
+            if not venue.named_only and any(is_collected(e, unconfirmed=unconfirmed) for e in venue.endpoints)
+        ]
+    for name in names:
+        if name not in VENUES:
+            raise ValueError(f"venues: {name!r} is not one of {', '.join(VENUES)}")
+    return list(dict.fromkeys(names))
+
+
+def backfill(
+    archive: Archive,
+    symbols: Iterable[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    venues: Sequence[str] | None = None,
+    names: Sequence[str] = ("funding_settlements", "oi_history"),
+    clock: Clock | None = None,
+    addresses: Mapping[str, str] | None = None,
+    shared: Mapping[str, Shared] | None = None,
+    unconfirmed: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Backfilled:
+    """Fetch what the archive lacks of some histories, one thread a venue.
+
+    Parameters
+    ----------
+    symbols
+        Assets, as the venues' bases name them: ``["BTC", "ETH"]``.
+    start, end
+        Half-open window; None is now.
+    venues
+        None asks all but those that must be named (derive).
+    names
+        Tables of `TABLES`.
+    clock, addresses
+        The time, and where venues answer instead of their own addresses; for tests and mirrors.
+    shared
+        Per venue, what its sessions of this process share: the budget above all.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    progress
+        Called with a line for each finished window.
+
+    Returns
+    -------
+    Backfilled
+        A window that failed is in the ledger with its error and in `failed`; the others are whole.
+
+    Raises
+    ------
+    ValueError
+        No such venue or table.
+    ArchiveError
+        The archive cannot be written.
+    """
+    clock = clock or MachineClock()
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        raise ValueError(f"tables: {unknown[0]!r} is not one of {', '.join(TABLES)}")
+    last = clock.utc() if end is None else times.instant(end, "end")
+    window = times.window(start, last)
+    done = Backfilled()
+    wanted = list(dict.fromkeys(symbols))
+    jobs = [
+        _Job(
+            archive,
+            name,
+            wanted,
+            window,
+            names,
+            clock,
+            (addresses or {}).get(name),
+            (shared or {}).get(name),
+            unconfirmed,
+            done,
+            progress,
+        )
+        for name in chosen_venues(venues, unconfirmed=unconfirmed)
+    ]
+    # Daemons, as are all threads that ask venues: what a venue takes its time for must not hold up an exit.
+    threads = [
+        threading.Thread(target=job.run, name=f"derivdata-history-{job.exchange}", daemon=True)
+        for job in jobs
+    ]
+    if len(jobs) == 1:
+        jobs[0].run()
+    else:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    done.requests = sum(job.requests for job in jobs)
+    fatal = [job.fatal for job in jobs if job.fatal is not None]
+    if fatal:
+        raise fatal[0]
+    return done
+
+
+@dataclass
+class _Job:
+    """The backfill of one venue; a failing venue ends no other."""
+
+    archive: Archive
+    exchange: str
+    symbols: list[str]
+    window: times.Window
+    names: Sequence[str]
+    clock: Clock
+    address: str | None
+    shared: Shared | None
+    unconfirmed: bool
+    done: Backfilled
+    progress: Callable[[str], None] | None
+    fatal: BaseException | None = None
+    requests: int = 0
+
+    def run(self) -> None:
+        session = VenueSession(VENUES[self.exchange], self.clock, address=self.address, shared=self.shared)
+        try:
+            with session.shared.history_lock:
+                self._venue(session)
+        except ArchiveError as problem:
+            self.fatal = problem
+        except DerivdataError as problem:
+            failure = f"{self.exchange}: {problem}"
+            self.done.failed.append(failure)  # to which other venues' threads append, too
+            if self.progress is not None:
+                self.progress(failure)
+        except BaseException as problem:  # what is not ours must reach the caller's thread
+            self.fatal = problem
+        finally:
+            self.requests = session.requests
+            self.done.notices += session.notices
+            session.close()
+
+    def _venue(self, session: VenueSession) -> None:
+        requests = {
+            table: refilling(session.venue, table, unconfirmed=self.unconfirmed) for table in self.names
+        }
+        lacking = [table for table in self.names if table in _RARE and not requests[table]]
+        self.done.notices += [f"{self.exchange} {_RARE[table]}" for table in lacking]
+        if not any(requests.values()):
+            return
+        contracts = list_contracts(session)
+        for table, endpoints in requests.items():
+            if table == LIQUIDATIONS and endpoints:
+                self._liquidations(session, contracts, endpoints)
+                continue
+            for symbol in self.symbols if endpoints else ():
+                self._symbol(session, contracts, endpoints, table, symbol)
+
+    def _liquidations(self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint]) -> None:
+        """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
+        scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
+        window = self._reachable(endpoints[0])
+        if window is None:
+            return
+        for symbol in scopes:
+            walks = walks_of(endpoints, contracts, symbol)
+            gaps = self.archive.unanswered(LIQUIDATIONS, self.exchange, symbol, *window) if walks else []
+            for gap in gaps:
+                try:
+                    fills = liquidations(session, walks, gap)
+                except DerivdataError as problem:
+                    self._enter_failure(LIQUIDATIONS, symbol, gap, problem)
+                    continue
+                rows = fills.rows
+                if has_two_paths(session.venue):
+                    # What the stream told before the gap has other ids; a list may cut instants to seconds.
+                    rows = rows[rows["time"] >= gap.start.floor("s")]
+                    rows = without_other_path(self.archive, self.exchange, rows)
+                requests = answered_requests(self.exchange, symbol, gap, fills.whole_from)
+                self._write(LIQUIDATIONS, symbol, rows, requests)
+
+    def _symbol(
+        self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint], table: str, symbol: str
+    ) -> None:
+        item = contracts.by_symbol.get(symbol)
+        if item is None:
+            return
+        fitting = [endpoint for endpoint in endpoints if endpoint.covers(item)]
+        if table != "prices_history":  # of which each request tells another kind
+            fitting = fitting[:1]
+        window = max(filter(None, map(self._reachable, fitting)), key=lambda w: w.end - w.start, default=None)
+        if window is None:
+            return
+        for gap in self.archive.unanswered(table, self.exchange, symbol, *window):
+            try:
+                frame = self._rows(session, fitting, item, table, gap)
+            except DerivdataError as problem:
+                self._enter_failure(table, symbol, gap, problem)
+                continue
+            self._enter(table, symbol, gap, frame, "")
+
+    def _rows(
+        self,
+        session: VenueSession,
+        endpoints: list[Endpoint],
+        item: Instrument,
+        table: str,
+        gap: times.Window,
+    ) -> pd.DataFrame:
+        """Return the rows of a window from every request, each as far back as it reaches.
+
+        Of two prices of one kind at one instant the first request's counts.
+        """
+        parts = [tables.TABLES[table].empty()]
+        for endpoint in endpoints:
+            reach = self._reachable(endpoint)
+            if reach is not None and reach.start < gap.end:
+                window = times.Window(max(gap.start, reach.start), gap.end)
+                parts.append(history(session, endpoint, item, table, window))
+        if len(parts) == 2:
+            return parts[1]
+        keyed = tables.TABLES[table]
+        rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+        return keyed.conform(rows.drop_duplicates([*keyed.key]))
+
+    def _reachable(self, endpoint: Endpoint) -> times.Window | None:
+        reach = endpoint.paging.reach_days if endpoint.paging else None
+        if reach is None:
+            return self.window
+        first = max(self.window.start, self.clock.utc() - pd.Timedelta(reach, "D"))
+        return times.Window(first, self.window.end) if first < self.window.end else None
+
+    def _enter_failure(
+        self, table: str, symbol: str | None, gap: times.Window, problem: DerivdataError
+    ) -> None:
+        """Enter why a window was not answered; what ends all further requests is raised again."""
+        if isinstance(problem, Stopped | ArchiveError):
+            raise problem
+        self._enter(table, symbol, gap, None, str(problem))
+        if isinstance(problem, VenueError) and problem.reason == "region":
+            raise problem
+
+    def _enter(
+        self, table: str, symbol: str | None, gap: times.Window, frame: pd.DataFrame | None, error: str
+    ) -> None:
+        """Append the rows of a window and enter it, as far as the venue lists all of it by now."""
+        rows = tables.TABLES[table].empty() if frame is None else frame
+        end = gap.end
+        if table == "funding_settlements":
+            end = min(end, max(gap.start, self.clock.utc() - _LISTED_WITHIN))
+        entered = [Request(self.exchange, symbol, gap.start, end, error[:500])] if end > gap.start else []
+        self._write(table, symbol, rows, entered)
+
+    def _write(self, table: str, symbol: str | None, rows: pd.DataFrame, requests: list[Request]) -> None:
+        """Append rows with the requests that they came from, in one step, and tell of both."""
+        counts = self.archive.merge(table, tables.TABLES[table].conform(rows), requests=requests)
+        key = (self.exchange, table)
+        self.done.written[key] = self.done.written.get(key, 0) + counts.written
+        named = f"{self.exchange} {table} {symbol or 'of all symbols'}"
+        errors = [request.error for request in requests if request.error]
+        self.done.failed += [f"{named}: {error}" for error in errors]
+        if self.progress is not None:
+            self.progress(f"{named}: {'; '.join(errors) or f'{counts.written} rows'}")

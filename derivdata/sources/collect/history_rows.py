@@ -1,0 +1,84 @@
+"""One history of one contract: the requests that tell of it, and the rows of a window."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.errors import SchemaError
+from derivdata.sources.collect.contracts import contract_name, endpoints_for
+from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.pages import pages
+from derivdata.sources.collect.session import VenueSession
+from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
+
+__all__ = ["TABLES", "history", "refilling"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+TABLES = {
+    "funding_settlements": ("settlements",),
+    "oi_history": ("oi_history",),
+    "prices_history": ("prices", "oi_history", "settlements"),
+    "funding_history": ("funding_series",),
+    LIQUIDATIONS: ("liquidations",),
+}
+"""Tables that venues' histories can refill, and the kinds of request that do it.
+
+Some venues tell prices beside open interest or payments, and nowhere else without a doubt.
+"""
+
+_BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
+
+
+def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
+    """Return the requests that refill a table, in the order of preference."""
+    return [
+        endpoint
+        for what in TABLES[table]
+        for endpoint in endpoints_for(venue, what, unconfirmed=unconfirmed)
+        if table in endpoint.tables
+    ]
+
+
+def history(
+    session: VenueSession, endpoint: Endpoint, item: Instrument, table: str, window: times.Window
+) -> pd.DataFrame:
+    """Walk one history of one contract and return the rows of the window, all or an error.
+
+    Raises
+    ------
+    VenueError, NetworkError, SchemaError
+        A page did not come, or not as expected.
+    """
+    first = us_of(window.start - (_BEFORE if table == "funding_settlements" else pd.Timedelta(0)))
+    last = us_of(window.end)
+    records = Records()
+    given = {endpoint.symbol: contract_name(endpoint, item)} if endpoint.symbol else {}
+    for page in pages(session, endpoint, first, last, given, context={"instrument": item.name}):
+        records.add(page)
+    return _of_window(endpoint, records, item, table, window)
+
+
+def _of_window(
+    endpoint: Endpoint, records: Records, item: Instrument, table: str, window: times.Window
+) -> pd.DataFrame:
+    hours = VENUES[endpoint.exchange].lone_payment_hours
+    records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row
+    records.prices = list({(row.time, row.kind): row for row in records.prices}.values())
+    if table == "oi_history" and any(row.oi_usd is None for row in records.oi):
+        raise SchemaError(
+            f"{endpoint.exchange} {endpoint.place}: open interest of {item.name} is in coins, and no price "
+            "of the same minutes is at hand"
+        )
+    frame = frames(endpoint.exchange, records, [table], default_hours=hours)[table]
+    inside = (frame["time"] >= window.start) & (frame["time"] < window.end) & (frame["symbol"] == item.symbol)
+    return tables.TABLES[table].conform(frame[inside])

@@ -1,0 +1,185 @@
+"""Liquidations by request: from a venue's public list of them, or from the trades that they are among."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pandas as pd
+
+from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.sources.archive import Request
+from derivdata.sources.collect.contracts import Contracts, contract_name, endpoints_for
+from derivdata.sources.collect.pages import pages
+from derivdata.sources.collect.session import Stopped, VenueSession
+from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
+from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import us_of
+from derivdata.support.times import Window
+
+__all__ = [
+    "LIQUIDATIONS",
+    "Found",
+    "LiquidationPolls",
+    "Walk",
+    "answered_requests",
+    "covers_all",
+    "liquidations",
+    "walks_of",
+]
+
+LIQUIDATIONS = "liquidations_fills"
+_OVERLAP = pd.Timedelta(2, "min")  # a venue may list a liquidation a little after it
+_LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refills
+
+
+class Walk(NamedTuple):
+    """One list to walk: a request, the value of its `Endpoint.symbol`, and the contract if it is of one."""
+
+    endpoint: Endpoint
+    name: str
+    item: Instrument | None
+
+
+class Found(NamedTuple):
+    """The liquidations of a window, and the instant from which on none is missing."""
+
+    rows: pd.DataFrame
+    whole_from: pd.Timestamp
+
+
+def covers_all(endpoint: Endpoint) -> bool:
+    """Whether a request is about all contracts, or those of a currency, and not about one."""
+    return not endpoint.symbol or bool(endpoint.each)
+
+
+def walks_of(endpoints: Sequence[Endpoint], contracts: Contracts, symbol: str | None) -> list[Walk]:
+    """Return the lists that hold the liquidations of a symbol, of all its contracts; of all (None)."""
+    if symbol is None:
+        return [Walk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]
+    walks = []
+    for item in contracts.items:
+        if item.symbol == symbol and item.perpetual and item.active:
+            fitting = [e for e in endpoints if not covers_all(e) and e.covers(item)]
+            walks += [Walk(e, contract_name(e, item), item) for e in fitting[:1]]
+    return walks
+
+
+def liquidations(session: VenueSession, walks: Sequence[Walk], window: Window) -> Found:
+    """Walk some lists over a window; rows of shortly before it come along, and have the ids they had.
+
+    Raises
+    ------
+    VenueError, NetworkError, SchemaError
+        A page did not come, or not as expected.
+    """
+    first, last = us_of(window.start - _OVERLAP), us_of(window.end)
+    rows: list[Liquidation] = []
+    whole = first
+    for one in walks:
+        listed, reached = _walked(session, one, first, last)
+        rows += [row for row in listed if first <= row.time < last]
+        whole = max(whole, reached)
+    name = session.venue.exchange
+    frame = frames(name, Records(liquidations=rows), [LIQUIDATIONS])[LIQUIDATIONS]
+    since = pd.Timestamp(whole, unit="us", tz="UTC").as_unit("us")
+    return Found(frame, max(window.start, since))
+
+
+def _walked(session: VenueSession, one: Walk, first: int, last: int) -> tuple[list[Liquidation], int]:
+    """Return the rows of all pages, and from when on [µs] they are whole.
+
+    Equal rows of one instant are different fills. Pages by time overlap: of each row the most that one page
+    shows count, since the page that an edge does not cut shows all of them. Pages by cursor do not.
+    """
+    endpoint, rows = one.endpoint, Counter[Liquidation]()
+    context = None if one.item is None else {"instrument": one.item.name}
+    limit = endpoint.paging.limit if endpoint.paging else 0
+    by_cursor = endpoint.paging is not None and endpoint.paging.by == "cursor"
+    page = Records()
+    given = {endpoint.symbol: one.name} if one.name else {}
+    for page in pages(session, endpoint, first, last, given, context=context):
+        if limit and len(page.times) >= limit and min(page.times) == max(page.times):
+            raise SchemaError(
+                f"{endpoint.exchange} {endpoint.place}: more rows of one instant than a page holds"
+            )
+        shown = Counter(page.liquidations)
+        rows = rows + shown if by_cursor else rows | shown
+    descending = endpoint.paging is not None and endpoint.paging.descending
+    is_cut = descending and limit and len(page.times) >= limit and min(page.times) > first
+    # The end of a list may cut equal rows of its oldest instant.
+    rows = Counter({row: 1 if row.order_id else count for row, count in rows.items()})
+    return [*rows.elements()], min(page.times) + 1 if is_cut else first
+
+
+class LiquidationPolls:
+    """The liquidations of one venue, asked for again and again.
+
+    A poll goes on from where the last one that was answered ended, so a failure of some minutes loses none.
+
+    Parameters
+    ----------
+    session
+        The venue's.
+    symbols
+        Whose contracts are asked for one by one, where a venue has no list of all.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    """
+
+    def __init__(self, session: VenueSession, symbols: Sequence[str], *, unconfirmed: bool) -> None:
+        self._session = session
+        listed = endpoints_for(session.venue, "liquidations", unconfirmed=unconfirmed)
+        self._endpoints = [endpoint for endpoint in listed if endpoint.every is not None]
+        self._scopes: list[str | None] = [None] if any(map(covers_all, self._endpoints)) else [*symbols]
+        self._every = pd.Timedelta(max((e.every or 0 for e in self._endpoints), default=0), "s")
+        self._answered: dict[str | None, pd.Timestamp] = {}
+
+    def poll(self, contracts: Contracts, now: pd.Timestamp) -> tuple[list[pd.DataFrame], list[Request], str]:
+        """Return the rows since the last poll, what was asked for them, and the last error.
+
+        Raises
+        ------
+        Stopped
+            The clock was stopped.
+        VenueError
+            The venue refuses this address.
+        """
+        rows: list[pd.DataFrame] = []
+        requests: list[Request] = []
+        error = ""
+        for scope in self._scopes if self._endpoints else []:
+            start = max(self._answered.get(scope, now - self._every), now - _LONGEST)
+            walks = walks_of(self._endpoints, contracts, scope)
+            if not walks or now - start < 0.95 * self._every:
+                continue
+            exchange = self._session.venue.exchange
+            try:
+                fills = liquidations(self._session, walks, Window(start, now))
+            except Stopped:
+                raise
+            except DerivdataError as problem:
+                if isinstance(problem, VenueError) and problem.reason == "region":
+                    raise
+                error = str(problem)
+                requests.append(Request(exchange, scope, start, now, error[:500]))
+                continue
+            self._answered[scope] = now
+            rows.append(fills.rows)
+            requests += answered_requests(exchange, scope, Window(start, now), fills.whole_from)
+        return rows, requests, error
+
+
+def answered_requests(
+    exchange: str, symbol: str | None, window: Window, whole_from: pd.Timestamp
+) -> list[Request]:
+    """Return the ledger's entries for a window that was answered from an instant on."""
+    if whole_from >= window.end:
+        return [Request(exchange, symbol, *window, "the venue's list begins later")]
+    answered = [Request(exchange, symbol, whole_from, window.end)]
+    if whole_from > window.start:
+        lost = f"the venue's list begins at {whole_from:%Y-%m-%d %H:%M:%S}"
+        answered.append(Request(exchange, symbol, window.start, whole_from, lost))
+    return answered

@@ -1,0 +1,314 @@
+"""An archive that asks the venues for what it lacks: the source of ``dd.connect("venues")``."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import pandas as pd
+
+from derivdata.sources.archive import Archive, open_archive
+from derivdata.sources.collect.clock import Clock, MachineClock
+from derivdata.sources.collect.collector import Collector
+from derivdata.sources.collect.folders import data_folder
+from derivdata.sources.collect.histories import backfill
+from derivdata.sources.collect.history_rows import TABLES as HISTORIES
+from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.progress import StatusLine
+from derivdata.sources.collect.state import BOOKS, CHAINS, STATE
+from derivdata.support.forking import renew_in_child
+
+__all__ = ["ReadThrough", "open_venues"]
+
+_FRESH = pd.Timedelta(60, "s")
+_SETTLED_AFTER = pd.Timedelta(2, "min")  # venues list a payment a little after its hour
+_SHARE_SECONDS = 10.0
+"""How long a user waits for open interest that takes a request for each contract; the next state has more."""
+_FIRST = pd.Timestamp("2019-01-01", tz="UTC")
+_FILLED = ("funding_settlements", "oi_history", "prices_history", LIQUIDATIONS)
+
+
+def open_venues(
+    archive: str | os.PathLike[str] | None = None, venues: Sequence[str] | None = None
+) -> ReadThrough:
+    """Return a source over an archive, the one in the user's data folder unless another is named.
+
+    Raises
+    ------
+    ArchiveError, ValueError
+        The archive cannot be read, or none is named and the user has no home folder; there is no such venue.
+    """
+    return ReadThrough(open_archive(data_folder() / "venues" if archive is None else archive), venues=venues)
+
+
+class ReadThrough:
+    """A store for the service: reads are answered from the archive, after what it lacks was fetched.
+
+    The state of all venues is asked by `refresh` when the last answer is older than 60 s; histories are
+    asked by window, as the archive's ledger of requests lacks them, of the symbols of each request. A forked
+    child asks nothing and writes nothing: it reads what the archive holds.
+
+    Attributes
+    ----------
+    fork_lock
+        Held while notices are added or taken, and while the process forks.
+    """
+
+    synthetic = False
+    label = "venues"
+
+    def __init__(
+        self,
+        archive: Archive,
+        *,
+        venues: Sequence[str] | None = None,
+        clock: Clock | None = None,
+        addresses: Mapping[str, str] | None = None,
+    ) -> None:
+        self.archive, self.clock = archive, clock or MachineClock()
+        self._addresses = addresses
+        self._status = StatusLine()
+        self._collector = Collector(
+            archive,
+            venues=venues,
+            symbols=(),
+            share_seconds=_SHARE_SECONDS,
+            clock=self.clock,
+            addresses=addresses,
+            progress=self._status.show,
+        )
+        self.asks_by_symbol = True
+        self._polled: pd.Timestamp | None = None
+        self._books: dict[tuple[str, str], pd.Timestamp] = {}
+        self._told: set[str] = set()
+        self._partial: set[str] = set()
+        self._notices: list[str] = []
+        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._inherited = False
+        renew_in_child(self)
+
+    @property
+    def id(self) -> str:
+        """Return the archive's permanent id."""
+        return self.archive.id
+
+    @property
+    def version(self) -> str:
+        """Return the version of the archive's data."""
+        return self.archive.version
+
+    @property
+    def identity(self) -> str:
+        """Return the hash of all that was collected."""
+        return self.archive.identity
+
+    @property
+    def start(self) -> pd.Timestamp:
+        """Return the first instant that histories may reach."""
+        return _FIRST
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """Return the first whole second after the newest state, so that every collected row is in the past.
+
+        Waits for nothing and asks nothing: `refresh` moves it on. Before the first state it is the clock's.
+        """
+        polled = self._polled
+        return self.clock.utc().floor("s") if polled is None else polled.ceil("s")
+
+    def is_stale(self) -> bool:
+        """Return whether the newest state is older than a minute, or there is none."""
+        polled = self._polled
+        return not self._inherited and (polled is None or self.clock.utc() - polled >= _FRESH)
+
+    def refresh(self) -> None:
+        """Ask all venues for their state if the newest is older than a minute.
+
+        Raises
+        ------
+        ArchiveError
+            The archive cannot be written.
+        """
+        if not self.is_stale():
+            return
+        with self._poll_lock:
+            if self.is_stale():  # no other thread has asked in between
+                self._collector.once()
+                self._status.end()
+                self._polled = self.clock.utc()
+                self._tell_failures()
+
+    def take_notices(self) -> list[str]:
+        """Return what the user must know, once: venues that could not be had, and why."""
+        with self.fork_lock:
+            notices, self._notices = self._notices, []
+        return notices
+
+    def after_fork(self) -> None:
+        """Stop asking in a forked child: its parent continues with the same sockets and archive."""
+        self._poll_lock, self.fork_lock = threading.Lock(), threading.Lock()
+        self._notices = []  # the parent reports them
+        self._inherited = True
+
+    def tables(self) -> frozenset[str]:
+        """Return the tables that venues fill, if any of them answers, and what else the archive holds."""
+        answers = self._polled is None or any(each.listing for each in self._collector.shared.values())
+        return self.archive.tables() | ({*STATE, *CHAINS, *BOOKS, *_FILLED} if answers else set())
+
+    def requests(self) -> pd.DataFrame:
+        """Return the archive's ledger."""
+        return self.archive.requests()
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Return the symbols of a table: all that the venues list."""
+        listed = set(self.archive.symbols(table))
+        if table in (*_FILLED, *BOOKS):
+            listed |= set(self.archive.symbols("markets_symbol_exchanges"))
+        return tuple(sorted(listed))
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Return the venues of a table."""
+        listed = set(self.archive.exchanges(table))
+        if table in (*_FILLED, *BOOKS):
+            listed |= set(self._collector.venues)
+        return tuple(sorted(listed))
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return rows of a window, after what the ledger lacks of it was asked.
+
+        Open interest of all symbols is that of polls alone, which cover a venue whole: of the past only the
+        symbols that somebody asked for were fetched, and a total of these would not be the venue's.
+        Liquidations of the past are asked of venues that are named: some stand among all trades.
+        """
+        self._tell_of_lacking(table)
+        named = exchanges is not None if table == LIQUIDATIONS else symbols is not None
+        if table in _FILLED and named and not self._inherited:
+            self._fill(table, start, end, symbols or (), exchanges)
+        polled = table == "oi_history" and symbols is None
+        some = None if columns is None else [*dict.fromkeys([*columns, *(["resolution"] if polled else [])])]
+        rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=some)
+        if polled:
+            rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
+        return rows if columns is None else rows[list(columns)]
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the sums of what `read` returns of all symbols: of open interest those of polls."""
+        self._tell_of_lacking(table)
+        sums = self.archive.step_sums(table, start, end, exchanges=exchanges)
+        return sums[sums["resolution"] == "raw"] if table == "oi_history" else sums
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
+        self._tell_of_lacking(table)
+        if table == BOOKS[0] and symbols and exchanges and not self._inherited:
+            self._ask_books(symbols, exchanges)
+            at = max(at, self.clock.utc().ceil("s"))
+        return self.archive.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._collector.close()
+
+    def _ask_books(self, symbols: Sequence[str], exchanges: Sequence[str]) -> None:
+        """Ask for the order books that are older than a minute."""
+        with self._poll_lock:
+            for symbol, exchange in product(symbols, exchanges):
+                now, last_request = self.clock.utc(), self._books.get((symbol, exchange))
+                if exchange not in self._collector.venues or exchange in self._collector.gone:
+                    continue
+                if last_request is None or now - last_request >= _FRESH:
+                    self._collector.ask_book(exchange, symbol)
+                    self._books[symbol, exchange] = now
+                    self._tell_failures()
+
+    def _fill(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        symbols: Sequence[str],
+        exchanges: Sequence[str] | None,
+    ) -> None:
+        venues = [
+            name
+            for name in self._collector.venues
+            if name not in self._collector.gone and (exchanges is None or name in exchanges)
+        ]
+        last = min(end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
+        first = max(start, _FIRST)
+        if table not in HISTORIES or not venues or first >= last:
+            return
+        done = backfill(
+            self.archive,
+            symbols,
+            first,
+            last,
+            venues=venues,
+            names=[table],
+            clock=self.clock,
+            addresses=self._addresses,
+            shared=self._collector.shared,
+            progress=self._status.show,
+        )
+        self._status.end()
+        self._tell([f"{text}: left out" for text in done.failed] + done.notices)
+
+    def _tell_failures(self) -> None:
+        """Add a notice, once, for each table that a venue does not give, and why."""
+        gone = self._collector.gone
+        parts: dict[tuple[str, str], list[str]] = {}
+        for part, why in self._collector.failed.items():
+            exchange, _, table = part.partition(" ")
+            if exchange not in gone:
+                parts.setdefault((exchange, why), []).append(table)
+        self._tell([f"{name} is left out: {why}" for name, why in gone.items()])
+        self._tell([f"{name}: no {', '.join(names)}: {why}" for (name, why), names in parts.items()])
+
+    def _tell_of_lacking(self, table: str) -> None:
+        """Add a notice, once, for each venue whose open interest is not polled, or not yet of all."""
+        if table != "oi_history" or self._inherited:
+            return
+        texts = [
+            f"{name}: funding is polled, open interest is not: its totals and shares lack this venue"
+            for name in self._collector.venues_without("oi_history")
+        ]
+        for name, (collected, wanted) in self._collector.shares_of_open_interest().items():
+            if collected < wanted and name not in self._partial:
+                self._partial.add(name)
+                texts.append(
+                    f"{name}: open interest of {collected} of {wanted} contracts yet, the largest first: it "
+                    "takes a request for each, and totals and shares lack the others until later polls"
+                )
+        self._tell(texts)
+
+    def _tell(self, texts: Sequence[str]) -> None:
+        """Keep each notice once."""
+        with self.fork_lock:
+            self._notices += [text for text in texts if text not in self._told]
+            self._told.update(texts)

@@ -1,0 +1,180 @@
+"""Histories beside the polls: each venue has a worker that refills what the ledger lacks, once an hour."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pandas as pd
+
+from derivdata.errors import ArchiveError
+from derivdata.sources.archive import Archive
+from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.histories import Backfilled, backfill
+from derivdata.sources.collect.liquidations import LIQUIDATIONS
+from derivdata.sources.collect.minute import Minute
+from derivdata.sources.collect.session import Shared, Stopped
+
+__all__ = ["Refills"]
+
+_REFILL_AT = pd.Timedelta(2, "min")  # of an hour: payments are listed a little after it
+_REFILLED = ("funding_settlements", "oi_history")
+_DAY = pd.Timedelta(1, "D")
+"""How far back liquidations are refilled: some stand among all trades, which take many requests."""
+_END_SECONDS = 30.0
+"""How long the end waits for refills that are in the middle of a request; what they had written stays."""
+_MINUTE = pd.Timedelta(1, "min")
+
+
+class Refills:
+    """Workers that ask for the histories of the chosen symbols, one of each venue.
+
+    A venue that is slow or has to be asked again holds up neither a minute nor another venue's histories.
+
+    Parameters
+    ----------
+    archive
+        Where rows go.
+    shared
+        By venue, what its sessions share.
+    symbols
+        Whose histories are refilled.
+    names
+        Tables to keep; None keeps all.
+    since
+        How far back histories are to be whole; where the archive's ledger begins before, they reach back to
+        there.
+    keep
+        What is older is not asked for; None asks for all.
+    clock, addresses, unconfirmed
+        As in `derivdata.sources.collect.backfill`.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        shared: Mapping[str, Shared],
+        symbols: Sequence[str],
+        *,
+        names: Sequence[str] | None,
+        since: pd.Timedelta,
+        keep: pd.Timedelta | None,
+        clock: Clock,
+        addresses: Mapping[str, str],
+        unconfirmed: bool,
+    ) -> None:
+        self.workers: dict[str, threading.Thread] = {}
+        self._archive, self._symbols, self._clock = archive, list(symbols), clock
+        self._since, self._keep = since, keep
+        self._tables = [name for name in _REFILLED if names is None or name in names]
+        self._liquidations = names is None or LIQUIDATIONS in names
+        self._fill = partial(
+            backfill,
+            archive,
+            self._symbols,
+            clock=clock,
+            addresses=addresses,
+            shared=shared,
+            unconfirmed=unconfirmed,
+        )
+        self._begun: dict[str, pd.Timestamp] = {}
+        self._done: queue.Queue[Backfilled | ArchiveError] = queue.Queue()
+        self._running: set[str] = set()
+        self._ended = threading.Condition()
+
+    def start_due(self, venues: Sequence[str]) -> None:
+        """Start the workers of an hour, but for venues whose refill before is still under way."""
+        now = self._clock.utc()
+        hour = now.floor("h")
+        if now - hour < _REFILL_AT:
+            return
+        for name in venues:
+            if name not in self._running and self._begun.get(name, hour - _DAY) < hour:
+                self._begun[name] = hour
+                self._start(name)
+
+    def once(self, venues: Sequence[str]) -> None:
+        """Refill now, and wait for all venues."""
+        for name in venues:
+            self._start(name)
+        with self._ended:
+            self._ended.wait_for(lambda: not self._running)
+
+    def end(self) -> None:
+        """Wait for the workers a while: their waits have ended with the clock's."""
+        with self._ended:
+            self._ended.wait_for(lambda: not self._running, _END_SECONDS)
+
+    def count(self, minute: Minute) -> None:
+        """Add to a minute what was refilled since the last one.
+
+        Raises
+        ------
+        ArchiveError
+            A refill could not write.
+        """
+        while not self._done.empty():
+            done = self._done.get()
+            if isinstance(done, ArchiveError):
+                raise done
+            for (_, table), rows in done.written.items():
+                minute.rows[table] = minute.rows.get(table, 0) + rows
+            told = sum(part.startswith("history ") for part in minute.failed)
+            minute.failed.update({f"history {told + i}": text for i, text in enumerate(done.failed)})
+
+    def _start(self, name: str) -> None:
+        if not self._symbols:
+            return
+        # Daemons, as are all threads that ask venues: a dead one must not hold up an exit.
+        worker = threading.Thread(
+            target=self._run, args=(name,), name=f"derivdata-refill-{name}", daemon=True
+        )
+        self.workers[name] = worker
+        self._running.add(name)  # before the start: the worker may be done when it returns
+        try:
+            worker.start()
+        except RuntimeError:  # no more threads: nobody else would take the name out
+            with self._ended:
+                self._running.discard(name)
+                self._ended.notify_all()
+            self._begun.pop(name, None)
+            raise
+
+    def _run(self, name: str) -> None:
+        try:
+            self._done.put(self._refilled(name))
+        except Stopped:
+            pass
+        except ArchiveError as problem:  # ends the collector, in its own thread
+            self._done.put(problem)
+        except Exception as problem:  # of an adapter: the polls go on, and the next hour asks again
+            self._done.put(Backfilled(failed=[f"{name}: {problem!r}"]))
+        finally:
+            with self._ended:
+                self._running.discard(name)
+                self._ended.notify_all()
+
+    def _refilled(self, name: str) -> Backfilled:
+        """Ask a venue for the histories that the ledger lacks, of the symbols that were chosen."""
+        now = self._clock.utc()
+        hour, first = now.floor("h"), self._first(now)
+        # A payment bears the full hour, and a window ends before its end.
+        listed = (now - _REFILL_AT).floor("h") + _MINUTE
+        ends = {"funding_settlements": listed, "oi_history": hour}
+        done = Backfilled()
+        for table in self._tables:
+            done.add(self._fill(first, ends[table], venues=[name], names=[table]))
+        if self._liquidations:
+            done.add(self._fill(max(first, hour - _DAY), hour, venues=[name], names=[LIQUIDATIONS]))
+        return done
+
+    def _first(self, now: pd.Timestamp) -> pd.Timestamp:
+        """Return since when histories are to be whole: a restart after a month finds the gap of a month."""
+        ledger = self._archive.requests()
+        earliest = ledger.loc[ledger["table"].isin(self._tables) & ledger["answered"], "start"].min()
+        first = now.floor("h") - self._since
+        if earliest is not pd.NaT:
+            first = min(first, earliest)
+        return first if self._keep is None else max(first, (now - self._keep).ceil("D"))

@@ -1,0 +1,298 @@
+"""Requests to one venue: paced by its budget, repeated where that helps, read as records."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import re
+import threading
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from derivdata.client.transport.keyless import KeylessReply, KeylessSession
+from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueError
+from derivdata.sources import venues
+from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.quarantine import Quarantine
+from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.reading import Context
+from derivdata.sources.venues.record_types import Records
+
+if TYPE_CHECKING:
+    from derivdata.sources.collect.contracts import Listing
+
+__all__ = ["Shared", "Stopped", "VenueSession"]
+
+_TRIES = 7
+_LONGEST_WAIT = 60.0
+_BAN_SECONDS = 120.0
+_IP_LIMIT_SECONDS = 600.0
+_SKEW_NOTICE, _SKEW_STOP = 5.0, 60.0
+_PASSING = ("limit", "busy")
+_REFUSAL_BYTES = 2**14
+_TAG = re.compile(r"<(style|script)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_REGION = re.compile(r"\b(countr(y|ies)|regions?|jurisdictions?|territor(y|ies)|locations?)\b", re.IGNORECASE)
+
+
+class Stopped(DerivdataError):
+    """Collecting was asked to end."""
+
+
+class Shared:
+    """State shared by all sessions with one venue: its budget, and its last list of contracts.
+
+    Polls and histories may ask a venue at the same time, and a history is asked in a session of its own: the
+    venue counts them together.
+
+    Attributes
+    ----------
+    listing
+        The contracts and intervals that the venue listed last; None before.
+    listing_error
+        Why they could not be listed again; "" where they were.
+    quarantine
+        Where bodies go that are not as expected; None keeps none.
+    history_lock
+        Locked by the thread that asks for a history: one at a time, so that no window is asked twice.
+    """
+
+    def __init__(self, quarantine: Quarantine | None = None) -> None:
+        self.history_lock = threading.Lock()
+        self.listing: Listing | None = None
+        self.listing_error = ""
+        self.quarantine = quarantine
+        self._free_at: dict[str, pd.Timestamp] = {}
+        self._closed_until: pd.Timestamp | None = None
+        self._lock = threading.Lock()
+
+    def turn(self, now: pd.Timestamp, seconds: float, pool: str = "") -> float:
+        """Take the next turn of a limit, of so many seconds, and return how long to wait for it [s]."""
+        with self._lock:
+            start = max(now, self._free_at.get(pool, now))
+            self._free_at[pool] = start + pd.Timedelta(seconds, "s")
+        return float((start - now).total_seconds())
+
+    def close_for(self, now: pd.Timestamp, seconds: float) -> None:
+        """Ask nothing for a while: the venue said so to one session, and means all."""
+        with self._lock:
+            until = now + pd.Timedelta(seconds, "s")
+            self._closed_until = until if self._closed_until is None else max(until, self._closed_until)
+
+    def closed_for(self, now: pd.Timestamp) -> float:
+        """Return for how long the venue wants to be left alone [s]; 0 for not at all."""
+        with self._lock:
+            until = self._closed_until
+        return 0.0 if until is None else max(float((until - now).total_seconds()), 0.0)
+
+
+class VenueSession:
+    """One venue's connection.
+
+    Parameters
+    ----------
+    venue
+        The venue.
+    clock
+        What time it is, and how to wait.
+    address
+        Where the venue answers instead of its own addresses: for a mirror, or a test.
+    shared
+        What this session has in common with others of the same venue; None: nothing.
+
+    Attributes
+    ----------
+    patience
+        For how much longer the session may wait to ask again, or for a venue that wants to be left alone [s].
+    """
+
+    def __init__(
+        self, venue: Venue, clock: Clock, *, address: str | None = None, shared: Shared | None = None
+    ) -> None:
+        self.venue, self.clock = venue, clock
+        self.shared = shared or Shared()
+        self.requests = 0
+        self.patience = math.inf
+        self.context: dict[str, pd.DataFrame] = {}
+        self._read_context: tuple[dict[str, pd.DataFrame], Context] | None = None
+        self._address = address
+        self._http = KeylessSession()
+        self.notices: list[str] = []
+
+    def ask(
+        self,
+        endpoint: Endpoint,
+        params: Mapping[str, str] | None = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> tuple[Records, str, bytes]:
+        """Ask an endpoint once; return what its body says, the request as text, and the body.
+
+        Raises
+        ------
+        VenueError, NetworkError
+            The venue refuses, or did not answer after every try; `VenueError.reason` says which.
+        SchemaError
+            The body is not as expected.
+        Stopped
+            The clock was stopped.
+        """
+        given = {**endpoint.fixed, **endpoint.params, **(params or {})}
+        delay = 1.0
+        for tried in range(1, _TRIES + 1):
+            self._pace(endpoint)
+            try:
+                return self._once(endpoint, given, context)
+            except (VenueError, NetworkError) as problem:
+                passing = problem.reason in _PASSING if isinstance(problem, VenueError) else True
+                wait = problem.retry_after if problem.retry_after is not None else delay
+                if isinstance(problem, VenueError) and problem.reason == "limit":
+                    self.shared.close_for(self.clock.utc(), wait)
+                if not passing or tried == _TRIES or wait > min(_LONGEST_WAIT, self.patience):
+                    raise
+            self.patience -= wait
+            if self.clock.wait(wait):
+                raise Stopped("collecting was stopped")
+            delay = min(delay * 2, _LONGEST_WAIT)
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _once(
+        self, endpoint: Endpoint, given: Mapping[str, str], context: Mapping[str, Any] | None
+    ) -> tuple[Records, str, bytes]:
+        place = endpoint.place
+        query = dict(given)
+        for part in endpoint.pattern.groupindex:
+            place = place.replace(f"{{{part}}}", query.pop(part))
+        base = self._address or endpoint.host or self.venue.host
+        self.requests += 1
+        sent = self.clock.utc()
+        if endpoint.method == "POST":
+            path, _, kind = place.partition(" ")
+            post = {"type": kind, **_typed(query)} if kind else _typed(query)
+            reply = self._http.send("POST", base + path, {}, post=post)
+        else:
+            reply = self._http.send("GET", base + place, {k: v for k, v in query.items() if v != ""})
+        text = place + ("?" + "&".join(f"{k}={v}" for k, v in given.items()) if given else "")
+        at = self.clock.utc()
+        if reply.status not in (403, 418, 429, 451):
+            try:
+                venues.records(self.venue.exchange, "any", reply.body)  # the venue's own code says more
+            except SchemaError:
+                pass
+            except VenueError as problem:
+                problem.status = problem.status or reply.status
+                raise
+        self._check(place, reply, sent)
+        read_context = self._context(context or {})
+        try:
+            records = venues.records(self.venue.exchange, text, reply.body, at=at, context=read_context)
+        except SchemaError as problem:
+            if self.shared.quarantine is None:
+                raise
+            note = self.shared.quarantine.keep(self.venue.exchange, text, reply.body, str(problem), at)
+            raise SchemaError(f"{problem} ({note})") from None
+        return records, text, reply.body
+
+    def _context(self, more: Mapping[str, Any]) -> Context:
+        """Return what is known of the contracts, read once for all bodies until they are listed again."""
+        if more.keys() - {"instrument"}:
+            return Context({**self.context, **more}, self.venue.exchange)
+        last = self._read_context
+        same = last is not None and last[0].keys() == self.context.keys()
+        if last is None or not same or any(last[0][name] is not self.context[name] for name in last[0]):
+            last = (dict(self.context), Context(self.context, self.venue.exchange))
+            self._read_context = last
+        context = copy.copy(last[1])
+        context.named = more.get("instrument")
+        return context
+
+    def _pace(self, endpoint: Endpoint) -> None:
+        """Wait until the budget allows another request: requests are spread evenly, never in bursts.
+
+        A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly
+        than it may be asked.
+        """
+        while True:
+            wait = self.shared.turn(self.clock.utc(), self.venue.seconds(endpoint), endpoint.pool)
+            if self.clock.wait(wait):
+                raise Stopped("collecting was stopped")
+            closed = self.shared.closed_for(self.clock.utc())
+            if closed <= 0:
+                return
+            if closed > min(_LONGEST_WAIT, self.patience):
+                raise VenueError(
+                    f"{self.venue.exchange} {endpoint.place}",
+                    f"not asked: the venue wants to be left alone for another {closed:.0f} s",
+                    reason="limit",
+                    retry_after=closed,
+                )
+            self.patience -= closed
+            if self.clock.wait(closed):
+                raise Stopped("collecting was stopped")
+            # Another turn: polls and histories that waited for the venue together must not ask together.
+
+    def _check(self, place: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
+        where = f"{self.venue.exchange} {place}"
+        self._check_clock(where, reply, sent)
+        if reply.status == 200:
+            return
+        after = _seconds(reply.headers.get("Retry-After"))
+        text = reply.body[:300].decode(errors="replace")
+        reason, wait = "refused", after
+        if reply.status == 451 or (reply.status == 403 and _names_a_region(reply.body)):
+            reason = "region"
+        elif reply.status == 403:
+            reason, wait = "limit", after or _IP_LIMIT_SECONDS
+        elif reply.status == 418:
+            reason, wait = "limit", after or _BAN_SECONDS
+        elif reply.status == 429:
+            reason = "limit"
+        elif reply.status >= 500:
+            reason = "busy"
+        message = f"HTTP {reply.status}: {text}"
+        raise VenueError(
+            where, message, code=reply.status, reason=reason, status=reply.status, retry_after=wait
+        )
+
+    def _check_clock(self, where: str, reply: KeylessReply, sent: pd.Timestamp) -> None:
+        """Compare the venue's clock with ours: rows of two clocks that differ would not join."""
+        stated = reply.headers.get("Date")
+        if not stated:
+            return
+        with contextlib.suppress(ValueError):
+            theirs = pd.Timestamp(parsedate_to_datetime(stated))
+            behind, ahead = (sent - theirs).total_seconds(), (theirs - self.clock.utc()).total_seconds()
+            apart = max(behind, ahead)
+            if apart > _SKEW_STOP:
+                raise VenueError(
+                    where,
+                    f"its clock and this machine's are {apart:.0f} s apart: set the clock",
+                    code="clock",
+                )
+            if apart > _SKEW_NOTICE and not self.notices:
+                self.notices.append(f"{where}: its clock and this machine's are {apart:.0f} s apart")
+
+
+def _names_a_region(body: bytes) -> bool:
+    """Return whether a refusal speaks of where the address is; a firewall's page speaks of other things."""
+    return _REGION.search(_TAG.sub(" ", body[:_REFUSAL_BYTES].decode(errors="replace"))) is not None
+
+
+def _typed(params: Mapping[str, str]) -> dict[str, Any]:
+    """Return parameters as JSON: numbers and flags, which are not text there."""
+    words: dict[str, Any] = {"true": True, "false": False}
+    return {k: int(v) if v.isdecimal() else words.get(v, v) for k, v in params.items()}
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return None if text is None else max(float(text), 0.0)
+    except ValueError:
+        return None

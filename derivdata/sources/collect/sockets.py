@@ -1,0 +1,235 @@
+"""Liquidations as venues push them: the WebSockets of a venue, connected again when one breaks off."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+
+import msgspec
+import pandas as pd
+from websockets.exceptions import WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from derivdata import tables
+from derivdata.errors import DerivdataError, SchemaError
+from derivdata.sources import venues
+from derivdata.sources.collect.clock import Clock
+from derivdata.sources.collect.quarantine import Quarantine
+from derivdata.sources.venues.endpoint import Venue
+from derivdata.sources.venues.record_types import Instrument
+from derivdata.support.times import Window
+
+__all__ = ["LiquidationStream"]
+
+_TABLE = "liquidations_fills"
+_OPEN_SECONDS = 10.0
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
+_HELD = pd.Timedelta(1, "min")  # a connection that held so long has ended a row of failures
+_PING = pd.Timedelta(10, "s")
+_LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
+_LARGEST = 8 * 2**20
+_GZIP = b"\x1f\x8b"
+_TROUBLE = (WebSocketException, OSError, EOFError, zlib.error, DerivdataError)
+
+
+class LiquidationStream:
+    """The liquidations of one venue, from its channel.
+
+    A window counts up to the last sign of life of all its connections: a frame, or a ping that was answered.
+
+    Parameters
+    ----------
+    venue
+        A venue with `Venue.stream`.
+    contracts
+        Called for the contracts to subscribe to, and the context of their sizes. Where their names change,
+        the venue is connected to again.
+    clock
+        What time it is.
+    address
+        Where the venue's socket is instead of its own address.
+    quarantine
+        Where frames go that are not as expected.
+    """
+
+    def __init__(
+        self,
+        venue: Venue,
+        contracts: Callable[[], tuple[Sequence[Instrument], dict[str, pd.DataFrame]]],
+        clock: Clock,
+        *,
+        address: str | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        if venue.stream is None:
+            raise ValueError(f"{venue.exchange} has no channel of liquidations")
+        self.venue, self._stream, self._clock = venue, venue.stream, clock
+        self._contracts, self._address, self._quarantine = contracts, address, quarantine
+        self._lock = threading.Lock()
+        self._frames: list[pd.DataFrame] = []
+        self._covered: list[Window] = []
+        self._since: pd.Timestamp | None = None
+        self._heard: list[pd.Timestamp] = []  # the last sign of life of each connection
+        self._error = ""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"derivdata-{venue.exchange}-ws", daemon=True)
+
+    def start(self) -> None:
+        """Connect, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the connection; what came is still to be drained."""
+        self._stopping.set()
+        self._thread.join(_OPEN_SECONDS + 5)
+
+    def drain(self) -> tuple[pd.DataFrame, list[Window], str]:
+        """Return the rows since the last time, the windows that were listened to, and the last error."""
+        with self._lock:
+            self._close_window()
+            frames, self._frames = self._frames, []
+            covered, self._covered = self._covered, []
+            error, self._error = self._error, ""
+        table = tables.TABLES[_TABLE]
+        if not frames:
+            return table.empty(), covered, error
+        rows = pd.concat(frames, ignore_index=True).drop_duplicates(["exchange", "order_id", "fill_id"])
+        return table.conform(rows), covered, error
+
+    def _run(self) -> None:
+        wait = _FIRST_WAIT
+        while not self._stopping.is_set():
+            try:
+                if self._connected() >= _HELD:
+                    wait = _FIRST_WAIT
+            except _TROUBLE as problem:
+                self._tell(problem)
+            if self._stopping.wait(wait):
+                return
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _connected(self) -> pd.Timedelta:
+        """Listen to every connection that the venue needs, until one ends: only together they cover it.
+
+        Return how long they held.
+        """
+        items, context = self._contracts()
+        now = int(self._clock.utc().timestamp())
+        needed = self._stream.connections([item.name for item in items], now)
+        with contextlib.ExitStack() as opened:
+            sockets = [
+                opened.enter_context(
+                    connect(
+                        self._address or address,
+                        open_timeout=_OPEN_SECONDS,
+                        max_size=_LARGEST,
+                        user_agent_header=f"derivdata/{version('derivdata')}",
+                    )
+                )
+                for address, _ in needed
+            ]
+            for socket, (_, messages) in zip(sockets, needed, strict=True):
+                for message in messages:
+                    socket.send(message)
+            now = self._clock.utc()
+            with self._lock:
+                self._since, self._heard = now, [now] * len(sockets)
+            self._listen_together(sockets, context, {item.name for item in items})
+            return self._clock.utc() - now
+
+    def _listen_together(
+        self, sockets: list[ClientConnection], context: dict[str, pd.DataFrame], names: set[str]
+    ) -> None:
+        """Listen until a connection ends, or the venue lists other contracts than those subscribed to."""
+        ended = threading.Event()
+        listeners = [
+            threading.Thread(target=self._listen, args=(place, socket, context, ended), daemon=True)
+            for place, socket in enumerate(sockets)
+        ]
+        for listener in listeners:
+            listener.start()
+        try:
+            while sockets and not ended.wait(_LOOK_SECONDS):
+                if {item.name for item in self._contracts()[0]} != names:
+                    break
+        finally:
+            ended.set()
+            for listener in listeners:
+                listener.join()
+            with self._lock:
+                self._close_window()
+                self._since = None
+
+    def _listen(
+        self, place: int, socket: ClientConnection, context: dict[str, pd.DataFrame], ended: threading.Event
+    ) -> None:
+        """Read the frames of one connection until it or another ends."""
+        text, every = self.venue.ping
+        spoken = pinged = self._clock.utc()
+        try:
+            pong = None
+            while not (self._stopping.is_set() or ended.is_set()):
+                try:
+                    message = socket.recv(timeout=0.5)
+                except TimeoutError:  # all that came before the pong was read
+                    now = self._clock.utc()
+                    if pong is not None and pong.is_set():
+                        self._hear(place, pinged)
+                    if pong is None or (pong.is_set() and now - pinged >= _PING):
+                        pong, pinged = socket.ping(), now
+                    if text and (now - spoken).total_seconds() >= every:
+                        socket.send(text)
+                        spoken = now
+                    continue
+                body = message.encode() if isinstance(message, str) else message
+                body = gzip.decompress(body) if body[:2] == _GZIP else body
+                now = self._clock.utc()
+                self._read(socket, body, context, now)
+                self._hear(place, now)  # not of a frame that could not be read: what it told of is lost
+        except _TROUBLE as problem:
+            self._tell(problem)
+        finally:
+            ended.set()
+
+    def _read(
+        self, socket: ClientConnection, body: bytes, context: dict[str, pd.DataFrame], now: pd.Timestamp
+    ) -> None:
+        """Keep the rows of a frame, or answer what the venue wants an answer to."""
+        if self._stream.marker in body:
+            try:
+                tables = venues.read(self.venue.exchange, self._stream.channel, body, at=now, context=context)
+            except SchemaError as problem:
+                note = None if self._quarantine is None else self._quarantine.keep(
+                    self.venue.exchange, self._stream.channel, body, str(problem), now
+                )  # fmt: skip
+                raise SchemaError(f"{problem} ({note})" if note else str(problem)) from None
+            with self._lock:
+                self._frames.append(tables[_TABLE])
+        elif body != b"pong":
+            with contextlib.suppress(ValueError, msgspec.DecodeError):  # text that is no JSON says nothing
+                reply = self._stream.answer(body)
+                if reply is not None:
+                    socket.send(reply)
+                    return
+                venues.read(self.venue.exchange, "any", body)  # a refused subscription
+
+    def _hear(self, place: int, at: pd.Timestamp) -> None:
+        """Note a sign of life of one connection; that of a ping is when it was sent."""
+        with self._lock:
+            self._heard[place] = max(self._heard[place], at)
+
+    def _tell(self, problem: BaseException) -> None:
+        with self._lock:
+            self._error = f"{type(problem).__name__}: {problem}"[:300]
+
+    def _close_window(self) -> None:
+        """Note the window up to the last sign of life of every connection as listened to; start the next."""
+        if self._since is not None and self._heard:
+            until = min(self._heard)
+            if until > self._since:
+                self._covered.append(Window(self._since, until))
+                self._since = until

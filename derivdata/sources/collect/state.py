@@ -1,0 +1,337 @@
+"""The state of a venue now: all its bulk answers as one row a contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pandas as pd
+
+from derivdata.errors import DerivdataError, SchemaError, VenueError
+from derivdata.sources.archive import Request
+from derivdata.sources.collect.checked import is_collected
+from derivdata.sources.collect.contract_states import ContractStates
+from derivdata.sources.collect.contracts import Contracts, contract_name, endpoints_for, list_contracts
+from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
+from derivdata.sources.collect.payment_spacing import PaymentSpacing
+from derivdata.sources.collect.session import Stopped, VenueSession
+from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.record_types import Instrument, Records, State
+from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import us_of
+
+__all__ = ["BOOKS", "CHAINS", "LISTS", "OPEN_INTEREST", "STATE", "Poll", "VenueState"]
+
+STATE = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
+CHAINS = ("options_snapshot",)
+OPEN_INTEREST = "oi_history"
+LISTS = "list of contracts"
+"""Name under which a poll reports a list that failed; the older list is used."""
+BOOKS = ("orderbook_book", "orderbook_depth_history")
+_LEVELS = 100
+"""Levels of a side that are kept of a book; the depth is that of the whole book that the venue sent."""
+_PATIENCE_SECONDS = 20.0
+"""How long one poll waits in all to ask again: the next minute asks again, and histories wait longer."""
+_MINUTE = pd.Timedelta(1, "min")
+
+
+@dataclass
+class Poll:
+    """Result of one poll of a venue: frames by table, and the reasons for tables without an answer."""
+
+    exchange: str
+    at: pd.Timestamp
+    frames: dict[str, pd.DataFrame] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    requests: dict[str, list[Request]] = field(default_factory=dict)
+    """What was asked for a table where it is not all contracts for the minute of the poll."""
+    gone: bool = False
+    """Whether the venue refuses this address."""
+
+
+class VenueState:
+    """A venue that is polled again and again: it knows which of its requests are due.
+
+    Parameters
+    ----------
+    session
+        The venue's.
+    unconfirmed
+        Whether to ask what the specification could not confirm, too.
+    symbols
+        Whose liquidations are asked for where they are listed by contract; None asks for no liquidations.
+    depth
+        Symbols whose order books are asked for.
+    first
+        Symbols to ask for first where open interest takes a request for each contract.
+    seconds
+        How long one poll may ask for open interest by contract; None: for all that is due.
+    """
+
+    def __init__(
+        self,
+        session: VenueSession,
+        *,
+        unconfirmed: bool = False,
+        symbols: Sequence[str] | None = None,
+        depth: Sequence[str] = (),
+        first: Sequence[str] = (),
+        seconds: float | None = None,
+    ) -> None:
+        self.session, self.depth = session, depth
+        self._liquidations = (
+            None if symbols is None else LiquidationPolls(session, symbols, unconfirmed=unconfirmed)
+        )
+        self._books = endpoints_for(session.venue, "book", unconfirmed=unconfirmed)
+        self.contracts: Contracts | None = None
+        self._asked: dict[str, pd.Timestamp] = {}
+        self._kept: dict[str, Records] = {}
+        self._spacing = PaymentSpacing()
+        self._arrived: dict[str, int] = {}  # of each contract of this poll, when its last answer came [µs]
+        polled = [
+            endpoint
+            for endpoint in session.venue.endpoints
+            if endpoint.every is not None
+            and endpoint.what not in ("liquidations", "book")
+            and is_collected(endpoint, unconfirmed=unconfirmed)
+        ]
+        self.endpoints = [endpoint for endpoint in polled if not endpoint.is_of_one]
+        of_one = [endpoint for endpoint in polled if endpoint.is_of_one]
+        self.by_contract = ContractStates(session, of_one, symbols=first, seconds=seconds)
+
+    @property
+    def tables(self) -> set[str]:
+        """Return the tables that its polls fill."""
+        return {t for endpoint in (*self.endpoints, *self.by_contract.endpoints) for t in endpoint.tables}
+
+    def cadence(self, table: str) -> pd.Timedelta:
+        """Return how long a poll of a table stands for: until the next one is due."""
+        seconds = [e.every for e in self.endpoints if e.every is not None and table in e.tables]
+        return pd.Timedelta(min(seconds, default=_MINUTE.total_seconds()), "s")
+
+    def listed(self) -> tuple[list[Instrument], dict[str, pd.DataFrame]]:
+        """Return the contracts that trade and what is known of them; they are asked for if need be."""
+        if self.contracts is None:
+            self.contracts = list_contracts(self.session)
+        items = [item for item in self.contracts.items if item.perpetual and item.active]
+        return items, dict(self.session.context)
+
+    def begin(self) -> Poll:
+        """Return an empty poll of this instant; its waiting is bounded."""
+        self.session.patience = _PATIENCE_SECONDS
+        return Poll(self.session.venue.exchange, self.session.clock.utc())
+
+    def poll(self) -> Poll:
+        """Ask for what is due and return a row of each contract; a part that fails fails its tables only."""
+        poll = self.begin()
+        try:
+            self.contracts = list_contracts(self.session)
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            return self._lost(poll, problem)
+        if self.session.shared.listing_error:
+            poll.failed[LISTS] = self.session.shared.listing_error
+        try:
+            self._tabulate(poll, self._ask_due(poll))
+            self._add_liquidations(poll)
+            for symbol in self.depth:
+                self.add_book(poll, symbol)
+        except VenueError as problem:  # only a refusal of this address comes so far
+            return self._lost(poll, problem)
+        return poll
+
+    def _ask_due(self, poll: Poll) -> list[Endpoint]:
+        """Ask for the bulk answers that are due, and return their endpoints."""
+        self._arrived = {}
+        due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
+        for endpoint in due:
+            self._asked[_key(endpoint)] = poll.at
+            try:
+                self._kept[_key(endpoint)] = self._answers(endpoint)
+            except Stopped:
+                raise
+            except DerivdataError as problem:
+                if isinstance(problem, VenueError) and problem.reason == "region":
+                    raise
+                self._kept.pop(_key(endpoint), None)
+                poll.failed.update(dict.fromkeys(endpoint.tables or CHAINS, str(problem)))
+        return due
+
+    def _add_liquidations(self, poll: Poll) -> None:
+        if self._liquidations is None or self.contracts is None:
+            return
+        rows, requests, error = self._liquidations.poll(self.contracts, poll.at)
+        if rows:
+            poll.frames[LIQUIDATIONS] = pd.concat(rows, ignore_index=True)
+        if requests:
+            poll.requests[LIQUIDATIONS] = requests
+        if error:
+            poll.failed[LIQUIDATIONS] = error
+
+    def add_book(self, poll: Poll, symbol: str) -> None:
+        """Ask for the order book of a symbol, and add it and its depth to a poll.
+
+        Raises
+        ------
+        Stopped
+            The clock was stopped.
+        VenueError
+            The venue refuses this address.
+        """
+        if self.contracts is None:
+            self.contracts = list_contracts(self.session)
+        item = self.contracts.by_symbol.get(symbol)
+        endpoint = None if item is None else next((e for e in self._books if e.covers(item)), None)
+        if item is None or endpoint is None:
+            return
+        start, error, answer = poll.at.floor("min"), "", Records()
+        try:
+            params = {endpoint.symbol: contract_name(endpoint, item)}
+            answer, _, _ = self.session.ask(endpoint, params, context={"instrument": item.name})
+        except Stopped:
+            raise
+        except DerivdataError as problem:
+            if isinstance(problem, VenueError) and problem.reason == "region":
+                raise
+            error = str(problem)
+            poll.failed.update(dict.fromkeys(BOOKS, error))
+        shortened = Records(
+            books=[b._replace(bids=b.bids[:_LEVELS], asks=b.asks[:_LEVELS]) for b in answer.books]
+        )
+        at = us_of(self.session.clock.utc())
+        for table, records in zip(BOOKS, (shortened, answer), strict=True):
+            why = error
+            try:
+                rows = frames(poll.exchange, records, [table], at=at)[table]
+                parts = [poll.frames[table], rows] if table in poll.frames else [rows]
+                poll.frames[table] = pd.concat(parts, ignore_index=True)
+            except SchemaError as problem:
+                why = poll.failed[table] = self._refused(poll, table, records, problem)
+            request = Request(poll.exchange, symbol, start, start + _MINUTE, why[:500])
+            poll.requests.setdefault(table, []).append(request)
+
+    def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
+        last_request = self._asked.get(_key(endpoint))
+        return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
+
+    def _answers(self, endpoint: Endpoint) -> Records:
+        records = Records()
+        for params in self._asked_for(endpoint):
+            answer, _, _ = self.session.ask(endpoint, params)
+            arrived = us_of(self.session.clock.utc())
+            self._arrived |= {row.instrument.name: arrived for row in answer.states}
+            self._arrived |= {option.name: arrived for option in answer.options}
+            records.add(answer)
+        return records
+
+    def _asked_for(self, endpoint: Endpoint) -> list[dict[str, str]]:
+        """Return the parameters of each request of one poll."""
+        if not endpoint.expiry:
+            return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
+        others = [e for e in self.endpoints if e is not endpoint]
+        options = [option for e in others for option in self._kept.get(_key(e), Records()).options]
+        listed = sorted({(option.symbol, option.expiry) for option in options})
+        return [
+            {endpoint.symbol: symbol, endpoint.expiry: f"{pd.Timestamp(expiry, unit='us'):%y%m%d}"}
+            for symbol, expiry in listed
+        ]
+
+    def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
+        at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
+        for endpoint in self.endpoints:
+            stored = self._kept.get(_key(endpoint), Records())
+            if endpoint.what == "chain":
+                chain.add(stored if endpoint in due else Records())
+            else:
+                state.add(stored if endpoint in due else _lasting(stored))
+        fresh = {table for endpoint in due for table in endpoint.tables} - set(poll.failed)
+        names = [table for table in STATE if table in fresh]
+        state = self._trading(state.merged())
+        state.states = self._spacing.fill(state.states, poll.at)
+        if self.by_contract.endpoints:
+            self._add_open_interest(poll, state)
+            state.add(Records(states=self.by_contract.known(poll.at)))
+            state = state.merged()
+        self._add_frames(poll, self._stamped(state), names, at)
+        if "options_snapshot" in fresh:
+            chain = chain.merged()
+            chain.options = [o for o in chain.options if o.iv is not None or o.open_interest is not None]
+            arrived = max((self._arrived[o.name] for o in chain.options), default=at)  # one instant
+            self._add_frames(poll, chain, CHAINS, arrived)
+
+    def _add_open_interest(self, poll: Poll, state: Records) -> None:
+        """Ask for the open interest of some contracts, and add it at its own instants."""
+        if self.contracts is None:
+            return
+        by_name = {row.instrument.name: row for row in state.states}
+        points, requests, error = self.by_contract.poll(self.contracts, by_name, poll.at)
+        if requests:
+            poll.requests[OPEN_INTEREST] = requests
+        if points:
+            self._add_frames(poll, Records(oi=points), [OPEN_INTEREST], us_of(poll.at))
+        if error:
+            poll.failed[OPEN_INTEREST] = error
+
+    def _add_frames(self, poll: Poll, records: Records, names: Sequence[str], at: int) -> None:
+        """Add tables of some records; a table that refuses them fails alone."""
+        for table in names:
+            try:
+                poll.frames |= frames(poll.exchange, records, [table], at=at)
+            except SchemaError as problem:
+                poll.failed[table] = self._refused(poll, table, records, problem)
+
+    def _refused(self, poll: Poll, table: str, records: Records, problem: SchemaError) -> str:
+        """Keep records that are no rows of a table in the quarantine; return what is wrong with them."""
+        quarantine = self.session.shared.quarantine
+        if quarantine is None:
+            return str(problem)
+        body = msgspec.json.encode(records)
+        return f"{problem} ({quarantine.keep(poll.exchange, table, body, str(problem), poll.at)})"
+
+    def _stamped(self, state: Records) -> Records:
+        """Stamp what has no instant of its own with that at which its contract's last answer arrived."""
+        state.states = [
+            row if row.time is not None else row._replace(time=self._arrived.get(row.instrument.name))
+            for row in state.states
+        ]
+        return state
+
+    def _trading(self, state: Records) -> Records:
+        """Leave out contracts that no longer trade: bulk answers may go on telling of their last day."""
+        listed = self.contracts.items if self.contracts is not None else []
+        gone = {item.name for item in listed if not item.active}
+        state.states = [row for row in state.states if row.instrument.name not in gone]
+        state.prices = [row for row in state.prices if row.instrument.name not in gone]
+        return state
+
+    def lost(self, problem: Exception) -> Poll:
+        """Return the poll that an unexpected error ended: each table fails, and the error's kind is named."""
+        error = problem if isinstance(problem, DerivdataError) else DerivdataError(repr(problem))
+        return self._lost(self.begin(), error)
+
+    def _lost(self, poll: Poll, problem: DerivdataError) -> Poll:
+        poll.failed = dict.fromkeys(sorted(self.tables), str(problem))
+        poll.gone = isinstance(problem, VenueError) and problem.reason == "region"
+        return poll
+
+
+def _lasting(records: Records) -> Records:
+    """Return what an older answer still says: intervals, and the figures of 24 hours."""
+    states = [
+        State(
+            s.instrument,
+            None,
+            period_h=s.period_h,
+            settle_h=s.settle_h,
+            volume_usd=s.volume_usd,
+            change_pct=s.change_pct,
+        )
+        for s in records.states
+    ]
+    return Records(states=states)
+
+
+def _key(endpoint: Endpoint) -> str:
+    return f"{endpoint.host}{endpoint.path} {endpoint.quote}"

@@ -1,0 +1,189 @@
+"""Tables with one row per pair and step: their days as matrices, and columns made from them.
+
+A matrix has a row per pair and a column per step; where its first values are NaN, the table has no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.sample import funding, market, oi_volume
+from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
+from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.universe import Pairs, exchange_names, symbols
+
+__all__ = ["HISTORIES", "latest", "read", "step_sums", "text"]
+
+
+class Matrix(NamedTuple):
+    """Values of whole days: instants [µs] of the steps, and ``(pairs, steps)`` per column."""
+
+    time: Ints
+    values: Mapping[str, Floats]
+
+    def within(self, first: int, last: int) -> Matrix:
+        """Return the steps with ``first <= time < last`` [µs]."""
+        inside = slice(*np.searchsorted(self.time, [first, last]))
+        return Matrix(self.time[inside], {name: v[:, inside] for name, v in self.values.items()})
+
+
+class History(NamedTuple):
+    """Recipe of a table.
+
+    Attributes
+    ----------
+    days
+        Matrix of some pairs on some days: ``days(pairs, first, count)``.
+    newest
+        The same for one day, where steps after an instant may be left out: ``newest(pairs, day, last)``.
+    constants
+        Columns that are the same in every row.
+    """
+
+    days: Callable[[Pairs, int, int], Matrix]
+    newest: Callable[[Pairs, int, int], Matrix]
+    constants: Mapping[str, str]
+
+
+def read(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Return the rows with ``first <= time < last`` [µs], by pair and time; none without rows."""
+    begin, stop = _days_that_hold(first, last)
+    chosen = chosen.trading(begin, stop)
+    if not len(chosen):
+        return {}
+    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    row, step = np.nonzero(~np.isnan(next(iter(matrix.values.values()))))
+    values = {name: v[row, step] for name, v in matrix.values.items()}
+    return _columns(table, chosen.symbol[row], chosen.exchange[row], matrix.time[step], values)
+
+
+def latest(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Return the columns of each pair's newest row with ``first <= time <= last`` [µs]; none without rows."""
+    parts: list[tuple[Pairs, Ints, dict[str, Floats]]] = []
+    begin, stop = _days_that_hold(first, last + 1)
+    for day in range(stop - 1, begin - 1, -1):
+        today = chosen.trading(day, day + 1)
+        if not len(today):
+            continue
+        matrix = HISTORIES[table].newest(today, day, last).within(first, last + 1)
+        present = ~np.isnan(next(iter(matrix.values.values())))
+        rows = np.flatnonzero(present.any(axis=1))
+        if rows.size:
+            step = present.shape[1] - 1 - np.argmax(present[rows, ::-1], axis=1)
+            values = {name: v[rows, step] for name, v in matrix.values.items()}
+            parts.append((today.take(rows), matrix.time[step], values))
+            chosen = chosen.take(np.flatnonzero(~np.isin(chosen.row, today.row[rows])))
+        if not len(chosen.trading(begin, day)):
+            break
+    return _gathered(table, parts) if parts else {}
+
+
+def step_sums(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any]:
+    """Return sums over the symbols of each venue and step in ``[first, last)`` [µs]; none without rows."""
+    begin, stop = _days_that_hold(first, last)
+    chosen = chosen.trading(begin, stop)
+    if not len(chosen):
+        return {}
+    by_venue = np.argsort(chosen.exchange, kind="stable")
+    chosen = chosen.take(by_venue)
+    opens = np.flatnonzero(np.append(True, np.diff(chosen.exchange) != 0))
+    matrix = HISTORIES[table].days(chosen, begin, stop - begin).within(first, last)
+    values = next(iter(matrix.values.values()))
+    present = ~np.isnan(values)
+    added = {
+        "value": np.where(present, values, 0.0),
+        "symbols": present.astype(np.int64),
+        "symbol_hash": np.where(present, chosen.streams[:, None], np.uint64(0)),
+    }
+    sums = {name: np.add.reduceat(cells, opens, axis=0) for name, cells in added.items()}
+    row, step = np.nonzero(sums["symbols"])
+    constants = {
+        name: text(np.zeros(len(row), np.int8), (w,)) for name, w in HISTORIES[table].constants.items()
+    }
+    return {
+        "exchange": text(chosen.exchange[opens][row], exchange_names()),
+        **constants,
+        "time": instants(matrix.time[step]),
+        **{name: cells[row, step] for name, cells in sums.items()},
+    }
+
+
+def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
+    """Return a text column from positions in sorted names."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+
+
+def _days_that_hold(first: int, last: int) -> tuple[int, int]:
+    """Return the days whose matrices hold ``[first, last)``; midnight is of the day that ends then."""
+    return (first - 1) // DAY_US, (last - 1) // DAY_US + 1
+
+
+def _gathered(table: str, parts: list[tuple[Pairs, Ints, dict[str, Floats]]]) -> dict[str, Any]:
+    pairs = Pairs.joined([p for p, _, _ in parts])
+    order = np.argsort(pairs.row)
+    time = np.concatenate([t for _, t, _ in parts])[order]
+    values = {name: np.concatenate([v[name] for _, _, v in parts])[order] for name in parts[0][2]}
+    return _columns(table, pairs.symbol[order], pairs.exchange[order], time, values)
+
+
+def _columns(
+    table: str, symbol: Ints, exchange: Ints, time: Ints, values: Mapping[str, Floats]
+) -> dict[str, Any]:
+    constants = HISTORIES[table].constants.items()
+    zeros = np.zeros(len(time), dtype=np.int8)
+    return {
+        "symbol": text(symbol, symbols().name),
+        "exchange": text(exchange, exchange_names()),
+        "time": instants(time),
+        **values,
+        **{name: text(zeros, (value,)) for name, value in constants},
+    }
+
+
+def _steps(day: int, days: int) -> Ints:
+    return np.asarray(day * DAY_US + np.arange(days * STEPS) * STEP_US)
+
+
+def _funding(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(_steps(day, days), {"rate_bps_8h": funding.recorded(chosen, day, days)})
+
+
+def _settlements(chosen: Pairs, day: int, days: int) -> Matrix:
+    time, rate, interval = funding.settled(chosen, day, days)
+    return Matrix(time, {"rate_bps_8h": rate, "interval_hours": interval})
+
+
+def _oi(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(oi_volume.hours(day, days), {"oi_usd": oi_volume.oi(chosen, day, days)})
+
+
+def _volume(chosen: Pairs, day: int, days: int) -> Matrix:
+    return Matrix(oi_volume.hours(day, days), {"volume_usd": oi_volume.volume(chosen, day, days)})
+
+
+def _market(chosen: Pairs, day: int, days: int) -> Matrix:
+    parts = [market.state(chosen, d, np.arange(STEPS)) for d in range(day, day + days)]
+    return Matrix(_steps(day, days), {n: np.concatenate([p[n] for p in parts], axis=1) for n in parts[0]})
+
+
+def _market_newest(chosen: Pairs, day: int, last: int) -> Matrix:
+    """Return the last step alone: a pair that trades on a day has a row at every step of it."""
+    step = np.array([min((last - day * DAY_US) // STEP_US, STEPS - 1)])
+    return Matrix(_steps(day, 1)[step], market.state(chosen, day, step))
+
+
+def _whole(days: Callable[[Pairs, int, int], Matrix]) -> Callable[[Pairs, int, int], Matrix]:
+    return lambda chosen, day, last: days(chosen, day, 1)
+
+
+HISTORIES: dict[str, History] = {
+    "funding_history": History(_funding, _whole(_funding), {"resolution": "raw", "kind": "sampled"}),
+    "funding_settlements": History(_settlements, _whole(_settlements), {"kind": "settled"}),
+    "oi_history": History(_oi, _whole(_oi), {"resolution": "1h"}),
+    "volume_history": History(_volume, _whole(_volume), {"resolution": "1h"}),
+    "markets_symbol_exchanges": History(_market, _market_newest, {}),
+}

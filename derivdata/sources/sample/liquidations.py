@@ -1,0 +1,220 @@
+"""Liquidations: a self-exciting (Hawkes) process, drawn as clusters, with several fills per order.
+
+Clusters begin at random, and in numbers at a few market-wide shocks. Every order of a cluster has a Poisson
+number of children with mean `BRANCHING`, each after an exponential delay with mean `DELAY_SECONDS`. The tree
+is drawn by hashing: a child's number is the hash of its parent's and of its place among the siblings.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from derivdata.sources.sample import noise, prices
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints
+from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.universe import pairs, symbols
+
+__all__ = [
+    "BRANCHING",
+    "DELAY_SECONDS",
+    "LARGEST_USD",
+    "SHOCKS",
+    "SHOCK_SECONDS",
+    "SHOCK_SIZE",
+    "TAIL",
+    "Fills",
+    "Orders",
+    "fills",
+    "orders",
+    "smallest_usd",
+    "starts_per_day",
+]
+
+BRANCHING = 0.55
+DELAY_SECONDS = 12.0
+SHOCKS = (
+    "2025-10-10T21:12", "2025-11-21T07:35", "2026-01-19T02:10", "2026-02-05T14:48", "2026-04-13T16:05",
+    "2026-06-24T12:30",
+)  # fmt: skip
+"""Instants about which clusters of every symbol begin, exponentially spread over some minutes."""
+
+SHOCK_SECONDS = 300.0
+SHOCK_SIZE = 60.0
+"""Clusters of the largest symbol that a shock begins; of the others in proportion to `starts_per_day`."""
+
+TAIL = 4.0 / 3.0
+LARGEST_USD = 2e7
+"""Exponent and upper end of the Pareto law of an order's value."""
+
+_GENERATIONS = 40
+_LONG, _AGAINST = 0.55, 0.08
+_POISSON = np.cumsum(
+    [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
+     0.00002218102827]
+)  # fmt: skip
+_BEGUN, _SHOCKED, _CHILD, _FILL = (noise.key(n) for n in ("clusters", "shocks", "children", "fills"))
+
+
+class Orders(NamedTuple):
+    """Liquidation orders as parallel arrays, by time.
+
+    `number` names an order, `cluster` the order that began its cluster; `pair` is the position among all
+    pairs; `long` says that longs were liquidated.
+    """
+
+    number: Keys
+    cluster: Keys
+    time: Ints
+    pair: Ints
+    long: Flags
+    price: Floats
+    quantity: Floats
+
+
+class Fills(NamedTuple):
+    """Fills as parallel arrays; `order` is the row of the order, `place` counts from 0 within it."""
+
+    order: Ints
+    place: Ints
+    time: Ints
+    price: Floats
+    quantity: Floats
+
+
+class _Tree(NamedTuple):
+    """Orders before anything but their place in time is known."""
+
+    number: Keys
+    cluster: Keys
+    symbol: Ints
+    time: Ints
+
+    def take(self, rows: Ints) -> _Tree:
+        return _Tree(self.number[rows], self.cluster[rows], self.symbol[rows], self.time[rows])
+
+
+def starts_per_day() -> Floats:
+    """Return the mean number of clusters that begin in a day, per symbol, shocks aside."""
+    return np.asarray(100.0 * (symbols().oi / np.max(symbols().oi)) ** 0.6 + 0.2)
+
+
+@lru_cache(maxsize=64)
+def orders(day: int) -> Orders:
+    """Return every order whose cluster began on a day; a few of them are of the next."""
+    tree = _grown(_joined([_begun(day), *(_shocked(s) for s in _shocks_of(day))]))
+    pair = _pair(tree)
+    keep = np.flatnonzero(pair >= 0)
+    keep = keep[np.lexsort((tree.number[keep], tree.time[keep]))]
+    tree, pair = tree.take(keep), pair[keep]
+    number = tree.number
+    long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
+    quote = _price(day, tree) * prices.premium(pairs())[pair]
+    quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
+    tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
+    value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
+    return Orders(number, tree.cluster, tree.time, pair, long, quote, np.round(value / quote, 6))
+
+
+def smallest_usd() -> Floats:
+    """Return the lower end of the Pareto law of an order's value [USD], per symbol."""
+    return np.asarray(600.0 * np.sqrt(starts_per_day()))
+
+
+def fills(orders: Orders) -> Fills:
+    """Return the fills of some orders: one to six each, 40 ms apart, at prices that slip as they go."""
+    key = orders.number ^ _FILL
+    count = 1 + (noise.uniform(key, 0)[:, None] > 1.0 - 0.45 ** np.arange(1, 6)).sum(axis=1)
+    order, place = _places(count)
+    weight = 0.2 + noise.uniform(key[order], 1 + place)
+    part = weight / np.bincount(order, weight, minlength=len(count))[order]
+    quantity = np.round(orders.quantity[order] * part, 6)
+    last = place == count[order] - 1
+    filled = np.bincount(order, np.where(last, 0.0, quantity), minlength=len(count))
+    quantity = np.where(last, np.round(orders.quantity[order] - filled[order], 6), quantity)
+    against = np.where(orders.long[order], -1.0, 1.0)
+    price = np.round(orders.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
+    return Fills(order, place, orders.time[order] + 40_000 * place, price, quantity)
+
+
+def _begun(day: int) -> _Tree:
+    """Return the first orders of a day's clusters, shocks aside: at most one per symbol and five minutes."""
+    step = day * STEPS + np.arange(STEPS)
+    number = noise.bits((symbols().streams ^ _BEGUN)[:, None], step)
+    symbol, place = np.nonzero(noise.uniform(number, 0) < (starts_per_day() / STEPS)[:, None])
+    number = number[symbol, place]
+    time = step[place] * STEP_US + _milliseconds(noise.uniform(number, 4) * (STEP_US / 1e6))
+    return _Tree(number, number, symbol, time)
+
+
+def _shocks_of(day: int) -> list[int]:
+    """Return instants [µs] of a day's shocks."""
+    shocks = [int(np.datetime64(s, "us").astype(np.int64)) for s in SHOCKS]
+    return [s for s in shocks if s // DAY_US == day]
+
+
+def _shocked(shock: int) -> _Tree:
+    """Return the first orders of the clusters that a shock begins."""
+    symbol, place = _places(
+        np.ceil(SHOCK_SIZE * starts_per_day() / np.max(starts_per_day())).astype(np.int64)
+    )
+    number = noise.bits((symbols().streams ^ _SHOCKED)[symbol], shock // 1_000_000 * 128 + place)
+    late = -SHOCK_SECONDS * np.log1p(-noise.uniform(number, 5))
+    return _Tree(number, number, symbol, shock + _milliseconds(late))
+
+
+def _grown(generation: _Tree) -> _Tree:
+    """Return a first generation with all that follow."""
+    generations = [generation]
+    for _ in range(_GENERATIONS):
+        count = (noise.uniform(generation.number ^ _CHILD, 0)[:, None] > _POISSON).sum(axis=1)
+        parent, place = _places(count)
+        if not parent.size:
+            break
+        generation = generation.take(parent)
+        number = noise.bits(generation.number ^ _CHILD, 1 + place)
+        late = _milliseconds(-DELAY_SECONDS * np.log1p(-noise.uniform(number, 5)))
+        generation = generation._replace(number=number, time=generation.time + late)
+        generations.append(generation)
+    return _joined(generations)
+
+
+def _joined(parts: list[_Tree]) -> _Tree:
+    return _Tree(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _places(count: Ints) -> tuple[Ints, Ints]:
+    """Return, for each of ``sum(count)`` children, its parent's row and its place among the siblings."""
+    parent = np.repeat(np.arange(len(count)), count)
+    return parent, np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def _milliseconds(seconds: Floats) -> Ints:
+    return np.asarray(np.floor(seconds * 1e3).astype(np.int64) * 1000)
+
+
+@lru_cache(maxsize=1)
+def _ends() -> Floats:
+    """Return each pair's upper end on a line where symbol s covers [s, s + 1) by its pairs' shares."""
+    p = pairs()
+    sums = np.concatenate([[0.0], np.cumsum(p.share)])
+    first = np.searchsorted(p.symbol, p.symbol)
+    return np.asarray(p.symbol + np.minimum(sums[1:] - sums[first], 1.0))
+
+
+def _pair(tree: _Tree) -> Ints:
+    """Return the pair of each order, by shares of open interest; -1 where that venue does not trade it."""
+    p = pairs()
+    place = tree.symbol + noise.uniform(tree.number, 6)
+    pair = np.minimum(np.searchsorted(_ends(), place, side="right"), len(p) - 1)
+    day = tree.time // DAY_US
+    alive = (day >= np.maximum(p.since[pair], START_DAY)) & (day < p.until[pair])
+    return np.where(alive & (p.symbol[pair] == tree.symbol), pair, -1)
+
+
+def _price(day: int, tree: _Tree) -> Floats:
+    """Return the symbol's price at the step that an order falls in; after midnight the day's last."""
+    path = prices.price(np.arange(len(symbols().name)), day, 1)
+    return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])

@@ -1,0 +1,171 @@
+"""Listed options: expiries at 08:00 UTC, and strikes around the prices since an expiry was listed.
+
+A trading day runs from 08:00 to 08:00. A strike, once listed, stays until its expiry.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from derivdata.sources.sample import noise, prices
+from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
+from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.universe import symbols
+
+__all__ = ["EXPIRY_US", "Expiry", "Listing", "expiries", "instrument_names", "listing", "nice", "session"]
+
+EXPIRY_US = 8 * HOUR_US
+_ROUND = 64
+
+
+class Expiry(NamedTuple):
+    """One expiry: day since 1970, ``daily``, ``weekly``, ``monthly`` or ``quarterly``, and first day."""
+
+    day: int
+    kind: str
+    listed: int
+
+
+class Listing(NamedTuple):
+    """Options of one symbol on one venue during one trading day, by expiry, strike, call before put.
+
+    Attributes
+    ----------
+    expiry
+        Days since 1970 of the expiries.
+    listed
+        First days of the expiries.
+    place
+        Row of `expiry` that each option belongs to.
+    strike, call
+        Strike [USD] and whether it is a call.
+    streams
+        One stream of noise per option.
+    """
+
+    expiry: Ints
+    listed: Ints
+    place: Ints
+    strike: Floats
+    call: Flags
+    streams: Keys
+
+
+_DAYS_LISTED = {"daily": 3, "weekly": 28, "monthly": 90, "quarterly": 330}
+_REACH = {"daily": 0.14, "weekly": 0.32, "monthly": 0.55, "quarterly": 0.9}
+_STEP = {"daily": 0.0085, "weekly": 0.018, "monthly": 0.035, "quarterly": 0.05}
+_KINDS = {
+    "deribit": ("daily", "weekly", "monthly", "quarterly"),
+    "binance": ("daily", "weekly", "monthly", "quarterly"),
+    "bybit": ("daily", "weekly", "monthly", "quarterly"),
+    "okx": ("daily", "weekly", "monthly", "quarterly"),
+    "derive": ("weekly", "monthly", "quarterly"),
+}
+_COARSE = {"deribit": 1.0, "okx": 1.5, "binance": 2.0, "bybit": 1.8, "derive": 2.5}
+_NAMES = {
+    "deribit": ("{symbol}-{day}{month}{year}-", ""),
+    "bybit": ("{symbol}-{day}{month}{year}-", "-USDT"),
+    "binance": ("{symbol}-{year}{number:02}{day:02}-", ""),
+    "okx": ("{symbol}-USD-{year}{number:02}{day:02}-", ""),
+    "derive": ("{symbol}-20{year}{number:02}{day:02}-", ""),
+}
+_MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()
+
+
+def session(microseconds: Ints) -> Ints:
+    """Return the trading day that instants lie in: the day on which it began."""
+    return np.asarray((microseconds - EXPIRY_US) // DAY_US)
+
+
+@lru_cache(maxsize=512)
+def expiries(trading_day: int, kinds: tuple[str, ...]) -> tuple[Expiry, ...]:
+    """Return the expiries open during a trading day; one of several kinds is of the longest-lived."""
+    open_expiries: dict[int, Expiry] = {}
+    for expiry in range(trading_day + 1, trading_day + _DAYS_LISTED["quarterly"] + 1):
+        kind = _kind(expiry)
+        listed = expiry - _DAYS_LISTED[kind]
+        if kind in kinds and listed <= trading_day:
+            open_expiries[expiry] = Expiry(expiry, kind, listed)
+    return tuple(open_expiries.values())
+
+
+@lru_cache(maxsize=64)
+def listing(symbol: str, exchange: str, trading_day: int) -> Listing:
+    """Return what a venue lists for a symbol during a trading day."""
+    own = symbols().name.index(symbol)
+    stream = noise.key("option", symbol, exchange)
+    opened = expiries(trading_day, _KINDS[exchange])
+    ladders = [_ladder(own, exchange, e, trading_day) for e in opened]
+    place = np.repeat(np.arange(len(opened)), [2 * len(ladder) for ladder in ladders])
+    strike = np.repeat(np.concatenate(ladders), 2)
+    call = np.arange(len(strike)) % 2 == 0
+    expiry = np.array([e.day for e in opened], dtype=np.int64)
+    cents = np.round(strike * 1e4).astype(np.uint64)
+    streams = noise.bits(stream ^ (expiry[place].astype(np.uint64) << np.uint64(32)), cents * 2 + call)
+    listed = np.array([e.listed for e in opened], dtype=np.int64)
+    return Listing(expiry, listed, place, strike, call, streams)
+
+
+def instrument_names(symbol: str, exchange: str, listed: Listing) -> NDArray[np.object_]:
+    """Return the venue's name of each option that it lists for a symbol."""
+    ladders = np.split(listed.strike[::2], np.flatnonzero(np.diff(listed.place[::2])) + 1)
+    days = listed.expiry.tolist()
+    return np.concatenate(
+        [_names(symbol, exchange, day, ladder.tobytes()) for day, ladder in zip(days, ladders, strict=True)]
+    )
+
+
+@lru_cache(maxsize=4096)
+def _kind(day: int) -> str:
+    date = instants([day * DAY_US])[0]
+    if date.weekday() != 4:
+        return "daily"
+    if (date + pd.Timedelta(7, "D")).month == date.month:
+        return "weekly"
+    return "quarterly" if date.month % 3 == 0 else "monthly"
+
+
+def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats:
+    """Return the strikes: multiples of a step about every midnight price since the listing."""
+    first = max(expiry.listed, ANCHOR_DAY)
+    last = trading_day - ANCHOR_DAY + 1
+    seen = _midnight_prices(own, -(-last // _ROUND) * _ROUND)[first - ANCHOR_DAY : last]
+    wider = max(symbols().volatility[own] / symbols().volatility[symbols().name.index("BTC")], 1.0)
+    step = nice(symbols().price[own] * _STEP[expiry.kind] * _COARSE[exchange] * wider)
+    reach = np.exp(_REACH[expiry.kind] * np.sqrt(wider))
+    low = max(float(np.floor(np.min(seen) / reach / step)), 1.0)
+    return np.asarray(np.round(np.arange(low, float(np.ceil(np.max(seen) * reach / step)) + 1.0) * step, 4))
+
+
+@lru_cache(maxsize=64)
+def _midnight_prices(own: int, days: int) -> Floats:
+    """Return prices at midnights from the anchor on; more than needed, for the next days."""
+    return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
+
+
+def nice(value: float) -> float:
+    """Return the smallest of 1, 2, 2.5, 5 times a power of ten that is not below `value`."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1.0 - 1e-9)))
+
+
+@lru_cache(maxsize=512)
+def _names(symbol: str, exchange: str, expiry: int, ladder: bytes) -> NDArray[np.object_]:
+    """Return the venue's names of the options of one expiry: call and put of every strike."""
+    date = instants([expiry * DAY_US])[0]
+    head, tail = _NAMES[exchange]
+    head = head.format(
+        symbol=symbol,
+        day=date.day,
+        month=_MONTHS[date.month - 1],
+        number=date.month,
+        year=date.year % 100,
+    )
+    strikes = [f"{strike:.4f}".rstrip("0").rstrip(".") for strike in np.frombuffer(ladder).tolist()]
+    names = [f"{head}{strike}-{side}{tail}" for strike in strikes for side in "CP"]
+    return np.array(names, dtype=object)

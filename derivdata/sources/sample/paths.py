@@ -1,0 +1,101 @@
+"""Ornstein–Uhlenbeck paths whose value at an instant never depends on the window that is asked for.
+
+A path is drawn in two levels. Its values at midnight are an AR(1) that starts from its stationary law on the
+anchor day, 32 days before the sample starts. Within a day it is the bridge between two midnights: the free
+path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second by, which is the exact law
+of the process given both ends. So a day needs its two midnights and its own noise and nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from derivdata.sources.sample import noise
+from derivdata.sources.sample.grid import ANCHOR_DAY
+from derivdata.sources.sample.noise import Floats, Keys
+
+__all__ = ["midnights", "ou", "smooth"]
+
+_INNER = noise.key("within a day")
+_ROUND = 64
+_LN2 = 0.6931471805599453
+
+
+def midnights(streams: Keys, half_life_hours: Any, first: int, days: int) -> Floats:
+    """Return unit-variance OU values at `days` midnights from day `first`, shape ``(days, streams)``."""
+    decay = np.exp(-_LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape))
+    stop = first - ANCHOR_DAY + days
+    walk = _walk(streams.tobytes(), decay.tobytes(), -(-stop // _ROUND) * _ROUND)
+    return walk[stop - days : stop]
+
+
+@lru_cache(maxsize=4)
+def _walk(streams: bytes, decay: bytes, count: int) -> Floats:
+    """Return unit-variance AR(1) paths from the anchor day on, shape ``(count, streams)``."""
+    keys, fade = np.frombuffer(streams, dtype=np.uint64), np.frombuffer(decay)
+    spread = np.sqrt(1.0 - fade * fade)
+    draws = noise.normal(keys, np.arange(count)[:, None])
+    state = draws[0]
+    for k in range(1, count):
+        state = fade * state + spread * draws[k]
+        draws[k] = state
+    draws.flags.writeable = False
+    return draws
+
+
+def ou(
+    streams: Keys, half_life_hours: Any, first: int, days: int, steps: int, ends: Floats | None = None
+) -> Floats:
+    """Return unit-variance OU paths on `steps` equal steps a day, shape ``(streams, days, steps)``.
+
+    Parameters
+    ----------
+    streams
+        One stream of noise per path.
+    half_life_hours
+        Half-life [h] of each path, or of all.
+    first, days
+        First day and number of days.
+    steps
+        Steps in a day; the first is midnight.
+    ends
+        What `midnights` returns for one day more, where it is known.
+    """
+    if ends is None:
+        ends = midnights(streams, half_life_hours, first, days + 1)
+    kappa = _LN2 * 24.0 / np.broadcast_to(half_life_hours, streams.shape)
+    decay = np.exp(-kappa / steps)
+    spread = np.sqrt(1.0 - decay * decay)
+    pull = np.sinh(kappa * (np.arange(steps + 1) / steps)[:, None]) / np.sinh(kappa)
+    index = (first + np.arange(days)) * steps + np.arange(steps)[:, None]
+    path = noise.normal(streams ^ _INNER, index[..., None])
+    path *= spread
+    state = ends[:-1]
+    moved = np.empty_like(state)
+    for k in range(steps):
+        np.multiply(state, decay, out=moved)
+        path[k] += moved
+        state = path[k]
+    missed = ends[1:] - path[-1]
+    path[1:] = path[:-1] + pull[1:-1, None] * missed
+    path[0] = ends[:-1]
+    return np.ascontiguousarray(path.transpose(2, 1, 0))
+
+
+def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
+    """Return midnight values joined by cubic smoothsteps, shape ``(streams, instants)``.
+
+    Parameters
+    ----------
+    day_fraction
+        Instants as days since 1970, with fractions.
+    """
+    whole = np.floor(day_fraction).astype(np.int64)
+    first = int(np.min(whole))
+    ends = midnights(streams, half_life_hours, first, int(np.max(whole)) - first + 2).T
+    u = day_fraction - whole
+    left, right = ends[:, whole - first], ends[:, whole - first + 1]
+    return np.asarray(left + (right - left) * (u * u * (3.0 - 2.0 * u)))

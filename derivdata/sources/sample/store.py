@@ -1,0 +1,205 @@
+"""The sample as a source of base tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import pandas as pd
+
+from derivdata.sources.sample import books, events, histories, onchain, options, quotes, trading_hours
+from derivdata.sources.sample.grid import NOW, START, micros
+from derivdata.sources.sample.noise import SEED
+from derivdata.sources.sample.options.notional import overview
+from derivdata.sources.sample.universe import exchange_names, select
+from derivdata.sources.sample.universe import symbols as every_symbol
+from derivdata.tables import TABLES
+
+__all__ = ["Name", "Sample", "surface_of"]
+
+Name = Literal["sample", "sample@1"]
+"""The sample as it is, and the one of version 0.1, whose volatilities are eSSVI slices."""
+
+_SURFACES: dict[str, options.SurfaceModel] = {
+    "sample": options.BatesSurface(),
+    "sample@1": options.EssviSurface(),
+}
+_VERSIONS = {"sample": 4, "sample@1": 3}
+"""Count every change of what a sample answers; 3 is that of version 0.1, whose caches stay valid."""
+
+_Names = Sequence[str] | None
+_EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "liquidations_fills": events.fills,
+    "orderbook_depth_history": books.depths,
+    "prices_history": quotes.quotes,
+    "hip3_traders": onchain.hip3_traders,
+    "hip3_hourly_candles": onchain.hip3_candles,
+    "hip4_traders": onchain.hip4_traders,
+    "hip4_oi": onchain.hip4_oi,
+    "builders_history": onchain.builders_history,
+    "orderbook_book": books.newest,
+    "rwa_market_hours": trading_hours.newest,
+}
+_NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
+    "orderbook_book": books.newest,
+    "prices_history": quotes.newest,
+    "rwa_market_hours": trading_hours.newest,
+}
+_PROJECTED = ("liquidations_fills", "options_snapshot")
+"""Tables some of whose columns take long to make."""
+_OPTIONS = ("options_snapshot", "options_overview_history")
+_UNLISTED = frozenset(
+    "hip3_traders hip3_hourly_candles hip4_traders hip4_oi builders_history rwa_market_hours".split()
+)
+"""Tables whose rows belong to no pair of symbol and venue."""
+
+_TABLES = frozenset((*histories.HISTORIES, *_EVENTS, *_OPTIONS))
+
+
+def surface_of(name: Name) -> options.SurfaceModel:
+    """Return the model behind the options of a sample.
+
+    Raises
+    ------
+    ValueError
+        There is no such sample.
+    """
+    if name not in _SURFACES:
+        raise ValueError(f"there is no sample {name!r}; there is {', '.join(_SURFACES)}")
+    return _SURFACES[name]
+
+
+class Sample:
+    """A deterministic synthetic market; a store for the service.
+
+    It has no state: every answer is computed when asked for, from the seed and nothing else. The samples
+    differ in the model behind their options alone.
+
+    Raises
+    ------
+    ValueError
+        There is no sample of that name.
+    """
+
+    synthetic = True
+    start = START
+    now = NOW
+
+    def __init__(self, name: Name = "sample") -> None:
+        surface = surface_of(name)
+        self.label: str = name
+        self.version = str(_VERSIONS[name])
+        self.id = self.identity = f"sample-{SEED}-{self.version}"
+        self._events = _EVENTS | {
+            "options_snapshot": partial(events.chains, surface),
+            "options_overview_history": partial(overview, surface),
+        }
+        self._newest = _NEWEST | {"options_snapshot": partial(events.newest_chains, surface)}
+
+    def __repr__(self) -> str:
+        return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
+
+    def tables(self) -> frozenset[str]:
+        """Return the names of the base tables that it holds."""
+        return _TABLES
+
+    def symbols(self, table: str) -> tuple[str, ...]:
+        """Return the symbols of a base table, sorted."""
+        _check(table)
+        if table in _UNLISTED:
+            return ()
+        return options.SYMBOLS if table in _OPTIONS else every_symbol().name
+
+    def exchanges(self, table: str) -> tuple[str, ...]:
+        """Return the venues of a base table, sorted."""
+        _check(table)
+        if table in _UNLISTED:
+            return ()
+        return options.EXCHANGES if table in _OPTIONS else exchange_names()
+
+    def read(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none.
+
+        With `columns`, these alone, and not sorted.
+        """
+        _check(table)
+        first, last = max(micros(start), micros(START)), micros(end)
+        if first >= last:
+            arrays = {}
+        elif table in _PROJECTED:
+            arrays = self._events[table](first, last, symbols, exchanges, columns)
+        elif table in self._events:
+            arrays = self._events[table](first, last, symbols, exchanges)
+        else:
+            arrays = histories.read(table, first, last, select(symbols, exchanges))
+        if columns is None or not arrays or not len(arrays["time"]):
+            frame = _built(table, arrays)
+            return frame if columns is None else frame[list(columns)]
+        return TABLES[table].some(columns, arrays)
+
+    def step_sums(
+        self,
+        table: str,
+        start: pd.Timestamp,
+        end: pd.Timestamp,
+        *,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame | None:
+        """Return sums over the symbols of each venue, as an archive does; None where there is no row."""
+        _check(table)
+        first, last = max(micros(start), micros(START)), micros(end)
+        made = histories.step_sums(table, first, last, select(None, exchanges)) if first < last else {}
+        return pd.DataFrame(made, copy=False) if made else None
+
+    def latest(
+        self,
+        table: str,
+        at: pd.Timestamp,
+        *,
+        within: pd.Timedelta,
+        symbols: Sequence[str] | None = None,
+        exchanges: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Return the newest row at or before `at`, no older than `within`, per key without its time.
+
+        For ``options_snapshot`` it is the newest whole chain of each symbol and venue; a fill is a key of its
+        own, so of ``liquidations_fills`` it is every row of the span.
+        """
+        _check(table)
+        first, last = max(micros(at - within), micros(START)), micros(at)
+        if first > last:
+            return TABLES[table].empty()
+        if table in self._newest:
+            return _built(table, self._newest[table](first, last, symbols, exchanges))
+        if table in self._events:
+            return _newest(table, _built(table, self._events[table](first, last + 1, symbols, exchanges)))
+        return _built(table, histories.latest(table, first, last, select(symbols, exchanges)))
+
+
+def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:
+    table = TABLES[name]
+    if not columns or not len(columns["time"]):
+        return table.empty()
+    return table.build({table.wire.get(name, name): values for name, values in columns.items()})
+
+
+def _newest(name: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the newest row of each key without its time."""
+    key = [column for column in TABLES[name].key if column != "time"]
+    newest = frame.groupby(key, observed=True)["time"].transform("max")
+    return TABLES[name].conform(frame[frame["time"] == newest])
+
+
+def _check(table: str) -> None:
+    if table not in _TABLES:
+        raise ValueError(f"the sample has no table {table!r}; it has {', '.join(sorted(_TABLES))}")

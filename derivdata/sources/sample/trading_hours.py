@@ -1,0 +1,102 @@
+"""Trading hours of the exchanges behind real-world assets: plain weeks, and holidays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata.sources.sample.grid import instants
+
+__all__ = ["newest"]
+
+_US_HOLIDAYS = (
+    "2025-09-01 2025-11-27 2025-12-25 2026-01-01 2026-01-19 2026-02-16 2026-04-03 2026-05-25 2026-06-19 "
+    "2026-07-03 2026-09-07 2026-11-26 2026-12-25"
+)
+_UK_HOLIDAYS = (
+    "2025-12-25 2025-12-26 2026-01-01 2026-04-03 2026-04-06 2026-05-04 2026-05-25 2026-08-31 2026-12-25 "
+    "2026-12-28"
+)
+_JAPAN_HOLIDAYS = (
+    "2025-09-15 2025-09-23 2025-10-13 2025-11-03 2025-11-24 2025-12-31 2026-01-01 2026-01-02 2026-01-12 "
+    "2026-02-11 2026-02-23 2026-03-20 2026-04-29 2026-05-04 2026-05-05 2026-05-06 2026-07-20 2026-08-11 "
+    "2026-09-21 2026-09-22 2026-09-23 2026-10-12 2026-11-03 2026-11-23 2026-12-31"
+)
+_STOCKS = "pre 04:00 09:30, regular 09:30 16:00, post 16:00 20:00"
+_BEFORE, _AHEAD, _HOLIDAYS_AHEAD = 1, 8, 60
+
+
+class _Exchange(NamedTuple):
+    """One exchange; a session that ends before it starts ends on the next day."""
+
+    id: str
+    name: str
+    short_name: str
+    mic: str
+    timezone: str
+    weekdays: tuple[int, ...]
+    hours: str
+    holidays: str
+
+
+_WORKDAYS = (0, 1, 2, 3, 4)
+_EXCHANGES = (
+    _Exchange(
+        "nyse", "New York Stock Exchange", "NYSE", "XNYS", "America/New_York", _WORKDAYS, _STOCKS,
+        _US_HOLIDAYS,
+    ),
+    _Exchange("nasdaq", "Nasdaq", "NASDAQ", "XNAS", "America/New_York", _WORKDAYS, _STOCKS, _US_HOLIDAYS),
+    _Exchange(
+        "cme", "CME Globex", "CME", "XCME", "America/Chicago", (6, 0, 1, 2, 3), "regular 17:00 16:00",
+        "2025-12-25 2026-01-01 2026-04-03 2026-12-25",
+    ),
+    _Exchange(
+        "lse", "London Stock Exchange", "LSE", "XLON", "Europe/London", _WORKDAYS, "regular 08:00 16:30",
+        _UK_HOLIDAYS,
+    ),
+    _Exchange(
+        "tse", "Tokyo Stock Exchange", "TSE", "XTKS", "Asia/Tokyo", _WORKDAYS,
+        "regular 09:00 11:30, regular 12:30 15:30", _JAPAN_HOLIDAYS,
+    ),
+)  # fmt: skip
+
+
+def newest(first: int, last: int, *_: object) -> dict[str, Any]:
+    """Return the calendar as known at `last` [µs]: sessions of the days about it, coming holidays."""
+    now = instants([last])[0]
+    frame = pd.concat([_calendar(exchange, now) for exchange in _EXCHANGES], ignore_index=True)
+    return {str(name): frame[name] for name in frame.columns}
+
+
+def _calendar(exchange: _Exchange, now: pd.Timestamp) -> pd.DataFrame:
+    today = now.tz_convert(exchange.timezone).tz_localize(None).normalize()
+    closed = pd.DatetimeIndex(exchange.holidays.split())
+    days = pd.date_range(today - pd.Timedelta(_BEFORE, "D"), today + pd.Timedelta(_AHEAD, "D"))
+    open_days = days[days.day_of_week.isin(exchange.weekdays) & ~days.isin(closed)]
+    rows = [(day, *text.split()) for day in open_days for text in exchange.hours.split(", ")]
+    sessions = [(name, *_span(exchange, day, begin, end), True) for day, name, begin, end in rows]
+    coming = closed[(closed >= today) & (closed <= today + pd.Timedelta(_HOLIDAYS_AHEAD, "D"))]
+    holidays = [("holiday", *_span(exchange, day, "00:00", "24:00"), False) for day in coming]
+    frame = pd.DataFrame([*sessions, *holidays], columns=["session", "start", "end", "is_tradable"])
+    tradable = frame[frame["is_tradable"]]
+    later = tradable[tradable["start"] > now]["start"]
+    return frame.assign(
+        exchange_id=exchange.id,
+        name=exchange.name,
+        short_name=exchange.short_name,
+        mic=exchange.mic,
+        timezone=exchange.timezone,
+        time=now,
+        is_tradable_now=bool(((tradable["start"] <= now) & (now < tradable["end"])).any()),
+        next_session_start=later.min(),
+    )
+
+
+def _span(exchange: _Exchange, day: pd.Timestamp, begin: str, end: str) -> tuple[pd.Timestamp, pd.Timestamp]:
+    """Return the start and end of a session on a local day, in UTC."""
+    hours = [pd.Timedelta(f"{text}:00") for text in (begin, end)]
+    later = pd.Timedelta(0) if hours[1] > hours[0] else pd.Timedelta(1, "D")
+    local = [day + hours[0], day + hours[1] + later]
+    start, stop = (stamp.tz_localize(exchange.timezone).tz_convert("UTC").as_unit("us") for stamp in local)
+    return start, stop

@@ -1,0 +1,225 @@
+"""Symbols, venues and their pairs, with start and style of trading, drawn once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from derivdata.sources.sample import noise
+from derivdata.sources.sample.grid import START_DAY, Ints, day
+from derivdata.sources.sample.noise import Flags, Floats, Keys
+from derivdata.sources.sample.tickers import CRYPTO, OTHER, PRICES, VOLATILITY
+from derivdata.sources.sample.venue_models import MODELS
+from derivdata.tables import VENUES
+
+__all__ = ["FOREVER", "Pairs", "Symbols", "exchange_names", "pairs", "select", "symbols", "venue_values"]
+
+FOREVER = 10**6
+_TRAITS = noise.key("traits")
+_STOCK_VENUES = frozenset("kinetiq paragon qfex tradexyz".split())
+_BOTH_VENUES = frozenset(
+    "aster binance bingx bitget bybit gateio hyena lighter mexc ondo vest variational".split()
+)
+_CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Every symbol, sorted by name, with what was drawn for it.
+
+    Attributes
+    ----------
+    rank
+        Place in the list, 0 the largest; equities and commodities follow.
+    price, volatility
+        Centre of the price path [USD] and its volatility [1/√year].
+    oi
+        Open interest over all venues at the start [USD].
+    scale
+        Factor on the size of its funding rates and spreads; 1 for BTC.
+    base, base_deviation, base_half_life, base_tail
+        Base rate ``base + base_deviation × (x + base_tail × x³)`` [bps/8h] of a unit OU process x of that
+        half-life [h].
+    trend
+        Of its open interest, as a rate of the logarithm [1/year].
+    squeezed
+        Whether its base rate has squeezes: jumps that fade within a day.
+    """
+
+    name: tuple[str, ...]
+    streams: Keys
+    rank: Ints
+    price: Floats
+    volatility: Floats
+    oi: Floats
+    scale: Floats
+    base: Floats
+    base_deviation: Floats
+    base_half_life: Floats
+    base_tail: Floats
+    trend: Floats
+    squeezed: Flags
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of symbol and venue, sorted by both.
+
+    Attributes
+    ----------
+    row
+        Position among all pairs.
+    symbol, exchange
+        Positions in `symbols` and in the sorted venues.
+    since, until
+        First day, and the day after the last, since 1970.
+    interval, later_interval, change
+        Native interval [h] before and from day `change` on.
+    share
+        Part of the symbol's open interest at the start, as if every venue had been there.
+    """
+
+    row: Ints
+    symbol: Ints
+    exchange: Ints
+    streams: Keys
+    since: Ints
+    until: Ints
+    interval: Ints
+    later_interval: Ints
+    change: Ints
+    share: Floats
+
+    def __len__(self) -> int:
+        return len(self.symbol)
+
+    def take(self, rows: Ints) -> Pairs:
+        """Return some of the pairs."""
+        return Pairs(**{name: values[rows] for name, values in vars(self).items()})
+
+    @staticmethod
+    def joined(parts: Sequence[Pairs]) -> Pairs:
+        """Join several sets of pairs, one after the other."""
+        return Pairs(**{name: np.concatenate([vars(p)[name] for p in parts]) for name in vars(parts[0])})
+
+    def trading(self, first: int, stop: int) -> Pairs:
+        """Return those that trade on some day of ``[first, stop)``."""
+        keep = np.flatnonzero((np.maximum(self.since, START_DAY) < stop) & (self.until > first))
+        return self if len(keep) == len(self) else self.take(keep)
+
+    def interval_on(self, days: Ints) -> Ints:
+        """Return the interval [h] on each day, shape ``(pairs, days)``."""
+        return np.where(days < self.change[:, None], self.interval[:, None], self.later_interval[:, None])
+
+
+@lru_cache(maxsize=1)
+def symbols() -> Symbols:
+    """Return every symbol of the sample."""
+    order = {name: rank for rank, name in enumerate((*CRYPTO, *OTHER))}
+    names = tuple(sorted(order))
+    rank = np.array([order[n] for n in names])
+    streams = noise.keys("symbol", names)
+    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(12))
+    stock = rank >= len(CRYPTO)
+    size = np.where(stock, 40 + 12 * (rank - len(CRYPTO)), rank)
+    scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size / 60.0, 1.0) * (0.4 + u[:, 0]))
+    price = np.where(stock, 50.0 + 400.0 * u[:, 1], 0.05 * 1000.0 ** u[:, 1])
+    volatility = np.where(stock, 0.3 + 0.4 * u[:, 2], 0.8 + 0.7 * u[:, 2])
+    return Symbols(
+        name=names,
+        streams=streams,
+        rank=rank,
+        price=np.array([PRICES.get(n, p) for n, p in zip(names, price, strict=True)]),
+        volatility=np.array([VOLATILITY.get(n, v) for n, v in zip(names, volatility, strict=True)]),
+        oi=3.2e10 / (1.0 + size) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
+        scale=scale,
+        base=0.75 + scale * 0.25 * (u[:, 4] - 0.6),
+        base_deviation=0.35 * scale,
+        base_half_life=16.0 + 48.0 * u[:, 5],
+        base_tail=0.04 + 0.04 * (scale - 1.0),
+        trend=-0.4 + 1.0 * u[:, 6],
+        squeezed=rank > 30,
+    )
+
+
+@lru_cache(maxsize=1)
+def pairs() -> Pairs:
+    """Return every pair of the sample."""
+    all_symbols, venues = symbols(), exchange_names()
+    chance = np.stack([_chance(all_symbols.rank, v) for v in venues], axis=1)
+    names = [[f"{s}|{v}" for v in venues] for s in all_symbols.name]
+    streams = np.array([[noise.key("pair", n) for n in row] for row in names], dtype=np.uint64)
+    listed = noise.uniform(streams ^ _TRAITS, 0) < chance
+    symbol, exchange = np.nonzero(listed)
+    streams = streams[listed]
+    u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(1, 12))
+    since, until = _life(all_symbols, symbol, exchange, u)
+    interval, later, change = _intervals(all_symbols, symbol, exchange, u)
+    weight = venue_values("weight")[exchange] * (0.4 + 1.2 * u[:, 7])
+    share = weight / np.bincount(symbol, weight, minlength=len(all_symbols.name))[symbol]
+    row = np.arange(len(symbol))
+    return Pairs(row, symbol, exchange, streams, since, until, interval, later, change, share)
+
+
+def exchange_names() -> tuple[str, ...]:
+    """Return every venue, sorted."""
+    return tuple(sorted(VENUES))
+
+
+def select(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> Pairs:
+    """Return the pairs of some symbols on some venues; None is all of them."""
+    every = pairs()
+    keep = np.ones(len(every), dtype=bool)
+    if names is not None:
+        wanted = set(names)
+        keep &= np.array([n in wanted for n in symbols().name])[every.symbol]
+    if exchanges is not None:
+        wanted = set(exchanges)
+        keep &= np.array([v in wanted for v in exchange_names()])[every.exchange]
+    return every if keep.all() else every.take(np.flatnonzero(keep))
+
+
+@lru_cache(maxsize=16)
+def venue_values(trait: str) -> Floats:
+    """Return one number of every venue's model, in the order of the sorted venues."""
+    return np.array([getattr(MODELS[v], trait) for v in exchange_names()], dtype=np.float64)
+
+
+def _chance(rank: Ints, venue: str) -> Floats:
+    """Return the chance that a venue lists each symbol; BTC and ETH are certain where crypto is traded."""
+    breadth = MODELS[venue].breadth
+    crypto = np.clip(1.25 * (1.0 - rank / (2.0 * breadth)), 0.0, 0.98)
+    crypto = np.where(rank < 2, 1.0, np.where(rank < 2.2 * breadth, crypto, 0.0))
+    stock = 0.75 if venue in _STOCK_VENUES else 0.5 if venue in _BOTH_VENUES else 0.0
+    crypto = crypto if venue not in _STOCK_VENUES else np.zeros_like(crypto)
+    return np.where(rank < len(CRYPTO), crypto, stock)
+
+
+def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:
+    """Return the first day and the day after the last: late symbols, venues and pairs, and ended symbols."""
+    rank = all_symbols.rank[symbol]
+    own = noise.uniform((all_symbols.streams ^ _TRAITS)[:, None], np.arange(12, 16))[symbol]
+    late_symbol = np.where((rank > 60) & (own[:, 0] < 0.1), np.floor(240.0 * own[:, 1]), 0.0)
+    opened = np.array([max(day(MODELS[v].since or "2025-01-01") - START_DAY, 0) for v in exchange_names()])
+    late_pair = np.where((rank > 12) & (u[:, 0] < 0.12), np.floor(90.0 * u[:, 1]), 0.0)
+    since = START_DAY + (np.maximum(late_symbol, opened[exchange]) + late_pair).astype(np.int64)
+    ended = (rank > 100) & (own[:, 2] < 0.04) & (late_symbol == 0.0)
+    until = np.where(ended, START_DAY + 60 + np.floor(220.0 * own[:, 3]), FOREVER).astype(np.int64)
+    return since, np.maximum(until, since)
+
+
+def _intervals(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints, Ints]:
+    """Return native intervals: the venue's own for large symbols, often shorter for others; some change."""
+    venues = exchange_names()
+    own = np.array([VENUES[v].interval_hours or 1.0 for v in venues])[exchange].astype(np.int64)
+    rank = all_symbols.rank[symbol]
+    short = np.where(u[:, 2] < 0.12, 1, 4)
+    interval = np.where((own == 8) & (rank > 8) & (u[:, 3] < 0.55), short, own)
+    able = np.array([v in _CHANGING for v in venues])[exchange] & (rank >= 2)
+    changes = able & (u[:, 4] < 0.12)
+    later = np.where(changes, np.where(interval == 8, 4, np.where(interval == 4, 1, 4)), interval)
+    change = np.where(changes, START_DAY + 20 + np.floor(260.0 * u[:, 5]), FOREVER).astype(np.int64)
+    return interval, later, change

@@ -1,0 +1,13 @@
+"""The documented API served from an archive or the sample."""
+
+from __future__ import annotations
+
+from derivdata.sources.service.application import app
+from derivdata.sources.service.server import Local, open_store, serve, start
+from derivdata.sources.service.store import Store
+
+__all__ = ["Local", "Store", "app", "open_store", "serve", "start"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,164 @@
+"""Funding: snapshot, metadata, history, settlements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from derivdata import tables, units
+from derivdata.sources.service import json_rows, market
+from derivdata.sources.service.access import FREE_SYMBOLS
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.request_coverage import never_requested
+from derivdata.sources.service.window import Window
+
+__all__ = ["ANSWERS"]
+
+_UNRANKED = "500+"
+_RANKED = 500
+_TABLES = ("funding_history", "funding_settlements")
+_MINUTES = 60
+
+
+def snapshot(context: RequestContext) -> dict[str, Any]:
+    """``GET /funding``: every pair that has a rate now; Free sees BTC and ETH."""
+    view = context.view
+    view.need(*_TABLES)
+    symbols = FREE_SYMBOLS if context.tier == "free" else None
+    rates = market.funding_now(view, symbols)
+    merged = rates.merge(
+        market.intervals(view, symbols)[["symbol", "exchange", "interval_hours"]],
+        on=["symbol", "exchange"],
+        how="left",
+        suffixes=("_settled", ""),
+    ).sort_values(["exchange", "symbol"])
+    stated = merged[merged["interval_hours"].notna()]
+    shown = sorted(merged["symbol"].astype(str).unique())
+    return {
+        "symbols": shown,
+        "exchanges": _venues(sorted(merged["exchange"].astype(str).unique())),
+        "funding_rates": _by_venue(merged, json_rows.tokens(merged["rate_bps_8h"])),
+        "funding_rates_raw": _by_venue(stated, _raw(stated)),
+        "funding_intervals": _by_venue(stated, _whole(stated["interval_hours"])),
+        "oi_rankings": {s: r for s, r in market.oi_ranks(view).items() if r <= _RANKED and s in shown},
+        "default_oi_rank": _UNRANKED,
+        "timestamp": json_rows.stamp(view.now),
+    }
+
+
+def metadata(context: RequestContext) -> dict[str, Any]:
+    """``GET /funding/metadata``: symbols and venues, each with its most common interval."""
+    view = context.view
+    view.need(*_TABLES)
+    rates = market.funding_now(view)
+    usual = market.intervals(view).groupby("exchange", observed=True)["interval_hours"].agg(_most_common)
+    venues = _venues(sorted(rates["exchange"].astype(str).unique()))
+    for venue in venues["exchange_names"]:
+        if venue["name"] in usual.index:
+            venue["interval"] = _number(float(usual[venue["name"]]))
+    return {
+        "symbols": sorted(rates["symbol"].astype(str).unique()),
+        "exchanges": venues,
+        "timestamp": json_rows.stamp(view.now),
+    }
+
+
+def historical(context: RequestContext) -> dict[str, Any]:
+    """``GET /funding/historical``: the sampled rate of one symbol; unknown symbols have an empty series."""
+    view, params = context.view, context.params
+    view.need("funding_history")
+    window = context.window()
+    frame, used, _ = view.series(
+        "funding_history",
+        "rate_bps_8h",
+        window,
+        params["resolution"],
+        symbols=[params["symbol"]],
+        exchanges=params["exchanges"],
+    )
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    points = json_rows.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
+    return {
+        "symbol": params["symbol"],
+        "unit": "bps_8h",
+        "resolution": used,
+        "series": json_rows.split(points, frame["exchange"]),
+        "notices": window.notices + _no_data(context, window, "funding_history", frame),
+    }
+
+
+def settlement(context: RequestContext) -> dict[str, Any]:
+    """``GET /funding/settlement``: the payments of one symbol."""
+    view, params = context.view, context.params
+    view.need("funding_settlements")
+    window = context.window()
+    frame = view.read(
+        "funding_settlements",
+        window.start,
+        window.end,
+        symbols=[params["symbol"]],
+        exchanges=params["exchanges"],
+    )
+    frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
+    stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
+    minutes = _whole(frame["interval_hours"] * _MINUTES)
+    points = json_rows.objects(
+        {"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"], "intervalMinutes": minutes}
+    )
+    return {
+        "symbol": params["symbol"],
+        "series": json_rows.split(points, frame["exchange"]),
+        "notices": window.notices + _no_data(context, window, "funding_settlements", frame),
+    }
+
+
+def _no_data(context: RequestContext, window: Window, table: str, frame: pd.DataFrame) -> list[str]:
+    if len(frame):
+        return []
+    view, params = context.view, context.params
+    first = view.store.start
+    why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
+    lacking = never_requested(
+        view, table, params["symbol"], window.start, window.end, exchanges=params["exchanges"]
+    )
+    return [f"no data for this request: {why}", *lacking]
+
+
+def _venues(slugs: list[str]) -> dict[str, Any]:
+    names = {s: tables.VENUES[s].display_name if s in tables.VENUES else s.upper() for s in slugs}
+    return {"exchange_names": [{"name": s, "display": names[s]} for s in slugs], "exchanges": slugs}
+
+
+def _by_venue(frame: pd.DataFrame, values: list[bytes]) -> dict[str, Any]:
+    """Venue to (symbol to token), from rows sorted by venue."""
+    pairs = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(frame["symbol"]), values, strict=True)))
+    return json_rows.split(pairs, frame["exchange"], b"{%b}")
+
+
+def _raw(frame: pd.DataFrame) -> list[bytes]:
+    """Decimal rate per native interval as JSON text, never in exponent form."""
+    native = units.native_from_bps_8h(frame["rate_bps_8h"], frame["interval_hours"])
+    return [b'"%b"' % (f"{v:.15f}".rstrip("0") + "0" * (v == round(v))).encode() for v in native.tolist()]
+
+
+def _whole(values: pd.Series) -> list[bytes]:
+    """Numbers as tokens, whole ones without a fraction."""
+    return [json_rows.encode(_number(value)) for value in values.tolist()]
+
+
+def _number(value: float) -> float | int:
+    return int(value) if value.is_integer() else value
+
+
+def _most_common(values: pd.Series) -> float:
+    """Return the most frequent value, the smallest of several."""
+    return float(values.mode().iloc[0])
+
+
+ANSWERS: Answers = {
+    "/funding": snapshot,
+    "/funding/metadata": metadata,
+    "/funding/historical": historical,
+    "/funding/settlement": settlement,
+}

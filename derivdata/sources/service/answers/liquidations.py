@@ -1,0 +1,238 @@
+"""Liquidations: single orders, value over time, and by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata import tables
+from derivdata.sources.service import buckets, fills, json_rows
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.kept_days import DAY, cut, kept_days
+from derivdata.sources.service.request_coverage import notices_of, on_wire, requested_spans
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import DEV_DAYS, INSTANT, Window
+from derivdata.support import times
+
+__all__ = ["ANSWERS", "DEFAULT_LIMIT"]
+
+DEFAULT_LIMIT = 1000
+_DAY = pd.Timedelta(1, "D")
+_FIRST_STEP = pd.Timedelta(6, "h")
+_FINEST = "1m"
+_SIDES = ("long_usd", "short_usd", "unknown_usd")
+_FIGURES = ("long_count", "short_count", "long_usd", "short_usd", "total_count", "total_usd")
+
+
+def events(context: RequestContext) -> dict[str, Any]:
+    """``GET /liquidations/events``.
+
+    Without `since`: the last 24 hours of at least `min_usd`, newest first. With it: what came after, oldest
+    first, so that a client that goes on from the last one misses none; `min_usd` has no effect. Dev sees
+    what came within its rolling days.
+    """
+    view, params = context.view, context.params
+    limit = params["limit"] or DEFAULT_LIMIT
+    view.need(*fills.TABLES)
+    symbols = _symbols(view, params)
+    notices: list[str] = []
+    start = view.now - _DAY
+    if params["since"] is None:
+        orders = fills.events(view, start, view.horizon, symbols=symbols, exchanges=params["exchange"])
+        if params["min_usd"] is not None:
+            orders = orders[orders["value_usd"] >= params["min_usd"]]
+        orders = orders.iloc[::-1].head(limit)
+    else:
+        start = params["since"] + INSTANT
+        floor = view.now - pd.Timedelta(DEV_DAYS, "D")
+        if context.tier == "dev" and start < floor:
+            notices = [
+                f"since was raised from {times.iso(params['since'])} to {times.iso(floor)}: "
+                f"Dev covers the rolling {DEV_DAYS} days that end now"
+            ]
+            start = floor
+        orders = _since(view, start, limit, symbols, params["exchange"])
+    body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
+    notices += _cover(view, body, start, view.now, symbols=symbols, exchanges=params["exchange"])
+    return body | {"notices": notices} if notices else body
+
+
+def history(context: RequestContext) -> dict[str, Any]:
+    """``GET /liquidations/history``: buckets of a day, of an hour for windows under a day."""
+    view, params = context.view, context.params
+    view.need(*fills.TABLES)
+    window = context.window()
+    used, notices = params["resolution"] or ("1h" if window.requested < _DAY else "1d"), []
+    if used == "raw":
+        notices = [f"resolution=raw is not served: sums of liquidations are by {_FINEST} at the finest"]
+        used = _FINEST
+    sums = _history(view, window, used, params["symbol"])
+    lost = sums["unknown_usd"].sum()
+    if lost > 0:
+        notices.append(f"{lost:.2f} USD of liquidations are left out: their side is not known")
+    sums = sums[(sums["unknown_usd"] == 0) | (sums[["long_usd", "short_usd"]] > 0).any(axis=1)]
+    venues = json_rows.objects(sums[["long_usd", "short_usd"]])
+    named = list(map(b"%b:%b".__mod__, zip(json_rows.tokens(sums["exchange"]), venues, strict=True)))
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(sums["time"])), dtype=object)
+    dates = json_rows.split(named, stamps.str.decode("ascii"), b"{%b}")
+    rows = [{"date": date.strip('"'), "exchanges": exchanges} for date, exchanges in dates.items()]
+    notices += [] if rows else ["no liquidations in this range"]
+    body: dict[str, Any] = {"data": rows, "unit": "usd", "resolution": used}
+    notices += _cover(view, body, window.start, min(window.end, view.now), symbols=params["symbol"])
+    return body | {"notices": window.notices + notices}
+
+
+def aggregates(context: RequestContext) -> dict[str, Any]:
+    """``GET /liquidations/aggregates``: orders of the last hours, the largest group first."""
+    view, params = context.view, context.params
+    view.need(*fills.TABLES)
+    length = times.lookback(params["range"]) or _DAY
+    orders = fills.events(view, view.now - length, view.horizon)
+    by = params["group_by"].split("_")
+    names = orders[by].astype(object).agg(":".join, axis=1) if len(orders) else pd.Series(dtype=object)
+    groups = _counted(orders, names).sort_values(["total_usd", "name"], ascending=[False, True])
+    totals = _counted(orders, pd.Series("all", index=orders.index, dtype=object))
+    none = dict.fromkeys(_FIGURES, 0)
+    body: dict[str, Any] = {
+        "period": params["range"],
+        "range": params["range"],
+        "group_by": params["group_by"],
+        "totals": totals[list(_FIGURES)].to_dict("records")[0] if len(totals) else none,
+        "groups": json_rows.rows(groups),
+        "largest": groups[["name", "total_usd"]].to_dict("records")[0] if len(groups) else None,
+    }
+    notices = _cover(view, body, view.now - length, view.now)
+    return body | {"notices": notices} if notices else body
+
+
+def _cover(
+    view: View,
+    body: dict[str, Any],
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    *,
+    symbols: Sequence[str] | None = None,
+    exchanges: Sequence[str] | None = None,
+) -> list[str]:
+    """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
+    if start >= end:
+        return []
+    coverage = requested_spans(view, start, end, symbols=symbols, exchanges=exchanges)
+    if coverage is not None:
+        body["coverage"] = on_wire(coverage)
+    return notices_of(coverage, start, end)
+
+
+def _symbols(view: View, params: Any) -> Sequence[str] | None:
+    if params["exclude_symbol"] is None:
+        return params["symbol"]  # type: ignore[no-any-return]
+    listed = {symbol for table in fills.TABLES if view.has(table) for symbol in view.store.symbols(table)}
+    return sorted(listed - set(params["exclude_symbol"]))
+
+
+def _since(
+    view: View,
+    start: pd.Timestamp,
+    limit: int,
+    symbols: Sequence[str] | None,
+    exchanges: Sequence[str] | None,
+) -> pd.DataFrame:
+    """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
+    start, step = max(start, view.store.start), _FIRST_STEP
+    parts, count = [tables.LIQUIDATIONS_EVENTS.empty()], 0
+    while start < view.horizon and count < limit:
+        end = min(start + step, view.horizon)
+        parts.append(fills.events(view, start, end, symbols=symbols, exchanges=exchanges))
+        count += len(parts[-1])
+        start, step = end, step * 2
+    return pd.concat([p for p in parts if len(p)] or parts, ignore_index=True).head(limit)
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, Any]:
+    """Wire-named columns, in the document's order."""
+    order = (
+        "time exchange symbol side order_price_usd fill_price_usd quantity filled_quantity value_usd status "
+        "order_id fill_count"
+    )
+    names = tables.LIQUIDATIONS_EVENTS.wire
+    return {names.get(name, name): frame[name] for name in order.split()}
+
+
+def _history(view: View, window: Window, step: str, symbols: Sequence[str] | None) -> pd.DataFrame:
+    """Value by bucket, venue and side; buckets whose start lies in the window."""
+    length = times.RESOLUTIONS[step]
+
+    def divide(orders: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        sums = _summed(orders, length)
+        starts = pd.DatetimeIndex([*(day.start for day in days), days[-1].end]).ceil(length)
+        edges = sums["time"].searchsorted(starts)
+        return (sums.iloc[first:last] for first, last in pairwise(edges.tolist()))
+
+    def read(span: Window) -> pd.DataFrame:
+        return fills.order_values(view, span.start.ceil(length), span.end.ceil(length), symbols=symbols)
+
+    known = window._replace(end=min(window.end, view.horizon))
+    name = ("liquidated", step, None if symbols is None else tuple(symbols))
+    size = partial(pd.DataFrame.memory_usage, index=False)
+    parts = kept_days(view, name, cut(known, DAY), read, divide, lambda part: int(size(part).sum()) + 1024)
+    filled = [part for part in parts if len(part)]
+    empty = pd.DataFrame(columns=["time", "exchange", *_SIDES])
+    return pd.concat(filled, ignore_index=True) if filled else empty
+
+
+def _summed(orders: pd.DataFrame, length: pd.Timedelta) -> pd.DataFrame:
+    """Add up the value of orders by bucket, venue and side; unknown sides are those that are missing."""
+    width = buckets.micros_of(length)
+    side, venue = (pd.Categorical(orders[name]) for name in ("side", "exchange"))
+    bucket, starts = pd.factorize(orders["time"].array.asi8 // width, sort=True)
+    places = [_SIDES.index(f"{name}_usd") for name in side.categories]
+    cell = bucket * len(venue.categories) + venue.codes
+    shape = (len(starts) * len(venue.categories), len(_SIDES))
+    of_side = cell * len(_SIDES) + np.array([*places, _SIDES.index("unknown_usd")])[side.codes]
+    value = np.bincount(of_side, orders["value_usd"].fillna(0.0), minlength=shape[0] * shape[1])
+    value = value.reshape(shape).round(2)
+    found = np.flatnonzero(np.bincount(cell, minlength=shape[0]))
+    place, which = np.divmod(found, max(len(venue.categories), 1))
+    micros = np.asarray(starts)[place] * width
+    columns = {
+        "time": pd.DatetimeIndex(micros.view("M8[us]")).tz_localize("UTC"),
+        "exchange": np.asarray(venue.categories, dtype=object)[which],
+    }
+    return pd.DataFrame(columns | {name: value[found, n] for n, name in enumerate(_SIDES)}, copy=False)
+
+
+def _by_side(orders: pd.DataFrame) -> dict[str, pd.Series]:
+    """Value of each order under the side that it belongs to, 0 under the others."""
+    value, is_long, is_short = orders["value_usd"], orders["side"] == "long", orders["side"] == "short"
+    parts = (is_long, is_short, ~(is_long | is_short))
+    return {name: value.where(part, 0.0) for name, part in zip(_SIDES, parts, strict=True)}
+
+
+def _counted(orders: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
+    """Count and sum orders by side and in total, a row per name.
+
+    An order of which no side is known counts in the total alone.
+    """
+    sides = _by_side(orders)
+    columns = {
+        "name": names,
+        "long_count": (orders["side"] == "long").astype("int64"),
+        "short_count": (orders["side"] == "short").astype("int64"),
+        "long_usd": sides["long_usd"],
+        "short_usd": sides["short_usd"],
+        "total_count": 1,
+        "total_usd": orders["value_usd"],
+    }
+    return pd.DataFrame(columns).groupby("name").sum().round(2).reset_index()
+
+
+ANSWERS: Answers = {
+    "/liquidations/events": events,
+    "/liquidations/history": history,
+    "/liquidations/aggregates": aggregates,
+}

@@ -1,0 +1,246 @@
+"""Markets: the leaderboard, movers, leaders, one symbol, one venue; over the venues of the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.service import buckets, json_rows, market
+from derivdata.sources.service.access import FREE_SYMBOLS
+from derivdata.sources.service.answers import measures
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.answers.measures import OI, VOLUME, Measure
+from derivdata.sources.service.buckets import length
+from derivdata.sources.service.refusal import DOCS, Refusal, not_found
+from derivdata.sources.service.view import Series, View
+from derivdata.sources.service.window import Window
+
+__all__ = ["ANSWERS", "bucket_of"]
+
+_DEV_SYMBOLS = 200
+_LEADERS = 10
+_MOVERS = 10
+_EDGES = (-20.0, -10.0, -5.0, 0.0, 5.0, 10.0, 20.0)
+_BUCKETS: tuple[tuple[str, float | None, float | None], ...] = (
+    ("<-20%", None, -20.0),
+    ("<-10%", -20.0, -10.0),
+    ("-10..-5%", -10.0, -5.0),
+    ("-5..0%", -5.0, 0.0),
+    ("0%", 0.0, 0.0),
+    ("0..5%", 0.0, 5.0),
+    ("5..10%", 5.0, 10.0),
+    (">10%", 10.0, 20.0),
+    (">20%", 20.0, None),
+)
+_UNCHANGED = 4
+_WEEK = pd.Timedelta(7, "D")
+_FIGURES = {
+    "price_usd": "price_usd",
+    "price_24h_change_pct": "price_24h_change_pct",
+    "volume_24h_usd": "volume_24h_usd",
+    "oi_usd": "oi_usd",
+    "funding_current_bps": "funding_bps_8h",
+    "liquidation_24h_usd": "liquidation_24h_usd",
+}
+
+
+def symbols(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/symbols``: ranked by open interest; Dev sees the first 200."""
+    context.view.need("oi_history", "markets_symbol_exchanges")
+    board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
+    if context.tier == "dev":
+        board = board.head(_DEV_SYMBOLS)
+    return {"timestamp": json_rows.stamp(context.view.now), "symbols": json_rows.rows(board)}
+
+
+def price_movers(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/price-movers``: largest changes of 24 hours among what is traded enough."""
+    context.view.need("markets_symbol_exchanges")
+    board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
+    traded = board[board["volume_24h_usd"] >= context.params["min_value"]]
+    change = traded["price_24h_change_pct"]
+    limit = context.params["limit"] or _MOVERS
+    return {
+        "timestamp": json_rows.stamp(context.view.now),
+        "gainers": _movers(traded[change > 0], limit, ascending=False),
+        "losers": _movers(traded[change < 0], limit, ascending=True),
+    }
+
+
+def funding_leaders(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/funding-leaders``: the ten pairs with the highest rate."""
+    view, chosen = context.view, context.params["exchanges"]
+    view.need("funding_history", "funding_settlements")
+    rates = market.within(market.pairs(view), chosen).dropna(subset="funding_bps_8h")
+    top = rates.sort_values(["funding_bps_8h", "symbol", "exchange"], ascending=[False, True, True]).head(
+        _LEADERS
+    )
+    ranks = market.oi_ranks(view)
+    columns = {
+        "symbol": top["symbol"],
+        "exchange": top["exchange"],
+        "funding_current_bps": top["funding_bps_8h"],
+        "oi_rank": [json_rows.encode(ranks.get(symbol)) for symbol in top["symbol"]],
+        "rank": pd.Series(np.arange(1, len(top) + 1)),
+    }
+    return {
+        "timestamp": json_rows.stamp(view.now),
+        "exchanges_filter": None if chosen is None else list(chosen),
+        "data": json_rows.rows(columns),
+    }
+
+
+def price_buckets(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/price-buckets``: nine buckets from the top; an edge belongs to the one nearer to 0."""
+    context.view.need("markets_symbol_exchanges")
+    board = market.board(market.within(market.pairs(context.view), context.params["exchanges"]))
+    moved = board[board["price_24h_change_pct"].notna()].sort_values("symbol")
+    place = _place(moved["price_24h_change_pct"].to_numpy())
+    counts = []
+    for i, (label, lower, upper) in reversed(list(enumerate(_BUCKETS))):
+        names = moved["symbol"][place == i].tolist()
+        counts.append({"label": label, "min": lower, "max": upper, "count": len(names), "symbols": names})
+    return {"timestamp": json_rows.stamp(context.view.now), "buckets": counts}
+
+
+def exchanges(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/exchanges/all``: one row per venue, the most open interest first."""
+    venues = market.pairs(context.view).groupby("exchange")
+    added = venues[["volume_24h_usd", "oi_usd", "liquidation_24h_usd"]].sum(min_count=1).round(2)
+    rows = added.assign(symbol_count=venues.size()).reset_index()
+    rows = rows.sort_values(["oi_usd", "exchange"], ascending=[False, True])
+    return {"timestamp": json_rows.stamp(context.view.now), "exchanges": json_rows.rows(rows)}
+
+
+def exchange_symbols(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/exchanges/{exchange}/symbols``: one row per symbol, the most open interest first."""
+    view, exchange = context.view, context.params["exchange"]
+    pairs = market.pairs(view)
+    rows = pairs[pairs["exchange"] == exchange].sort_values(["oi_usd", "symbol"], ascending=[False, True])
+    if rows.empty and exchange not in view.exchanges:
+        raise not_found(f"unknown exchange {exchange!r}")
+    columns = {"symbol": rows["symbol"], **_figures(rows)}
+    return {"exchange": exchange, "timestamp": json_rows.stamp(view.now), "symbols": json_rows.rows(columns)}
+
+
+def exchange_timeseries(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/exchanges/{exchange}/timeseries``: volume and open interest of one venue."""
+    view, exchange = context.view, context.params["exchange"]
+    view.need(OI.table, VOLUME.table)
+    if exchange not in view.exchanges:
+        raise not_found(f"unknown exchange {exchange!r}")
+    window = context.window()
+    series, used = _at_one_resolution(context, [q for q in (VOLUME, OI) if view.has(q.table)], window)
+    parts = {
+        name: s.frame.set_index("time")["value"].astype("float64").round(2) for name, s in series.items()
+    }
+    joined = pd.concat(parts, axis=1, sort=True).reindex(columns=["volume_usd", "oi_usd"]).sort_index()
+    joined = joined.rename_axis("timestamp").reset_index()
+    return {
+        "exchange": exchange,
+        "range": context.params["range"],
+        "data": json_rows.rows(joined),
+        "unit": "usd",
+        "resolution": used,
+        "notices": measures.notices(
+            window, joined, [notice for s in series.values() for notice in s.notices]
+        ),
+    }
+
+
+def symbol_exchanges(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/{symbol}/exchanges``: one row per venue, the most open interest first."""
+    view, symbol = context.view, context.params["symbol"]
+    pairs = market.pairs(view)
+    rows = pairs[pairs["symbol"] == symbol].sort_values(["oi_usd", "exchange"], ascending=[False, True])
+    if rows.empty:
+        raise not_found(f"unknown symbol {symbol!r}")
+    mean = rows["exchange"].map(_mean_rates(view, symbol)).astype("float64")
+    columns = {"exchange": rows["exchange"], **_figures(rows), "funding_avg_7d_bps": mean.round(6)}
+    return {"symbol": symbol, "timestamp": json_rows.stamp(view.now), "exchanges": json_rows.rows(columns)}
+
+
+def symbol_stats(context: RequestContext) -> dict[str, Any]:
+    """``GET /markets/{symbol}/stats``: the symbol's row of the leaderboard; Free sees BTC and ETH."""
+    symbol = context.params["symbol"]
+    if context.tier == "free" and symbol not in FREE_SYMBOLS:
+        error = f"Free covers {' and '.join(FREE_SYMBOLS)}, not {symbol}"
+        raise Refusal(403, error, required_tier="dev", docs=DOCS)
+    context.view.need("oi_history", "markets_symbol_exchanges")
+    board = market.board(market.pairs(context.view))
+    row = board[board["symbol"] == symbol]
+    if row.empty:
+        raise not_found(f"unknown symbol {symbol!r}")
+    figures = {name: _bare(value) for name, value in row.iloc[0].items() if name != "symbol"}
+    return {"symbol": symbol, "timestamp": json_rows.stamp(context.view.now), **figures}
+
+
+def _movers(board: pd.DataFrame, limit: int, *, ascending: bool) -> Any:
+    by = ["price_24h_change_pct", "symbol"]
+    top = board.sort_values(by, ascending=[ascending, True]).head(limit)
+    top = top[["symbol", "price_usd", "price_24h_change_pct"]].assign(rank=np.arange(1, len(top) + 1))
+    return json_rows.rows(top)
+
+
+def bucket_of(change: float) -> str:
+    """Return the label of the bucket of a change [%]."""
+    return _BUCKETS[int(_place(np.array([change]))[0])][0]
+
+
+def _place(change: Any) -> Any:
+    """Return the number of each change's bucket."""
+    falling = np.searchsorted(_EDGES, change, side="right")
+    rising = np.searchsorted(_EDGES, change, side="left") + 1
+    return np.where(change < 0, falling, np.where(change > 0, rising, _UNCHANGED))
+
+
+def _figures(rows: pd.DataFrame) -> Mapping[str, Any]:
+    return {name: rows[column] for name, column in _FIGURES.items()}
+
+
+def _mean_rates(view: View, symbol: str) -> dict[str, float]:
+    """Rate of every venue over the last 7 days [bps/8h], weighted by time."""
+    if not view.has("funding_history"):
+        frame = view.current("markets_symbol_exchanges", symbols=[symbol])
+        return dict(zip(frame["exchange"].astype(str), frame["funding_avg_7d_bps_8h"], strict=True))
+    start = view.now - _WEEK
+    frame = view.read("funding_history", start - buckets.HOLD, view.horizon, symbols=[symbol])
+    return buckets.overall(frame, "rate_bps_8h", start, view.horizon)
+
+
+def _bare(value: Any) -> Any:
+    """Return a value as msgspec writes it, missing text as null."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return None if value is pd.NA or value != value else value
+
+
+def _at_one_resolution(
+    context: RequestContext, chosen: Sequence[Measure], window: Window
+) -> tuple[dict[str, Series], str]:
+    """Totals of a venue at one resolution, the coarsest that any of them needs; and that one."""
+    requested, venue = context.params.get("resolution"), [context.params["exchange"]]
+    totals = {q.column: measures.totals_of(context, q, window, venue, requested) for q in chosen}
+    used = max((series.used for series in totals.values()), key=length)
+    again = {
+        q.column: measures.totals_of(context, q, window, venue, used)
+        for q in chosen
+        if totals[q.column].used != used
+    }
+    return totals | again, used
+
+
+ANSWERS: Answers = {
+    "/markets/symbols": symbols,
+    "/markets/price-movers": price_movers,
+    "/markets/funding-leaders": funding_leaders,
+    "/markets/price-buckets": price_buckets,
+    "/markets/exchanges/all": exchanges,
+    "/markets/exchanges/{exchange}/symbols": exchange_symbols,
+    "/markets/exchanges/{exchange}/timeseries": exchange_timeseries,
+    "/markets/{symbol}/exchanges": symbol_exchanges,
+    "/markets/{symbol}/stats": symbol_stats,
+}

@@ -1,0 +1,285 @@
+"""Options of one symbol on one venue, now and over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.sources.service import buckets, json_rows
+from derivdata.sources.service.answers.context import Answers, RequestContext
+from derivdata.sources.service.at_the_money import COLUMNS, at_hours, at_the_money
+from derivdata.sources.service.kept_days import DAY, cut, kept_days
+from derivdata.sources.service.refusal import bad_request
+from derivdata.sources.service.view import View
+from derivdata.sources.service.window import Window
+from derivdata.support import times
+from derivdata.tables import endpoints
+from derivdata.tables.schema import Table
+
+__all__ = ["ANSWERS"]
+
+_GREEKS = ("delta", "gamma", "vega", "theta")
+_OURS = tuple("rho bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd volume".split())
+"""Columns of ours, which the hosted service does not have."""
+
+_COLUMNS = (
+    "instrument_name",
+    "expiry",
+    "strike",
+    "side",
+    "iv",
+    *_GREEKS,
+    "open_interest",
+    "underlying_price",
+    *_OURS,
+)
+_DAY = pd.Timedelta(1, "D")
+_MOMENT = pd.Timedelta(1, "us")
+_CAP_DAYS = 90
+_STEPS = ((2, "1h"), (7, "4h"), (30, "12h"))
+_LONGEST = "1d"
+
+
+def snapshot(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/snapshot``: the newest chain, at most an hour old; greeks where there are any.
+
+    Pairs of the document's matrix are answered, and those that the source holds besides. ``time``, a
+    field of ours, is the chain's own time where the answer's ``Date`` is another.
+    """
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    chain = _require_pair(view, symbol, exchange)
+    chain = chain[chain["expiry"] > view.now]
+    optional = (*_GREEKS, *_OURS)
+    shown = [name for name in _COLUMNS if name not in optional or chain[name].notna().any()]
+    recorded = chain["time"].max() if len(chain) else view.now
+    return {
+        "symbol": symbol,
+        "exchange": exchange,
+        "count": len(chain),
+        **({} if recorded == view.now else {"time": times.iso(recorded)}),
+        "instruments": json_rows.rows({name: chain[name] for name in shown}),
+    }
+
+
+def metrics(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/metrics``: at-the-money volatility of every expiry now and a day ago."""
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    _require_pair(view, symbol, exchange)
+    now, before = (at_the_money(_chain(view, symbol, exchange, at)) for at in (view.now, view.now - _DAY))
+    ago = before.set_index("expiry")["iv"].reindex(now["expiry"]).to_numpy()
+    columns = {
+        "expiry": now["expiry"],
+        "underlying_price": now["underlying_price"],
+        "atm_strike": now["strike"],
+        "atm_iv": now["iv"],
+        "atm_iv_24h_ago": ago,
+        "atm_iv_change_24h": (now["iv"] - ago).round(6),
+    }
+    return {
+        "symbol": symbol,
+        "exchange": exchange,
+        "count": len(now),
+        "data": json_rows.rows(columns),
+        "cached": False,
+    }
+
+
+def atm_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/atm-history``: a row per full hour and expiry."""
+    window = _window(context)
+    frame = _atm_by_hour(context, window)
+    columns = {"hour": frame["time"], **frame[["expiry", "underlying_price", "strike", "iv"]]}
+    return _envelope(context) | {
+        "count": len(frame),
+        "data": json_rows.rows(columns),
+        "resolution": "1h",
+        "notices": window.notices + _none(frame),
+    }
+
+
+def surface_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/surface-history``: by the hour for 2 days, every 4 for 7, 12 for 30, else by the day.
+
+    Each chain stands at its own instant, which is where its times to expiry are counted from.
+    """
+    window, view = _window(context), context.view
+    _require_pair(view, context.params["symbol"], context.params["exchange"])
+    step = next((step for most, step in _STEPS if window.requested <= most * _DAY), _LONGEST)
+    length = times.RESOLUTIONS[step]
+    hours = pd.date_range(window.start.ceil(length), window.end, freq=length, inclusive="left", unit="us")
+    chains = [chain for hour in hours if len(chain := _chain_of_step(context, hour, length))]
+    frame = _joined(
+        list({chain["time"].iloc[0]: chain for chain in chains}.values()), tables.OPTIONS_SNAPSHOT
+    )
+    names = ["expiry", "strike", "side", "iv", "underlying_price", "open_interest"]
+    stamps = pd.Series(json_rows.iso_tokens(pd.DatetimeIndex(frame["time"])), dtype=object).str.decode(
+        "ascii"
+    )
+    snapshots = json_rows.split(json_rows.objects(frame[names]), stamps.str.strip('"'))
+    return _envelope(context) | {
+        "hours": list(snapshots),
+        "snapshots": snapshots,
+        "resolution": step,
+        "notices": window.notices + _thinned(context, step) + _none(frame),
+    }
+
+
+def overview_history(context: RequestContext) -> dict[str, Any]:
+    """``GET /options/overview-history``: notional figures by hour, venue and symbol."""
+    view = context.view
+    view.need("options_overview_history")
+    window = _window(context)
+    frame = _overview(view, window)
+    columns = {
+        "timestamp": frame["time"],
+        **frame[["exchange", "symbol", "notional_oi_usd", "notional_volume_24h_usd"]],
+    }
+    echo = {"range": context.params["range"], "days": _days(context)}
+    return echo | {
+        "count": len(frame),
+        "data": json_rows.rows(columns),
+        "unit": "usd",
+        "resolution": "1h",
+        "notices": window.notices + _none(frame),
+    }
+
+
+def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
+    """Return the newest chain of a pair, which may be empty.
+
+    Raises
+    ------
+    Refusal
+        The pair is neither documented nor in the store (400), or there are no options at all (404).
+    """
+    view.need("options_snapshot")
+    chain = view.latest(
+        "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
+    )
+    if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
+        raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
+    return chain
+
+
+def _joined(parts: list[pd.DataFrame], table: Table) -> pd.DataFrame:
+    filled = [part for part in parts if len(part)]
+    return pd.concat(filled, ignore_index=True) if filled else table.empty()
+
+
+def _days(context: RequestContext) -> int:
+    return int(context.params["range"][:-1])
+
+
+def _window(context: RequestContext) -> Window:
+    if _days(context) > _CAP_DAYS and context.tier not in ("pro", "team"):
+        raise bad_request(f"range={context.params['range']!r} is longer than {_CAP_DAYS}d, which needs Pro")
+    return context.window()
+
+
+def _envelope(context: RequestContext) -> dict[str, Any]:
+    params = context.params
+    return {
+        "symbol": params["symbol"],
+        "exchange": params["exchange"],
+        "days": _days(context),
+        "range": params["range"],
+    }
+
+
+def _thinned(context: RequestContext, step: str) -> list[str]:
+    hourly = step == "1h"
+    return (
+        [] if hourly else [f"of a range of {context.params['range']} the surface is given by {step}, not 1h"]
+    )
+
+
+def _none(frame: pd.DataFrame) -> list[str]:
+    return [] if len(frame) else ["no options in this range"]
+
+
+def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataFrame:
+    """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
+    if at < view.store.start:
+        return view.read("options_snapshot", at, at)
+    chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange])
+    return chain[chain["expiry"] > at].assign(time=at)
+
+
+def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Timedelta) -> pd.DataFrame:
+    """Return the chain of a step: the newest at its start, at most an hour old, else the last within it."""
+    view, params = context.view, context.params
+    if start + length <= view.store.start:
+        return view.read("options_snapshot", start, start)
+    last = min(start + length, view.now + _MOMENT) - _MOMENT
+    chain = tables.OPTIONS_SNAPSHOT.empty()
+    for at, within in ((start, buckets.HOLD), (last, last - start)):
+        if chain.empty and at >= view.store.start:
+            chain = view.latest(
+                "options_snapshot",
+                at,
+                within=within,
+                symbols=[params["symbol"]],
+                exchanges=[params["exchange"]],
+            )
+    return chain[chain["expiry"] > chain["time"]]
+
+
+def _overview(view: View, window: Window) -> pd.DataFrame:
+    """Return the overview of a window, by time, venue and symbol."""
+
+    def read(span: Window) -> pd.DataFrame:
+        return view.read("options_overview_history", span.start, span.end)
+
+    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        by_time = frame.sort_values(["time", "exchange", "symbol"], ignore_index=True)
+        return _by_day(by_time, days)
+
+    parts = kept_days(view, "overview", cut(window, DAY), read, divide, _bytes)
+    return _joined(parts, tables.OPTIONS_OVERVIEW_HISTORY)
+
+
+def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
+    """Return the volatility at the money of the window's full hours."""
+    view, symbol, exchange = context.view, context.params["symbol"], context.params["exchange"]
+    _require_pair(view, symbol, exchange)
+
+    def read(span: Window) -> pd.DataFrame:
+        return view.read(
+            "options_snapshot",
+            span.start - buckets.HOLD,
+            span.end,
+            symbols=[symbol],
+            exchanges=[exchange],
+            columns=COLUMNS,
+        )
+
+    def divide(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+        first, last = days[0].start.ceil("1h"), days[-1].end
+        hours = pd.date_range(first, last, freq="1h", inclusive="left", unit="us")
+        return _by_day(at_hours(frame, pd.DatetimeIndex(hours)), days)
+
+    parts = kept_days(view, ("atm", symbol, exchange), cut(window, DAY), read, divide, _bytes)
+    return _joined(parts, tables.OPTIONS_SNAPSHOT)
+
+
+def _by_day(frame: pd.DataFrame, days: list[Window]) -> Iterator[pd.DataFrame]:
+    """Yield the rows of each day of a frame that is sorted by time."""
+    edges = frame["time"].searchsorted(pd.DatetimeIndex([*(day.start for day in days), days[-1].end]))
+    return (frame.iloc[first:last] for first, last in pairwise(edges.tolist()))
+
+
+def _bytes(frame: pd.DataFrame) -> int:
+    return int(frame.memory_usage().sum()) + 1024
+
+
+ANSWERS: Answers = {
+    "/options/snapshot": snapshot,
+    "/options/metrics": metrics,
+    "/options/atm-history": atm_history,
+    "/options/surface-history": surface_history,
+    "/options/overview-history": overview_history,
+}

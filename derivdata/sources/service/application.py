@@ -1,0 +1,360 @@
+"""The service as a Starlette application: routes, keys, limits, headers, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from email.utils import format_datetime
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import derivdata
+from derivdata.errors import DerivdataError
+from derivdata.sources.service import answer_size, corrections, json_rows, legacy, query
+from derivdata.sources.service.access import Caller, Keys, RateLimit
+from derivdata.sources.service.answers import ANSWERS, RequestContext
+from derivdata.sources.service.base_symbols import BaseSymbols
+from derivdata.sources.service.guard import Guard
+from derivdata.sources.service.openapi import PLAIN, document, page
+from derivdata.sources.service.refusal import DOCS, Refusal
+from derivdata.sources.service.response_cache import EncodedBody, ResponseCache
+from derivdata.sources.service.status_page import status_page
+from derivdata.sources.service.store import LiveStore, Store
+from derivdata.sources.service.streaming import StreamedResponse
+from derivdata.sources.service.view import View
+from derivdata.sources.service.work_queue import WorkQueue
+from derivdata.tables import endpoints
+
+__all__ = ["app"]
+
+_SAFE = " !#$&'()*+,/:;=?@[]~"
+
+
+def app(
+    store: Store,
+    *,
+    now: pd.Timestamp | None = None,
+    clock: Callable[[], pd.Timestamp] | None = None,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+    limits: bool = True,
+    hosts: Collection[str] = (),
+    page: bool = False,
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
+    """Return the documented API over a store, as an ASGI application.
+
+    Parameters
+    ----------
+    store
+        Where the base tables come from.
+    now
+        The service's clock, which stands still; the store's own unless given.
+    clock
+        A clock that moves, instead of `now`: for a store that grows.
+    keys
+        Key to tier.
+    keyless
+        Whether a request without a known key counts as Team.
+    limits
+        Whether the documented request rates hold.
+    hosts
+        Names besides ``localhost`` under which it is reached; numeric IP addresses always are.
+    page
+        Whether ``/status`` shows the state of the service to everybody who can reach it, without a key.
+    middleware
+        Wrapped around the whole application, the first outermost.
+
+    Raises
+    ------
+    ValueError
+        A tier is unknown, or a key is empty.
+    """
+    moment = clock() if clock is not None else store.now if now is None else now
+    view = View(BaseSymbols(store), moment)
+    service = _Service(view, Keys(keys or {}, keyless=keyless), limits, clock, store)
+    application = Starlette(
+        routes=[
+            Route("/", service.hello),
+            Route("/openapi.json", service.openapi),
+            Route("/docs", service.docs),
+            *([Route("/status", service.status)] if page else []),
+            *(Route(e.path, service.endpoint(e)) for e in endpoints.ENDPOINTS),
+            *(Route(path, service.moved(path)) for path in legacy.PATHS),
+        ],
+        middleware=[*middleware, Middleware(Guard, refuse=service.refusal, hosts=hosts)],
+        exception_handlers={
+            Refusal: service.refused,
+            HTTPException: service.refused,
+            DerivdataError: service.down,
+            OSError: service.down,
+            Exception: service.failed,
+        },
+    )
+    application.router.redirect_slashes = False
+    return application
+
+
+class _Service:
+    """State shared by all routes: the view, the keys, the response cache, the headers."""
+
+    def __init__(
+        self,
+        view: View,
+        keys: Keys,
+        limits: bool,
+        clock: Callable[[], pd.Timestamp] | None = None,
+        source: Store | None = None,
+    ) -> None:
+        self._newest, self._clock, self._source = view, clock, source
+        self._live = source if isinstance(source, LiveStore) else None
+        self._keys, self._cache, self._queue = keys, ResponseCache(), WorkQueue()
+        rates = {e.path: e.per_second for e in endpoints.ENDPOINTS if e.per_second and limits}
+        self._rates = {path: RateLimit(int(rate)) for path, rate in rates.items()}
+        self._constant_headers = {
+            "X-Derivdata-Source": quote(view.store.label, safe=_SAFE),
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "private",
+            "Vary": "Accept-Encoding, X-Api-Key",
+        }
+        if view.store.synthetic:
+            self._constant_headers["X-Derivdata-Synthetic"] = "1"
+
+    @property
+    def _view(self) -> View:
+        """The store as it is known now: another view whenever a moving clock has moved on."""
+        if self._clock is not None and (now := self._clock()) != self._newest.now:
+            self._newest = View(self._newest.store, now)
+        return self._newest
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        """Headers of every answer; an archive has its id from its first row on."""
+        view = self._view
+        return {
+            "Date": format_datetime(view.now.to_pydatetime(), usegmt=True),
+            "X-Derivdata-Source-Id": quote(view.store.id, safe=_SAFE),
+            **self._constant_headers,
+        }
+
+    def endpoint(self, endpoint: endpoints.Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of one endpoint."""
+
+        async def answer(request: Request) -> Response:
+            headers, caller = self._admitted(request, endpoint)
+            await self._refreshed(request, caller)
+            pairs, warned = legacy.modern(endpoint, request.query_params.multi_items(), self._view.now)
+            texts = query.given(endpoint, pairs) | request.path_params
+            return await self._answered(request, endpoint, caller, texts, headers | warned)
+
+        return answer
+
+    def moved(self, path: str) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a path that has moved."""
+        endpoint = legacy.PATHS[path]
+
+        async def answer(request: Request) -> Response:
+            headers, caller = self._admitted(request, endpoint)
+            await self._refreshed(request, caller)
+            given = request.query_params.multi_items()
+            coin, pointer = legacy.moved(path, given, self._view.now)
+            pairs, warned = legacy.modern(endpoint, given, self._view.now)
+            texts = query.given(endpoint, pairs) | {"symbol": coin}
+            return await self._answered(request, endpoint, caller, texts, warned | headers | pointer)
+
+        return answer
+
+    def _admitted(self, request: Request, endpoint: endpoints.Endpoint) -> tuple[dict[str, str], Caller]:
+        """Return the remaining rate as headers, and the caller."""
+        address = request.client.host if request.client else ""
+        caller = self._keys.caller(request.headers.get("X-Api-Key"), address)
+        self._keys.admit(caller.tier, endpoint.tier)
+        rate = self._rates.get(endpoint.path)
+        return {} if rate is None else rate.admit(caller.name), caller
+
+    async def _refreshed(self, request: Request, caller: Caller) -> None:
+        """Have a store that asks others ask them in a worker, once for all requests that wait for it.
+
+        It comes before anything is read: the answer, and the key that it is kept under, are of the new clock.
+        """
+        live = self._live
+        if live is not None and live.is_stale():
+            await self._made(request, ("refresh",), caller, lambda: _refreshed(live))
+
+    async def _answered(
+        self,
+        request: Request,
+        endpoint: endpoints.Endpoint,
+        caller: Caller,
+        texts: Mapping[str, str],
+        headers: Mapping[str, str],
+    ) -> Response:
+        """Answer one request: from the cache, or made in its turn while the client stays."""
+        view = self._view
+        version = self._version()  # before the identity: rows that arrive in between are newer than it
+        key = (endpoint.path, caller.tier, view.store.identity, view.now, *sorted(texts.items()))
+        packed = _accepts_gzip(request)
+        answer = self._cache.get(key)
+        if answer is None:
+            answer = await self._made(
+                request, key, caller, lambda: self._encoded(endpoint, caller.tier, texts, packed)
+            )
+        if answer is None:
+            return Response(status_code=499)  # nobody is there to read it
+        if packed and answer.worth_compressing and not answer.is_compressed:
+            await run_in_threadpool(answer.compressed)
+        self._cache.put(key, answer)
+        stated = {corrections.HEADER: answer.corrections} if answer.corrections else {}
+        return self._response(request, 200, answer, version | stated | dict(headers))
+
+    async def _made(
+        self, request: Request, key: Hashable, caller: Caller, make: Callable[[], EncodedBody]
+    ) -> EncodedBody | None:
+        """Return the answer, or None where the client left before it was made."""
+        job = self._queue.join(key, caller.name, make)
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            both: set[asyncio.Future[Any]] = {job.result, gone}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            return job.result.result() if job.result.done() else None
+        finally:
+            gone.cancel()
+            self._queue.leave(job, caller.name)
+
+    def _encoded(
+        self, endpoint: endpoints.Endpoint, tier: str, texts: Mapping[str, str], packed: bool
+    ) -> EncodedBody:
+        params = query.parse(endpoint, texts, self._view.exchanges)
+        context = RequestContext(self._view, tier, params)
+        with corrections.noted() as noted:
+            body = answer_size.encoded(endpoint, context, ANSWERS[endpoint.path])
+        return EncodedBody(body, packed=packed, corrections=corrections.header_value(noted))
+
+    def _version(self) -> dict[str, str]:
+        """Return the version of the past, as a header; none where the store cannot be read.
+
+        A client keeps what it was answered about closed windows as long as this stays, so what is added at
+        the end of an archive must not change it. Where the clock has run ahead of the data, rows may still
+        come for windows that a client takes for closed: there every change counts.
+        """
+        view = self._view
+        try:
+            version = view.store.version
+            if view.now <= view.store.now:
+                version, _, _ = version.partition(".")
+        except (DerivdataError, OSError):
+            return {}
+        return {"X-Derivdata-Data-Version": quote(version, safe=_SAFE)}
+
+    async def hello(self, request: Request) -> Response:
+        """Answer the root: what this is, without a key."""
+        store = self._view.store
+        body = {
+            "service": "derivdata",
+            "source": store.label,
+            "synthetic": store.synthetic,
+            "start": json_rows.stamp(store.start),
+            "now": json_rows.stamp(self._view.now),
+            "docs": DOCS,
+        }
+        return self._response(request, 200, EncodedBody(json_rows.encode(body)))
+
+    async def openapi(self, request: Request) -> Response:
+        """Answer the OpenAPI document, without a key."""
+        specification = document(
+            self._view.exchanges, label=self._view.store.label, version=derivdata.__version__
+        )
+        return self._response(request, 200, EncodedBody(json_rows.encode(specification)))
+
+    async def docs(self, request: Request) -> Response:
+        """Answer the same as a page to read, without a key."""
+        answer = EncodedBody(page(self._view.store.label).encode())
+        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
+    async def status(self, request: Request) -> Response:
+        """Answer the page on the state of the service, without a key, made again for a new clock or data."""
+        caller = Caller(endpoints.TIERS[-1], b"status page")
+        await self._refreshed(request, caller)
+        view = self._view
+        key = ("/status", view.store.identity, view.now)
+        answer = self._cache.get(key) or await self._made(
+            request, key, caller, lambda: EncodedBody(status_page(view, self._ledger()).encode())
+        )
+        if answer is None:
+            return Response(status_code=499)
+        self._cache.put(key, answer)
+        return self._response(request, 200, answer, {"Content-Type": "text/html; charset=utf-8"})
+
+    def _ledger(self) -> pd.DataFrame | None:
+        """Return what was collected of each venue, where the source is an archive."""
+        from derivdata.sources.archive import Archive
+        from derivdata.sources.collect.status import status
+
+        return status(self._source, self._view.now) if isinstance(self._source, Archive) else None
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Answer a refusal of ours, or an unknown path or method."""
+        if isinstance(error, Refusal):
+            return self.refusal(request, error)
+        assert isinstance(error, HTTPException)
+        text = {404: f"unknown path {request.url.path}", 405: "only GET and HEAD are allowed"}
+        body = {"error": text.get(error.status_code, error.detail)}
+        return self._error(request, error.status_code, body, error.headers)
+
+    def refusal(self, request: Request, error: Refusal) -> Response:
+        """Return the answer that says why a request is refused."""
+        if error.status == 400 and request.url.path in PLAIN:
+            return Response(str(error), 400, self._headers | self._version(), "text/plain")
+        return self._error(request, error.status, error.body, error.headers)
+
+    async def down(self, request: Request, error: Exception) -> Response:
+        """Answer that the store cannot be read (503)."""
+        return self._error(request, 503, {"error": f"the store cannot be read: {type(error).__name__}"})
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """Answer an error of the service itself (500); Starlette raises it again after the answer."""
+        body = {"error": f"internal error: {type(error).__name__}"}
+        return self._error(request, 500, body, {"Connection": "close"})
+
+    def _error(
+        self, request: Request, status: int, body: Any, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return self._response(request, status, EncodedBody(json_rows.encode(body)), headers)
+
+    def _response(
+        self, request: Request, status: int, answer: EncodedBody, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        body, extra = answer.body, self._version() | dict(headers or {})
+        if answer.worth_compressing and _accepts_gzip(request):
+            body = answer.compressed()
+            extra["Content-Encoding"] = "gzip"
+        return StreamedResponse(body, status, {"Content-Type": "application/json", **self._headers, **extra})
+
+
+def _refreshed(live: LiveStore) -> EncodedBody:
+    live.refresh()
+    return EncodedBody(b"")
+
+
+async def _disconnected(request: Request) -> None:
+    """Return once the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _accepts_gzip(request: Request) -> bool:
+    accepted = request.headers.get("Accept-Encoding", "")
+    for item in accepted.lower().split(","):
+        coding, _, quality = item.partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return quality.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

@@ -1,0 +1,187 @@
+"""Means and sums of a series in buckets that are anchored at midnight UTC and labelled by their start.
+
+The rule: a sample holds until the next one of its series, at most `HOLD`; a row that states a resolution
+of its own holds that long. A bucket's mean is weighted by time over what is known of the whole bucket up
+to the clock, whatever the window that was asked: joined windows equal one long window. A bucket in which
+nothing is known is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+
+from derivdata.support import times
+
+__all__ = [
+    "HOLD",
+    "ends",
+    "holds",
+    "length",
+    "longer",
+    "means",
+    "micros",
+    "micros_of",
+    "overall",
+    "pieces",
+    "samples",
+    "steps",
+    "sums",
+]
+
+HOLD = pd.Timedelta(1, "h")
+
+_Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_MICROSECOND = pd.Timedelta(1, "us")
+
+
+def holds(resolution: pd.Series) -> _Ints:
+    """Return how long each row's value holds at most [µs], from the resolution that the row states."""
+    named = pd.Categorical(resolution).remove_unused_categories()
+    lengths = [micros_of(times.resolution(str(name)) or HOLD) for name in named.categories]
+    return np.asarray(np.array([*lengths, micros_of(HOLD)], dtype=np.int64)[named.codes])
+
+
+def ends(frame: pd.DataFrame) -> pd.DatetimeIndex:
+    """Return the end of each row's step: its time and the resolution it states; a raw row is an instant."""
+    named = pd.Categorical(frame["resolution"]).remove_unused_categories()
+    steps = [length(str(name)) for name in named.categories]
+    lengths = np.array([*map(micros_of, steps), 0], dtype="timedelta64[us]")[named.codes]
+    return pd.DatetimeIndex(frame["time"]) + pd.TimedeltaIndex(lengths)
+
+
+def steps(frame: pd.DataFrame) -> list[str]:
+    """List the resolutions that rows state, each once; the empty one stands for rows that state none."""
+    named = pd.Categorical(frame["resolution"])
+    names = [*map(str, named.categories), ""]
+    if len(named) and len(names) == 2 and named.codes.min() == 0:
+        return names[:1]
+    return [names[code] for code in np.unique(named.codes).tolist()]
+
+
+def length(resolution: str) -> pd.Timedelta:
+    """Return the length of a step; a raw row is an instant."""
+    return times.resolution(resolution) or pd.Timedelta(0)
+
+
+def longer(frame: pd.DataFrame, resolution: str) -> list[str]:
+    """List the resolutions that rows state and that are longer than one, the shortest first."""
+    step = times.resolution(resolution)
+    if step is None:
+        return []
+    return sorted((name for name in steps(frame) if length(name) > step), key=length)
+
+
+def means(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Average a column over time in every bucket that a sample reaches.
+
+    Parameters
+    ----------
+    frame
+        Rows with symbol, exchange, time, resolution and `value`, sorted by symbol, exchange, time.
+    horizon
+        Instant up to which the samples are known to hold.
+
+    Returns
+    -------
+    DataFrame
+        symbol, exchange, time (the bucket's start) and `value`, sorted the same way.
+    """
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return frame[["symbol", "exchange", "time", value]]
+    series, first = _series(frame)
+    since, until = _validity(frame, series, horizon)
+    row, bucket, weight = pieces(since, until, micros_of(step))
+    opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series[row]) != 0)])
+    total = np.add.reduceat(frame[value].to_numpy()[row] * weight, opens)
+    mean = total / np.add.reduceat(weight, opens)
+    return _labelled(frame, first[series[row[opens]]], bucket[opens] * micros_of(step), value, mean)
+
+
+def overall(frame: pd.DataFrame, value: str, start: pd.Timestamp, horizon: pd.Timestamp) -> dict[str, float]:
+    """Average one symbol's column over a window, by venue, weighted by time; sorted input, as for `means`."""
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return {}
+    series, first = _series(frame)
+    since, until = _validity(frame, series, horizon)
+    weight = np.maximum(until - np.maximum(since, micros(start)), 0)
+    total_weight = np.add.reduceat(weight, first)
+    total = np.add.reduceat(frame[value].to_numpy() * weight, first)
+    venues = frame["exchange"].iloc[first].astype(str).tolist()
+    return {v: t / k for v, t, k in zip(venues, total.tolist(), total_weight.tolist(), strict=True) if k}
+
+
+def sums(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Add a column up over the rows that begin in each bucket; sorted input, as for `means`."""
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return frame[["symbol", "exchange", "time", value]]
+    series, first = _series(frame)
+    bucket = frame["time"].array.asi8 // micros_of(step)
+    opens = np.flatnonzero(np.r_[True, (np.diff(bucket) != 0) | (np.diff(series) != 0)])
+    total = np.add.reduceat(frame[value].to_numpy(), opens)
+    return _labelled(frame, first[series[opens]], bucket[opens] * micros_of(step), value, total)
+
+
+def samples(frame: pd.DataFrame, value: str, step: pd.Timedelta, horizon: pd.Timestamp) -> pd.DataFrame:
+    """Take the newest value of each step at the step's end; sorted input, as for `means`.
+
+    Changes of means over steps have two thirds of the variance of the changes between their ends, so prices
+    are sampled. A value stands for the step that it lies in alone: repeating it in later steps would be a
+    return of zero that nobody saw.
+    """
+    frame = frame[frame[value].notna() & (frame["time"] < horizon)]
+    if frame.empty:
+        return frame[["symbol", "exchange", "time", value]]
+    series, _ = _series(frame)
+    end = -(-frame["time"].array.asi8 // micros_of(step))  # a value at the end itself belongs to it
+    last = np.flatnonzero(np.r_[(np.diff(end) != 0) | (np.diff(series) != 0), True])
+    steps = _labelled(frame, last, end[last] * micros_of(step), value, frame[value].to_numpy()[last])
+    return steps[steps["time"] < horizon]
+
+
+def micros_of(step: pd.Timedelta) -> int:
+    """Return a length in microseconds."""
+    return int(step // _MICROSECOND)
+
+
+def micros(stamp: pd.Timestamp) -> int:
+    """Return an instant in microseconds since 1970."""
+    return int(stamp.asm8.astype("datetime64[us]").astype(np.int64))
+
+
+def _series(frame: pd.DataFrame) -> tuple[_Ints, _Ints]:
+    """Return the number of each row's (symbol, exchange) series, and the first row of each."""
+    codes = [pd.factorize(frame[name])[0] for name in ("symbol", "exchange")]
+    fresh = np.r_[True, (np.diff(codes[0]) != 0) | (np.diff(codes[1]) != 0)]
+    return np.cumsum(fresh) - 1, np.flatnonzero(fresh)
+
+
+def _validity(frame: pd.DataFrame, series: _Ints, horizon: pd.Timestamp) -> tuple[_Ints, _Ints]:
+    """From when until when each row's value holds."""
+    since = frame["time"].array.asi8
+    until = np.full(since.size, np.iinfo(np.int64).max)
+    same = series[1:] == series[:-1]
+    until[:-1][same] = since[1:][same]
+    until = np.minimum(until, since + holds(frame["resolution"]))
+    return since, np.minimum(until, micros(horizon))
+
+
+def pieces(since: _Ints, until: _Ints, step: int) -> tuple[_Ints, _Ints, _Ints]:
+    """Cut spans at the buckets' edges: return row, bucket number and length [µs] of every piece."""
+    first = since // step
+    count = (until - 1) // step - first + 1
+    row = np.repeat(np.arange(since.size), count)
+    bucket = first[row] + np.arange(row.size) - np.repeat(np.cumsum(count) - count, count)
+    weight = np.minimum(until[row], (bucket + 1) * step) - np.maximum(since[row], bucket * step)
+    return row, bucket, weight
+
+
+def _labelled(frame: pd.DataFrame, rows: _Ints, starts: _Ints, value: str, values: Any) -> pd.DataFrame:
+    time = pd.DatetimeIndex(starts.view("M8[us]")).tz_localize("UTC")
+    keys = {name: frame[name].array.take(rows) for name in ("symbol", "exchange")}
+    return pd.DataFrame({**keys, "time": time, value: values}, copy=False)

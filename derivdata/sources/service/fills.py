@@ -1,0 +1,107 @@
+"""Liquidation orders from single fills, and from a store that holds whole orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from derivdata import tables
+from derivdata.sources.service.view import View
+
+__all__ = ["LEAD", "TABLES", "consolidate", "events", "order_values"]
+
+TABLES = ("liquidations_fills", "liquidations_events")
+LEAD = pd.Timedelta(1, "h")
+"""Longest time over which the fills of one order are looked for."""
+
+_ORDER = ["exchange", "order_id"]
+
+
+def events(
+    view: View,
+    start: pd.Timestamp,
+    end: pd.Timestamp,
+    *,
+    symbols: Sequence[str] | None = None,
+    exchanges: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """Return the orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
+
+    Fills are looked for on both sides of the window, up to the clock, so that an order is whole and lies in
+    one of two windows that meet. One that the store holds both whole and as fills is taken whole.
+    """
+    whole_orders, parts = (
+        view.read(table, start - LEAD, end + LEAD, symbols=symbols, exchanges=exchanges)
+        for table in reversed(TABLES)
+    )
+    orders = consolidate(parts)
+    if len(whole_orders) and len(orders):
+        both = pd.concat([whole_orders, orders], ignore_index=True).drop_duplicates(_ORDER, keep="first")
+        orders = tables.LIQUIDATIONS_EVENTS.conform(both)
+    elif orders.empty:
+        orders = whole_orders
+    return orders[(orders["time"] >= start) & (orders["time"] < end)]
+
+
+def order_values(
+    view: View, start: pd.Timestamp, end: pd.Timestamp, *, symbols: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Return time, venue, side and value of the orders that `events` returns, in any order of rows."""
+    columns = ["exchange", "order_id", "time", "side", "value_usd"]
+    whole_orders, parts = (
+        view.read(table, start - LEAD, end + LEAD, symbols=symbols, columns=columns)
+        for table in reversed(TABLES)
+    )
+    if len(whole_orders) and len(parts):  # some orders are in both, and count once
+        return events(view, start, end, symbols=symbols)[["exchange", "time", "side", "value_usd"]]
+    orders = whole_orders if parts.empty else _values(parts)
+    return orders[(orders["time"] >= start) & (orders["time"] < end)]
+
+
+def _values(fills: pd.DataFrame) -> pd.DataFrame:
+    """Make one row per (exchange, order): time of the last fill, the first side that is known, all value."""
+    venue, side = pd.Categorical(fills["exchange"]), pd.Categorical(fills["side"])
+    names = pd.factorize(fills["order_id"])[0]
+    order, orders = pd.factorize(names * len(venue.categories) + venue.codes)
+    by_time = np.argsort(fills["time"].array.asi8, kind="stable")
+    # Of several values that are put in one place the last stays: so the first needs the order reversed.
+    last = np.empty(len(orders), dtype=np.intp)
+    last[order[by_time]] = by_time
+    first_side = np.full(len(orders), -1, dtype=side.codes.dtype)
+    known = by_time[side.codes[by_time] >= 0][::-1]
+    first_side[order[known]] = side.codes[known]
+    columns = {
+        "exchange": venue.take(last),
+        "time": fills["time"].array.take(last),
+        "side": pd.Categorical.from_codes(first_side, dtype=side.dtype),
+        "value_usd": np.bincount(order, fills["value_usd"].fillna(0.0), minlength=len(orders)),
+    }
+    return pd.DataFrame(columns, copy=False)
+
+
+def consolidate(fills: pd.DataFrame) -> pd.DataFrame:
+    """Make one row per (exchange, order): the table ``liquidations_events``.
+
+    Time and status are the last fill's, price and size of the order the first's. Filled size and value add
+    up; the mean price is weighted by filled size.
+    """
+    if fills.empty:
+        return tables.LIQUIDATIONS_EVENTS.empty()
+    paid = fills["fill_price_usd"] * fills["filled_quantity"]
+    grouped = fills.assign(paid=paid).sort_values("time", kind="stable").groupby(_ORDER, observed=True)
+    orders = grouped.agg(
+        time=("time", "last"),
+        symbol=("symbol", "first"),
+        side=("side", "first"),
+        order_price_usd=("order_price_usd", "first"),
+        quantity=("quantity", "first"),
+        filled_quantity=("filled_quantity", "sum"),
+        value_usd=("value_usd", "sum"),
+        status=("status", "last"),
+        fill_count=("fill_id", "size"),
+        paid=("paid", "sum"),
+    ).reset_index()
+    orders["fill_price_usd"] = orders["paid"] / orders["filled_quantity"]
+    return tables.LIQUIDATIONS_EVENTS.conform(orders)

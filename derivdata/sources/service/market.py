@@ -1,0 +1,173 @@
+"""The state of every (symbol, venue) at the service's clock, from the base tables of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from derivdata.sources.service import buckets, fills
+from derivdata.sources.service.view import View
+
+__all__ = ["COLUMNS", "board", "funding_now", "intervals", "oi_at", "oi_ranks", "pairs", "within"]
+
+COLUMNS = (
+    "price_usd",
+    "price_24h_change_pct",
+    "volume_24h_usd",
+    "volume_before_usd",
+    "oi_usd",
+    "oi_before_usd",
+    "funding_bps_8h",
+    "liquidation_24h_usd",
+)
+_CENTS = {
+    "volume_24h_usd": 2,
+    "volume_before_usd": 2,
+    "oi_usd": 2,
+    "oi_before_usd": 2,
+    "liquidation_24h_usd": 2,
+}
+_DAY = pd.Timedelta(1, "D")
+_KEYS = ["symbol", "exchange"]
+
+
+def pairs(view: View) -> pd.DataFrame:
+    """Return a row per pair that has a price, volume, open interest or rate now: its keys and `COLUMNS`.
+
+    NaN is unknown; a pair without liquidations has 0 where the store holds any. ``volume_before_usd`` and
+    ``oi_before_usd`` are the same figures a day earlier. A figure comes from its own history where the store
+    holds one, else from ``markets_symbol_exchanges``.
+    """
+    return view.once("pairs", lambda: _pairs(view))
+
+
+def within(frame: pd.DataFrame, exchanges: Sequence[str] | None) -> pd.DataFrame:
+    """Keep the rows of some venues, or all where none are named."""
+    return frame if exchanges is None else frame[frame["exchange"].isin(exchanges)]
+
+
+def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return the rate [bps/8h] of every pair now: its newest sample, or else its newest settlement."""
+    columns = [*_KEYS, "rate_bps_8h"]
+    sampled, settled = (
+        view.current(table, symbols=symbols)[columns].dropna(subset="rate_bps_8h")
+        for table in ("funding_history", "funding_settlements")
+    )
+    keys = (pd.MultiIndex.from_frame(frame[_KEYS].astype(object)) for frame in (settled, sampled))
+    more = settled[~next(keys).isin(next(keys))]
+    if sampled.empty or more.empty:
+        return more if sampled.empty else sampled
+    return pd.concat([sampled.astype(dict.fromkeys(_KEYS, object)), more], ignore_index=True)
+
+
+def intervals(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return the settlement interval [h] of every pair, as its newest settlement states it."""
+    frame = view.current("funding_settlements", symbols=symbols)
+    return frame[frame["interval_hours"].notna()]
+
+
+def oi_at(view: View, at: pd.Timestamp) -> pd.Series:
+    """Return the open interest [USD] of every pair at an instant, by (symbol, exchange)."""
+    table = "oi_history" if view.has("oi_history") else "markets_symbol_exchanges"
+    return _keyed(view.current(table, at=at), "oi_usd")
+
+
+def oi_ranks(view: View) -> dict[str, int]:
+    """Rank symbols by open interest on the reference venue: the one that has the most of all."""
+    return view.once("oi_ranks", lambda: _oi_ranks(oi_at(view, view.now)))
+
+
+def board(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rank symbols by open interest, under their names on the wire, from rows of `pairs`.
+
+    Amounts add up over the venues; price and its change are those of the venue with the most open interest.
+    """
+    frame = frame.sort_values(["symbol", "oi_usd", "exchange"], ascending=[True, False, True])
+    symbols = frame.groupby("symbol", sort=True)
+    added = symbols[["volume_24h_usd", "volume_before_usd", "oi_usd", "oi_before_usd", "liquidation_24h_usd"]]
+    total = added.sum(min_count=1)
+    first = symbols[["price_usd", "price_24h_change_pct"]].first()
+    highest = frame.sort_values(["symbol", "funding_bps_8h", "exchange"], ascending=[True, False, True])
+    top = highest.dropna(subset="funding_bps_8h").drop_duplicates("symbol").set_index("symbol")
+    result = pd.DataFrame(
+        {
+            "price_usd": first["price_usd"],
+            "price_24h_change_pct": first["price_24h_change_pct"],
+            "volume_24h_usd": total["volume_24h_usd"].round(2),
+            "volume_24h_change_pct": _percent(total["volume_24h_usd"], total["volume_before_usd"]),
+            "oi_usd": total["oi_usd"].round(2),
+            "oi_24h_change_pct": _percent(total["oi_usd"], total["oi_before_usd"]),
+            "top_funding_bps": top["funding_bps_8h"].reindex(total.index),
+            "top_funding_exchange": top["exchange"].reindex(total.index),
+            "liquidation_24h_usd": total["liquidation_24h_usd"].round(2),
+        }
+    ).reset_index()
+    result = result.sort_values(["oi_usd", "symbol"], ascending=[False, True], ignore_index=True)
+    result.insert(0, "rank", np.arange(1, len(result) + 1))
+    return result
+
+
+def _oi_ranks(oi: pd.Series) -> dict[str, int]:
+    if oi.empty:
+        return {}
+    reference = oi.groupby(level="exchange").sum().idxmax()
+    ranked = oi.xs(reference, level="exchange").rename("oi_usd").reset_index()
+    ranked = ranked.sort_values(["oi_usd", "symbol"], ascending=[False, True])
+    return {symbol: rank for rank, symbol in enumerate(ranked["symbol"], 1)}
+
+
+def _percent(now: pd.Series, before: pd.Series) -> pd.Series:
+    """Change in percent; missing where there was nothing before."""
+    return ((now / before.where(before > 0) - 1) * 100).round(6)
+
+
+def _pairs(view: View) -> pd.DataFrame:
+    market = view.current("markets_symbol_exchanges")
+    volume, before = _volumes(view, market)
+    columns = {
+        "price_usd": _keyed(market, "price_usd"),
+        "price_24h_change_pct": _keyed(market, "price_24h_change_pct"),
+        "volume_24h_usd": volume,
+        "volume_before_usd": before,
+        "oi_usd": oi_at(view, view.now),
+        "oi_before_usd": oi_at(view, view.now - _DAY),
+        "funding_bps_8h": _keyed(funding_now(view), "rate_bps_8h"),
+        "liquidation_24h_usd": _liquidated(view, market),
+    }
+    joined = pd.concat(columns, axis=1, join="outer", sort=True).round(_CENTS)
+    if view.has(*fills.TABLES):
+        joined["liquidation_24h_usd"] = joined["liquidation_24h_usd"].fillna(0.0)
+    present = joined[["price_usd", "volume_24h_usd", "oi_usd", "funding_bps_8h"]].notna().any(axis=1)
+    return joined[present].rename_axis(_KEYS).reset_index()
+
+
+def _volumes(view: View, market: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Volume [USD] of the last 24 hours and of the 24 hours before, by the rows that ended in them."""
+    if not view.has("volume_history"):
+        return _keyed(market, "volume_24h_usd"), _keyed(market.iloc[:0], "volume_24h_usd")
+    middle = view.now - _DAY
+    rows = view.read("volume_history", middle - 2 * _DAY, view.horizon)
+    ended = buckets.ends(rows)
+    before = (ended > middle - _DAY) & (ended <= middle)
+    return _summed(rows[ended > middle], "volume_usd"), _summed(rows[before], "volume_usd")
+
+
+def _liquidated(view: View, market: pd.DataFrame) -> pd.Series:
+    if not view.has(*fills.TABLES):
+        return _keyed(market, "liquidation_24h_usd")
+    events = fills.events(view, view.now - _DAY, view.horizon)
+    return _summed(events, "value_usd")
+
+
+def _keyed(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Return a column by (symbol, exchange), missing values dropped."""
+    frame = frame[frame[column].notna()]
+    index = pd.MultiIndex.from_arrays([frame[name].astype(object) for name in _KEYS], names=_KEYS)
+    return pd.Series(frame[column].to_numpy(), index=index, dtype="float64")
+
+
+def _summed(frame: pd.DataFrame, column: str) -> pd.Series:
+    summed = frame.groupby(_KEYS, observed=True)[column].sum(min_count=1)
+    return _keyed(summed.reset_index(), column)

@@ -1,0 +1,395 @@
+"""The service on a port: in a thread of this process, or alone in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import pathlib
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import uvicorn
+from starlette.middleware import Middleware
+
+from derivdata.sources.service import connections
+from derivdata.sources.service.application import app
+from derivdata.sources.service.connections import REQUEST_SECONDS
+from derivdata.sources.service.store import LiveStore, Store
+from derivdata.support import times
+from derivdata.support.forking import renew_in_child
+from derivdata.tables import endpoints
+
+__all__ = ["Local", "clock_of", "open_store", "serve", "start"]
+
+VENUES = "venues"
+_PATIENCE = 30.0
+_OPEN = "  no key is asked for: every request counts as Team"
+
+
+class Local:
+    """A service that runs in this process; made by `start`."""
+
+    def __init__(
+        self, url: str, api_key: str, store: Store, clock: Callable[[], pd.Timestamp], server: _Server
+    ) -> None:
+        self._url, self._api_key, self._store, self._clock, self._server = url, api_key, store, clock, server
+
+    @property
+    def url(self) -> str:
+        """Return the address that it answers at."""
+        return self._url
+
+    @property
+    def api_key(self) -> str:
+        """A key that it takes, of the highest tier that it has."""
+        return self._api_key
+
+    @property
+    def identity(self) -> str:
+        """Text that changes whenever an answer could: with the data, and with the clock."""
+        return f"{self._store.identity}@{times.iso(self.now)}"
+
+    @property
+    def label(self) -> str:
+        """The source's name, shown to people."""
+        return self._store.label
+
+    @property
+    def synthetic(self) -> bool:
+        """Return whether the data is synthetic."""
+        return self._store.synthetic
+
+    @property
+    def now(self) -> pd.Timestamp:
+        """The service's clock, after a source that asks others has asked them; not in a forked child."""
+        if isinstance(self._store, LiveStore):
+            self._store.refresh()
+        return self._clock()
+
+    def take_notices(self) -> list[str]:
+        """Return the source's notices since the last call."""
+        return self._store.take_notices() if isinstance(self._store, LiveStore) else []
+
+    def __repr__(self) -> str:
+        return f"<derivdata service of {self.label} at {self.url}>"
+
+    def close(self) -> None:
+        """Stop it; a second time does nothing."""
+        self._server.stop()
+        if (close := getattr(self._store, "close", None)) is not None:
+            close()
+
+
+def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
+    """Open a sample for ``"sample"`` or ``"sample@1"``, the venues for ``"venues"``, else the archive there.
+
+    Parameters
+    ----------
+    archive, venues
+        Of ``"venues"``: the folder that keeps what they answered, and the venues to ask.
+
+    Raises
+    ------
+    ArchiveError
+        There is no archive at the path, or it cannot be read.
+    """
+    if source in ("sample", "sample@1"):
+        from derivdata.sources import sample
+
+        return sample.open("sample@1" if source == "sample@1" else "sample")
+    if source == VENUES:
+        from derivdata.sources.collect.read_through import open_venues
+
+        return open_venues(archive, venues)
+    from derivdata.sources.archive import open_archive
+
+    return open_archive(source, create=False)
+
+
+def start(
+    source: str | Store,
+    *,
+    now: times.Instant | None = None,
+    limits: bool = False,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    allow_hosts: Collection[str] = (),
+    request_seconds: float = REQUEST_SECONDS,
+    page: bool = False,
+    middleware: Sequence[Middleware] = (),
+    archive: str | None = None,
+    venues: Sequence[str] | None = None,
+) -> Local:
+    """Run the service in a thread of this process; it answers when this returns.
+
+    Parameters
+    ----------
+    source
+        ``"sample"``, ``"sample@1"``, ``"venues"``, an archive's path, or a store.
+    now
+        The service's clock, which stands still; the store's own unless given, which for the venues is the
+        machine's and moves.
+    limits
+        Whether the documented request rates hold.
+    keys
+        Key to tier; by default one key of tier Team is generated.
+    keyless
+        Whether a request without a known key counts as Team.
+    port
+        0 takes a free one.
+    allow_hosts
+        Names under which it is reached besides ``localhost`` and `host`; numeric IP addresses always are.
+    request_seconds
+        How long a request may take to arrive.
+    page, middleware
+        See `app`.
+    archive, venues
+        See `open_store`.
+
+    Raises
+    ------
+    ArchiveError
+        The source cannot be read.
+    OSError
+        The host or port cannot be listened on.
+    ValueError
+        A tier is unknown, a key is empty, or `now` is not an instant.
+    """
+    store = open_store(source, archive=archive, venues=venues) if isinstance(source, str) else source
+    clock = clock_of(store, now, live=False)
+    keys = dict(keys) if keys else {secrets.token_hex(16): endpoints.TIERS[-1]}
+    hosts = [host, *allow_hosts]
+    served = app(
+        store,
+        clock=clock,
+        keys=keys,
+        keyless=keyless,
+        limits=limits,
+        hosts=hosts,
+        page=page,
+        middleware=middleware,
+    )
+    listener = _listen(host, port)
+    server = _Server(connections.config(served, request_seconds=request_seconds), listener)
+    server.start()
+    best = max(keys, key=lambda key: endpoints.TIERS.index(keys[key]))
+    return Local(_url(listener), best, store, clock, server)
+
+
+def clock_of(store: Store, now: times.Instant | None, *, live: bool) -> Callable[[], pd.Timestamp]:
+    """Return the service's clock: one that stands still, the machine's, or that of a source that moves."""
+    if now is None and isinstance(store, LiveStore):
+        return lambda: store.now  # a source that asks the venues
+    if now is None and live:
+        from derivdata.sources.collect import MachineClock
+
+        machine = MachineClock()
+        return lambda: machine.utc().floor("s")
+    moment = store.now if now is None else times.instant(now, "now")
+    return lambda: moment
+
+
+def serve(
+    source: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    now: times.Instant | None = None,
+    live: bool = False,
+    keys: Mapping[str, str] | None = None,
+    keyless: bool = False,
+    allow_hosts: Collection[str] = (),
+    workers: int = 1,
+    page: bool = False,
+) -> None:
+    """Run the service in the foreground until it is interrupted.
+
+    Says on standard output where it answers. Unless `keys` are given, it makes up one key per tier: a
+    terminal shows them; elsewhere, where standard output may end up in a log, they are put into a file that
+    its owner alone can read and that goes when the service ends.
+
+    Parameters
+    ----------
+    live
+        Whether the clock is the machine's: for an archive that a collector is filling.
+    keys
+        Tier to key.
+    allow_hosts
+        As for `start`.
+    workers
+        How many processes answer; see `derivdata.sources.service.workers`. For an archive or the sample.
+    page
+        Whether ``/status`` shows the state of the service, without a key.
+
+    Raises
+    ------
+    ArchiveError, OSError, ValueError
+        As `start`; there are no workers, or several for the venues.
+    """
+    if workers < 1:
+        raise ValueError(f"workers={workers}: at least one process must answer")
+    if workers > 1 and source == VENUES:
+        raise ValueError("workers: one process asks the venues; serve the archive that it fills with several")
+    if page and workers > 1:
+        raise ValueError("the status page needs one worker")
+    from derivdata.sources.service.workers import Settings, run_workers  # before it says where it answers
+
+    store = open_store(source)
+    clock = clock_of(store, now, live=live)
+    made_up = {} if keys or keyless else {tier: secrets.token_hex(16) for tier in endpoints.TIERS}
+    by_key = {key: tier for tier, key in (keys or made_up).items()}
+    if len(by_key) < len(keys or made_up):
+        raise ValueError("two tiers have the same key: give each its own")
+    hosts = [host, *allow_hosts]
+    served = app(store, clock=clock, keys=by_key, keyless=keyless, limits=True, hosts=hosts, page=page)
+    listener = _listen(host, port)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(listener)
+        stack.enter_context(_terminable())
+        shown = _shown_keys(made_up, stack)
+        status = [f"  its state: {_url(listener)}/status"] if page else []
+        _announce(store, clock(), listener, [*shown, *[_OPEN] * keyless, *status])
+        stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+        if workers == 1:
+            uvicorn.Server(connections.config(served)).run(sockets=[listener])
+        else:
+            fixed = None if live and now is None else clock()
+            run_workers(workers, Settings(source, fixed, by_key, keyless, hosts), listener)
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the process by an exception, as Ctrl-C does, so that the file of keys is removed.
+
+    uvicorn closes its connections at the signal, and raises it again when it is done.
+    """
+
+    def end(_: int, __: object) -> None:
+        raise SystemExit(0)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Server:
+    """A uvicorn server in a daemon thread."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        self._listener = listener
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, kwargs={"sockets": [listener]}, name="derivdata-service", daemon=True
+        )
+        self.fork_lock = threading.Lock()
+        renew_in_child(self)
+
+    def start(self) -> None:
+        self._thread.start()
+        deadline = time.monotonic() + _PATIENCE
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if not self._server.started:
+            self.stop()
+            raise OSError("the service did not start")
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(_PATIENCE)
+        self._listener.close()
+
+    def after_fork(self) -> None:
+        """Close the sockets in a forked child, where no thread serves them.
+
+        As long as the child had them open, a client of a service that the parent has stopped would be
+        accepted by nobody and wait. The numbers stay taken, by the null device: objects of asyncio that
+        still know them would close whatever came to stand there.
+        """
+        self.fork_lock = threading.Lock()
+        sockets: list[Any] = [self._listener]
+        for protocol in self._server.server_state.connections:
+            transport = getattr(protocol, "transport", None)
+            sockets.append(None if transport is None else transport.get_extra_info("socket"))
+        null = os.open(os.devnull, os.O_RDWR)
+        for one in sockets:
+            if one is not None and one.fileno() >= 0:
+                os.dup2(null, one.fileno(), inheritable=False)
+        os.close(null)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        if not 0 <= port < 1 << 16:
+            raise OSError("a port is a number from 0 to 65535")
+        return _bound(*socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)[0])
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+        raise OSError(f"cannot listen on {host} port {port}: {why}") from None
+
+
+def _bound(family: int, kind: int, proto: int, _: str, address: Any) -> socket.socket:
+    """Return a listening socket that says it is TCP: only then does asyncio send small packets at once."""
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _shown_keys(made_up: Mapping[str, str], stack: contextlib.ExitStack) -> list[str]:
+    """Show made-up keys on a terminal, else say in which file they are while the stack is open."""
+    lines = [f"  key of tier {tier}: {key}" for tier, key in made_up.items()]
+    if not lines or sys.stdout.isatty():
+        return lines
+    handle, path = tempfile.mkstemp(prefix="derivdata-keys-", suffix=".txt")  # only its owner may read it
+    stack.callback(lambda: pathlib.Path(path).unlink(missing_ok=True))
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.writelines(f"{tier}: {key}\n" for tier, key in made_up.items())
+    return [f"  keys for this run: {path}", "  keys of your own: --key TIER=KEY"]
+
+
+def _announce(store: Store, clock: pd.Timestamp, listener: socket.socket, remarks: Sequence[str]) -> None:
+    lines = [f"{store.label}{' (synthetic)' * store.synthetic} at {times.iso(clock)}: {_url(listener)}"]
+    lines += remarks
+    if not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+        lines.append("  other machines can reach this; keys and data travel unencrypted")
+        lines += _terms_of(store)
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def _terms_of(store: Store) -> list[str]:
+    """Return a line on data that was collected from venues, whose terms reserve redistribution."""
+    archive = getattr(store, "archive", store)
+    venues = archive.requests()["exchange"] if hasattr(archive, "requests") else []
+    if not len(venues):
+        return []
+    names = ", ".join(sorted(set(venues)))
+    return [
+        f"  collected from {names}: redistribution is your responsibility (derivdata venues says their terms)"
+    ]

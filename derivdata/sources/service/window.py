@@ -1,0 +1,85 @@
+"""Window of an answer: defaults, the clock, and the history that a tier may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from derivdata.sources.service.refusal import DOCS, Refusal, bad_request
+from derivdata.support import times
+
+__all__ = ["DEV_DAYS", "INSTANT", "Window", "adaptive", "resolve"]
+
+DEV_DAYS = 30
+INSTANT = pd.Timedelta(1, "us")
+"""Length of an instant: what is stamped with the clock's own time belongs to the past."""
+
+_WEEK = pd.Timedelta(7, "D")
+_DAY = pd.Timedelta(1, "D")
+_DEV = pd.Timedelta(DEV_DAYS, "D")
+
+
+class Window(NamedTuple):
+    """A half-open window, how long the asked one was, and what was changed about it."""
+
+    start: pd.Timestamp
+    end: pd.Timestamp
+    requested: pd.Timedelta
+    notices: list[str]
+
+
+def resolve(params: Mapping[str, Any], *, now: pd.Timestamp, tier: str) -> Window:
+    """Return the window of `range`, or of `start` and `end`; the last 7 days where none is given.
+
+    An end that is left out, or lies in the future, reaches up to and including the clock's instant.
+
+    Raises
+    ------
+    Refusal
+        The start is not before the end (400); a Dev window lies wholly outside its 30 days (403).
+    """
+    length = times.lookback(params["range"]) if params.get("range") else _WEEK
+    end = params.get("end")
+    last = now if end is None else end
+    start = params.get("start")
+    first = last - length if start is None else start
+    if first >= (now + INSTANT if end is None else last):
+        raise bad_request(f"start {times.iso(first)} is not before end {times.iso(last)}")
+    requested = last - first
+    notices: list[str] = []
+    if tier == "dev":
+        first, last, notices = _clamped(first, last, now)
+    reach = last if end is not None and end <= now else now + INSTANT
+    return Window(first, reach, requested, notices)
+
+
+def adaptive(length: pd.Timedelta) -> str:
+    """Choose the resolution for a window of that length: raw under a day, 1h under a week, else 4h."""
+    if length < _DAY:
+        return "raw"
+    return "1h" if length < _WEEK else "4h"
+
+
+def _clamped(
+    first: pd.Timestamp, last: pd.Timestamp, now: pd.Timestamp
+) -> tuple[pd.Timestamp, pd.Timestamp, list[str]]:
+    floor = now - _DEV
+    if last <= floor or first >= now:
+        raise Refusal(
+            403,
+            f"the range lies outside the rolling {DEV_DAYS} days that Dev covers, "
+            f"{times.iso(floor)} to {times.iso(now)}",
+            required_tier="pro",
+            docs=DOCS,
+        )
+    notices = []
+    if first < floor:
+        notices.append(
+            f"start was raised from {times.iso(first)} to {times.iso(floor)}: "
+            f"Dev covers the rolling {DEV_DAYS} days that end now"
+        )
+    if last > now:
+        notices.append(f"end was set from {times.iso(last)} to now, {times.iso(now)}")
+    return max(first, floor), min(last, now), notices

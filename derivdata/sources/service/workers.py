@@ -1,0 +1,164 @@
+"""The service in several processes that share one port.
+
+The parent listens and answers nothing: its socket goes to the workers, and the system hands each connection
+to one that waits. A worker that dies is replaced; workers end with the parent. Keys and the clock are the
+same in all of them. What a process keeps is its own: the request rates of each key, the queue in which keys
+take turns, and the answers kept in memory. So a key whose connections reach N workers can be answered N times
+as often as the documented rate.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import NamedTuple
+
+import pandas as pd
+import uvicorn
+
+from derivdata.sources.service import connections
+from derivdata.sources.service.application import app
+from derivdata.sources.service.server import clock_of, open_store
+
+__all__ = ["Settings", "run_workers"]
+
+_SHORT_SECONDS = 5.0
+_MOST_FAILURES = 3
+_PATIENCE = 10.0
+
+
+class Settings(NamedTuple):
+    """What every worker serves: the source, its clock (None: the machine's), key to tier, and the rest."""
+
+    source: str
+    now: pd.Timestamp | None
+    keys: Mapping[str, str]
+    keyless: bool
+    hosts: Sequence[str]
+
+
+def run_workers(count: int, settings: Settings, listener: socket.socket) -> None:
+    """Run workers until the process gets SIGINT or SIGTERM.
+
+    Raises
+    ------
+    OSError
+        Workers ended as soon as they were started.
+    """
+    workers: list[_Worker] = []
+    with _stop_requests() as stop:
+        try:
+            _keep_running(count, settings, listener, workers, stop)
+        finally:
+            for worker in workers:
+                worker.process.terminate()
+            for worker in workers:
+                worker.process.join(_PATIENCE)
+                worker.process.kill()  # does nothing to one that has ended
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    began: float
+
+
+def _keep_running(
+    count: int, settings: Settings, listener: socket.socket, workers: list[_Worker], stop: Connection
+) -> None:
+    """Start workers, and another for each that ends, until `stop` is readable."""
+    failures = 0
+    while not stop.poll():
+        if len(workers) < count:
+            workers.append(_started(settings, listener))
+            continue
+        multiprocessing.connection.wait([stop, *(worker.process.sentinel for worker in workers)])
+        ended = [worker for worker in workers if worker.process.exitcode is not None]
+        for worker in ended:
+            failures = failures + 1 if time.monotonic() - worker.began < _SHORT_SECONDS else 0
+            if failures >= _MOST_FAILURES:
+                code = worker.process.exitcode
+                raise OSError(f"workers of the service end as soon as they start (exit code {code})")
+            workers.remove(worker)
+
+
+def _started(settings: Settings, listener: socket.socket) -> _Worker:
+    # Not a fork: the parent may have threads, of pyarrow for one, whose locks a forked child would inherit.
+    process = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(settings, listener), daemon=True
+    )
+    with _interrupts_blocked():
+        process.start()
+    return _Worker(process, time.monotonic())
+
+
+@contextmanager
+def _stop_requests() -> Iterator[Connection]:
+    """Yield a connection that is readable once SIGINT or SIGTERM has come.
+
+    An exception in their place is lost where the signal strikes within a callback of the interpreter, such
+    as those of imports.
+    """
+    stop, request = multiprocessing.Pipe(duplex=False)
+    with stop, request:
+        if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+            yield stop
+            return
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, lambda *_: request.send(None)) for number in signals]
+        try:
+            yield stop
+        finally:
+            for number, handler in zip(signals, before, strict=True):
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Let processes that are started meanwhile inherit that SIGINT is blocked.
+
+    Ctrl-C reaches all processes of a terminal; the parent ends the workers, which would print tracebacks of
+    what they were importing.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # its own start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(settings: Settings, listener: socket.socket) -> None:
+    """Serve in this process until it is told to end, or its parent is gone."""
+    store = open_store(settings.source)
+    clock = clock_of(store, settings.now, live=settings.now is None)
+    served = app(
+        store,
+        clock=clock,
+        keys=settings.keys,
+        keyless=settings.keyless,
+        limits=True,
+        hosts=settings.hosts,
+    )
+    server = uvicorn.Server(connections.config(served))
+    threading.Thread(target=_end_with_parent, args=(server,), daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listener])
+
+
+def _end_with_parent(server: uvicorn.Server) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        server.should_exit = True

@@ -1,0 +1,265 @@
+"""Requests to the venues' keyless public APIs, and conversion of their bodies to tables.
+
+Everything here is pure: no connection is opened and no clock is read. `derivdata.sources.collect` asks the
+venues; this package says what to ask (`endpoints`) and reads what they answer (`read`), also a body that was
+recorded years ago. Each venue is a file. A body that is not as expected is one error that says where; an
+error that a venue sends with HTTP 200 is an error, and never an empty table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pandas as pd
+
+from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.reading import Context, Reading, Request
+from derivdata.sources.venues.record_types import Records
+from derivdata.sources.venues.registry import VENUES
+from derivdata.sources.venues.tabulation import frames
+from derivdata.sources.venues.wire import us_of
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import venue_facts
+
+__all__ = ["endpoints", "facts", "read"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@typed
+def endpoints() -> pd.DataFrame:
+    """Return what each venue can be asked without a key, one row per endpoint or channel.
+
+    Returns
+    -------
+    DataFrame
+        ``exchange``, ``what`` (funding, settlements, oi, chain, ...), ``method`` (GET, POST, or WS),
+        ``path_or_channel``, ``tables`` (those that a body fills, joined by spaces), ``confirmed`` (False
+        where the specification could not confirm it), ``verified_on`` (missing: nobody has compared it with
+        a live answer from this machine yet) and ``note``.
+
+    Examples
+    --------
+    >>> rows = dd.venues.endpoints()
+    >>> rows.loc[rows["path_or_channel"] == "/fapi/v1/premiumIndex", "what"].tolist()
+    ['funding']
+    """
+    rows = list(dict.fromkeys(e for venue in VENUES.values() for e in venue.endpoints))
+    frame = pd.DataFrame(
+        {
+            "exchange": [row.exchange for row in rows],
+            "what": [row.what for row in rows],
+            "method": [row.method for row in rows],
+            "path_or_channel": [row.path for row in rows],
+            "tables": [" ".join(row.tables) for row in rows],
+            "confirmed": [row.confirmed for row in rows],
+            "verified_on": pd.Series([None] * len(rows), dtype="str"),
+            "note": [row.note for row in rows],
+        }
+    )
+    return frame.drop_duplicates(["exchange", "what", "method", "path_or_channel"], ignore_index=True)
+
+
+@typed
+def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+    """Return what is known of the venues' funding intervals, caps, floors, fees and contracts, with sources.
+
+    Parameters
+    ----------
+    exchanges
+        Slugs of venues; None takes all.
+    day
+        The day in question: of each fact, the newest that is not later. None returns all of them, also
+        those that a newer one has replaced.
+
+    Returns
+    -------
+    DataFrame
+        ``exchange``; ``symbol`` (empty: all of the venue's); ``fact``: ``interval_hours``,
+        ``funding_cap_bps`` and ``funding_floor_bps`` (of one interval), ``maker_fee_bps``,
+        ``taker_fee_bps`` (of futures), ``option_taker_fee_bps`` and ``option_fee_cap`` (the most that it is
+        of an option's price), ``contract_coin`` or ``contract_usd`` (what a linear or an inverse contract is
+        of), ``multiplier`` (coins of one unit of a symbol such as 1000PEPE); ``value`` and ``unit``;
+        ``as_of``, the day on which it was so; ``nature``: ``recorded`` (an answer of the venue), ``sample``
+        (one that a client's source quotes), ``documentation``; ``source``, where it can be read. A value
+        without a source that can be read is absent.
+
+    Raises
+    ------
+    ValueError
+        `exchanges` names a venue of which nothing is known, or `day` is no instant.
+
+    Examples
+    --------
+    >>> rows = dd.venues.facts(["okx"]).set_index(["symbol", "fact"])
+    >>> rows.loc[("BTC", "funding_cap_bps"), ["value", "unit"]].tolist()
+    [37.5, 'bps per interval']
+    """
+    rows = venue_facts.frame()
+    if exchanges is not None:
+        unknown = [venue for venue in exchanges if venue not in set(rows["exchange"])]
+        if unknown:
+            venues = ", ".join(rows["exchange"].unique())
+            raise ValueError(f"exchanges: no fact of {unknown[0]!r} is known; there are some of {venues}")
+        rows = rows[rows["exchange"].isin(exchanges)]
+    if day is not None:
+        until = f"{times.instant(day, 'day'):%Y-%m-%d}"
+        rows = rows[rows["as_of"] <= until].sort_values("as_of", kind="stable")
+        rows = rows.drop_duplicates(["exchange", "symbol", "fact"], keep="last").sort_index()
+    rows = rows.reset_index(drop=True)
+    return rows.assign(as_of=pd.to_datetime(rows["as_of"], utc=True).dt.as_unit("us"))
+
+
+@typed
+def read(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Read the body that a venue answered with as the tables that it fills.
+
+    Parameters
+    ----------
+    exchange
+        The venue's slug; a dex of Hyperliquid has its own, such as ``"tradexyz"``.
+    request
+        The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
+        name it: ``"/v5/market/tickers?category=linear"``, ``"/orderbook?symbol=PF_XBTUSD"``,
+        ``"allLiquidation.BTCUSDT"``. ``"any"`` only looks whether the body is an error.
+    body
+        The answer, or a frame of a WebSocket, or a JSON array of frames.
+    at
+        When it arrived: the time of rows whose body has none.
+    context
+        Frames of other answers: ``instruments``, ``intervals``, ``prices_history`` or
+        ``markets_symbol_exchanges`` as this function returns them, or single values ``interval_hours``,
+        ``contract_size`` (coins of a contract; USD of an inverse one), ``mark_price`` and ``instrument``.
+        What cannot be known without them is missing.
+
+    Returns
+    -------
+    dict of DataFrame
+        Every table that the endpoint can fill, also an empty one; with ``instruments`` and ``intervals``
+        where the body tells them.
+
+    Raises
+    ------
+    VenueError
+        The body is an error of the venue, with HTTP 200 or not.
+    SchemaError
+        The body is not as expected, or is in another unit; the message says where.
+    ValueError
+        There is no such venue, path or channel.
+
+    Examples
+    --------
+    >>> body = '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]'
+    >>> rows = dd.venues.read("binance", "/fapi/v1/fundingRate", body)["funding_settlements"]
+    >>> rows["rate_bps_8h"].tolist()
+    [1.0]
+    """
+    reading = opened(exchange, request, body, at=at, context=context)
+    VENUES[reading.exchange].refuse(reading)
+    endpoint = reading.endpoint
+    if endpoint is None:
+        return {}
+    return tabulated(reading.exchange, endpoint, endpoint.read(reading), reading)
+
+
+def records(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | Context | None = None,
+) -> Records:
+    """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
+    reading = opened(exchange, request, body, at=at, context=context)
+    VENUES[reading.exchange].refuse(reading)
+    return Records() if reading.endpoint is None else reading.endpoint.read(reading)
+
+
+def tabulated(exchange: str, endpoint: Endpoint, rows: Records, reading: Reading) -> dict[str, pd.DataFrame]:
+    """Return the tables of an endpoint's records."""
+    same = [
+        e for e in VENUES[reading.exchange].endpoints if e.path == endpoint.path and e.read == endpoint.read
+    ]
+    names = list(dict.fromkeys(table for e in same for table in e.tables))
+    names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
+    states = any(state.settle_h is not None for state in rows.states)
+    names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
+    return frames(exchange, rows, names, at=reading.at, default_hours=default_hours(reading))
+
+
+def default_hours(reading: Reading) -> float:
+    """Return the interval of a payment that stands alone in its window."""
+    if reading.context.interval_hours is not None:
+        return reading.context.interval_hours
+    return VENUES[reading.exchange].lone_payment_hours
+
+
+def opened(
+    exchange: str,
+    request: str,
+    body: bytes | str,
+    *,
+    at: times.Instant | None = None,
+    context: Mapping[str, Any] | Context | None = None,
+) -> Reading:
+    """Return a body that is ready to be read, with the endpoint that it answers."""
+    if exchange not in VENUES:
+        raise ValueError(f"exchange={exchange!r} is not one of {', '.join(VENUES)}")
+    venue = VENUES[exchange]
+    parsed = Request.parse(request)
+    endpoint, parts = (None, {}) if parsed.place == "any" else _endpoint_of(venue, parsed)
+    arrival = None if at is None else us_of(times.instant(at, "at"))
+    # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
+    raw = body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body)
+    return Reading(
+        exchange,
+        endpoint,
+        parsed,
+        raw,
+        at=arrival,
+        context=context if isinstance(context, Context) else Context(context, exchange),
+        parts=parts,
+    )
+
+
+def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[str, str]]:
+    """Return the endpoint of a request and the parts of its path; None if only errors can be read."""
+    near = _endpoints_at(venue.exchange, request.place)
+    if not near:
+        paths = ", ".join(sorted({e.path for e in venue.endpoints}))
+        raise ValueError(f"request: {venue.exchange} has no endpoint {request.place!r}: it has {paths}")
+    params = request.params
+    fitting = [
+        (len(endpoint.fixed) - len(parts), endpoint, parts)
+        for endpoint, parts in near
+        if all(k in params and v in ("", params[k]) for k, v in endpoint.fixed.items())
+    ]
+    if not fitting:
+        return None, {}
+    _, endpoint, parts = max(fitting, key=lambda row: row[0])
+    return endpoint, {k: v for k, v in parts.items() if not v.startswith("{")}
+
+
+@lru_cache(maxsize=512)  # a history is many bodies of one path
+def _endpoints_at(exchange: str, place: str) -> list[tuple[Endpoint, dict[str, str]]]:
+    """Return the endpoints of a path, with the ``{name}`` parts that it fills in."""
+    venue = VENUES[exchange]
+    short = place.removeprefix(Request.parse(venue.host).place)
+    return [
+        (endpoint, match.groupdict())
+        for endpoint in venue.endpoints
+        if (match := endpoint.pattern.fullmatch(short) or endpoint.pattern.fullmatch(place))
+    ]

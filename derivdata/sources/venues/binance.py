@@ -1,0 +1,391 @@
+"""Binance: USDT-margined, coin-margined and option markets.
+
+The rate called ``lastFundingRate`` is the running estimate for ``nextFundingTime``. Coin-margined contracts
+count in contracts of 100 USD (BTC) or 10 USD (others). ``closeTime`` of a ticker is the last trade's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.binance_options import option_marks, option_oi, option_tickers
+from derivdata.sources.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
+from derivdata.sources.venues.past_rows import payments, prices
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Interval,
+    Liquidation,
+    OiPoint,
+    Records,
+    State,
+)
+from derivdata.sources.venues.wire import Wire
+from derivdata.tables import contract
+
+_COIN = "https://dapi.binance.com"
+_OPTIONS = "https://eapi.binance.com"
+_DEFAULT_HOURS = 8.0
+_RESTING = ("PERPETUAL", "TRADIFI_PERPETUAL")
+_BUSY = {-1000, -1001, -1007, -1008, -1016}
+
+
+class _Fault(Wire):
+    code: int | None = None
+    msg: str = ""
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``{"code": ..., "msg": ...}``, which comes with HTTP 200 at times."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    fault = reading.decode(_Fault)
+    if fault.code is None or fault.code == 200:
+        return
+    code, reason = fault.code, "refused"
+    if "restricted location" in fault.msg:
+        code, reason = 451, "region"
+    elif fault.code == -1003:
+        reason = "limit"
+    elif fault.code in _BUSY:
+        reason = "busy"
+    raise VenueError(reading.where, fault.msg, code=code, reason=reason)
+
+
+def coin_margined(name: str) -> bool:
+    """Return whether a contract is of the coin-margined market by its name: BTCUSD_PERP, BTCUSD_240329."""
+    return "USD_" in name
+
+
+def named(name: str) -> Instrument:
+    """Return the contract of a name; coin-margined ones are of 100 USD for BTC and 10 USD for others."""
+    if not coin_margined(name):
+        plain = contract(name)
+        return Instrument(name, plain.symbol, plain.quote, 1.0, perpetual="_" not in name)
+    pair, _, expiry = name.partition("_")
+    symbol = pair.removesuffix("USD")
+    size = 100.0 if symbol == "BTC" else 10.0
+    return Instrument(name, symbol, "USD", size, inverse=True, perpetual=expiry == "PERP")
+
+
+class _Premium(Wire):
+    symbol: str
+    markPrice: str
+    indexPrice: str
+    lastFundingRate: str
+    nextFundingTime: int
+    time: int
+
+
+def premium_index(reading: Reading) -> Records:
+    """Read the running rate, mark and index of all contracts."""
+    body: list[_Premium] | _Premium = reading.decode(list[_Premium] | _Premium)
+    records = Records()
+    for row in body if isinstance(body, list) else [body]:
+        item = reading.instrument(row.symbol, named)
+        if row.nextFundingTime == 0 or not item.perpetual:
+            continue
+        time, next_payment = reading.ms(row.time), reading.ms(row.nextFundingTime)
+        # fundingInfo lists only what was adjusted
+        default = _DEFAULT_HOURS if reading.context.knows_intervals else None
+        hours = reading.current_interval(item, time, next_payment, default)
+        rate = reading.number(row.lastFundingRate)
+        mark, index = reading.required(row.markPrice), reading.number(row.indexPrice)
+        records.states.append(
+            State(item, time, rate, hours, hours, mark=mark, index_price=index, next_payment=next_payment)
+        )
+    return records
+
+
+class _Info(Wire):
+    symbol: str
+    fundingIntervalHours: int
+
+
+def funding_info(reading: Reading) -> Records:
+    """Read the intervals of the contracts that differ, or once differed, from 8 hours."""
+    rows = reading.decode(list[_Info])
+    return Records(
+        intervals=[Interval(reading.instrument(r.symbol, named), r.fundingIntervalHours) for r in rows]
+    )
+
+
+class _Paid(Wire):
+    symbol: str
+    fundingTime: int
+    fundingRate: str
+
+
+def funding_rates(reading: Reading) -> Records:
+    """Read payments of one contract, or the last of all."""
+    rows = reading.decode(list[_Paid])
+    return payments(reading, ((row.symbol, row.fundingTime, row.fundingRate) for row in rows), named)
+
+
+class _Oi(Wire):
+    symbol: str
+    openInterest: str
+    time: int
+
+
+def open_interest(reading: Reading) -> Records:
+    """Read the open interest of one contract: coins, or contracts where it is coin-margined."""
+    row = reading.decode(_Oi)
+    item = reading.instrument(row.symbol, named)
+    amount, time = reading.required(row.openInterest), reading.ms(row.time)
+    mark = reading.mark(item, time)
+    coins, usd = item.coins(amount, mark), item.usd(amount, mark)
+    return Records(states=[State(item, time, oi_coins=coins, oi_usd=usd)])
+
+
+class _OiPast(Wire):
+    sumOpenInterest: str
+    sumOpenInterestValue: str
+    timestamp: int
+    symbol: str | None = None
+    pair: str | None = None
+    contractType: str | None = None
+
+
+def open_interest_history(reading: Reading) -> Records:
+    """Read open interest of the past: coins and USD; of coin-margined pairs contracts and coins."""
+    resolution = reading.resolution("period")
+    records = Records()
+    for row in reading.decode(list[_OiPast]):
+        time, amount = reading.ms(row.timestamp), reading.required(row.sumOpenInterest)
+        if row.pair is not None and row.contractType is not None:
+            ending = "PERP" if row.contractType == "PERPETUAL" else row.contractType
+            item = reading.instrument(f"{row.pair}_{ending}", named)
+            coins, usd = None, item.usd(amount, None)
+        elif row.symbol is not None:
+            item = reading.instrument(row.symbol, named)
+            coins, usd = amount, reading.required(row.sumOpenInterestValue)
+        else:
+            reading.fail("a row has neither symbol nor pair and contractType")
+        records.add_past(OiPoint(item, time, usd, resolution, coins))
+    return records
+
+
+class _Ticker(Wire):
+    symbol: str
+    lastPrice: str
+    priceChangePercent: str
+    volume: str
+    quoteVolume: str | None = None
+
+
+def tickers(reading: Reading) -> Records:
+    """Read 24 hours of all contracts."""
+    records = Records()
+    for row in reading.decode(list[_Ticker]):
+        item, last = reading.instrument(row.symbol, named), reading.number(row.lastPrice)
+        inverse = coin_margined(row.symbol)
+        volume = (
+            item.usd(reading.required(row.volume), None) if inverse else reading.required(row.quoteVolume)
+        )
+        change = reading.number(row.priceChangePercent)
+        records.states.append(State(item, None, last=last, volume_usd=volume, change_pct=change))
+    return records
+
+
+class _Depth(Wire):
+    T: int
+    bids: list[tuple[str, str]]
+    asks: list[tuple[str, str]]
+
+
+def depth(reading: Reading) -> Records:
+    """Read a book: coins, or contracts where it is coin-margined."""
+    body = reading.decode(_Depth)
+    item = reading.instrument(reading.asked("symbol"), named)
+    return Records(books=[reading.book(item, reading.ms(body.T), body.bids, body.asks)])
+
+
+class _Symbol(Wire):
+    symbol: str
+    contractType: str
+    baseAsset: str
+    quoteAsset: str
+    status: str | None = None
+    contractStatus: str | None = None
+    contractSize: float | None = None
+
+
+class _ExchangeInfo(Wire):
+    symbols: list[_Symbol]
+
+
+def exchange_info(reading: Reading) -> Records:
+    """Read the list of contracts."""
+    items = []
+    for row in reading.decode(_ExchangeInfo).symbols:
+        inverse = coin_margined(row.symbol)
+        if inverse and row.contractSize is None:
+            reading.fail(f"{row.symbol} has no contractSize")
+        items.append(
+            Instrument(
+                row.symbol,
+                row.baseAsset,
+                row.quoteAsset,
+                row.contractSize if inverse else 1.0,
+                inverse,
+                row.contractType in _RESTING,
+                (row.contractStatus if inverse else row.status) == "TRADING",
+            )
+        )
+    return Records(instruments=items)
+
+
+class _Forced(Wire):
+    s: str
+    S: str
+    q: str
+    p: str
+    ap: str
+    z: str
+    T: int
+    st: int | None = None
+
+
+class _ForceOrder(Wire):
+    e: str
+    o: _Forced
+
+
+class _Frame(Wire):
+    data: _ForceOrder | msgspec.UnsetType = msgspec.UNSET
+    e: str | None = None
+    o: _Forced | None = None
+
+
+def force_orders(reading: Reading) -> Records:
+    """Read forced orders: one that sells closes a long; `z` is what was filled in all, `l` the last fill."""
+    records = Records()
+    for frame in reading.frames(_Frame):
+        order = frame.data.o if frame.data is not msgspec.UNSET else frame.o
+        if order is None:
+            reading.fail("the frame has no order")
+        item = reading.instrument(order.s, named)
+        if order.st is not None and (order.st == 2) != item.inverse:
+            reading.fail(f"{order.s} belongs to the other market (st {order.st})")
+        side = reading.word(order.S, {"SELL": "long", "BUY": "short"})
+        fill, price = reading.required(order.ap), reading.required(order.p)
+        ordered, filled = reading.required(order.q), reading.required(order.z)
+        records.liquidations.append(
+            Liquidation(
+                item,
+                reading.ms(order.T),
+                side,
+                price,
+                fill,
+                item.coins(ordered, fill or price),
+                item.coins(filled, fill or price),
+                item.usd(filled, fill or price),
+                (order.p, order.ap, order.q, order.z),
+            )
+        )
+    return records
+
+
+_Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
+
+
+def klines(reading: Reading) -> Records:
+    """Read prices at the start of each bar: mark prices, or last prices."""
+    item = reading.instrument(reading.asked("symbol"), named)
+    kind = "mark" if "markPrice" in reading.request.place else "last"
+    bars = ((row[0], row[1]) for row in reading.decode(list[_Bar]))
+    return prices(reading, bars, item, kind, reading.resolution("interval"))
+
+
+_endpoint = partial(Endpoint, "binance")
+_linear = partial(_endpoint, margin="linear")
+_inverse = partial(_endpoint, margin="inverse", host=_COIN)
+_STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
+_TICKERS = ("markets_symbol_exchanges", "prices_history")
+_HISTORY = Paging(limit=1000)
+_OI_HISTORY = Paging(limit=500, descending=True, reach_days=30, span_hours=41.5)  # 499 rows: never cut
+
+ENDPOINTS = (
+    _linear("instruments", "GET", "/fapi/v1/exchangeInfo", (), exchange_info, lists=True),
+    _linear("intervals", "GET", "/fapi/v1/fundingInfo", (), funding_info, pool="funding"),
+    _linear("funding", "GET", "/fapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
+    _linear("tickers", "GET", "/fapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
+    _linear(
+        "oi", "GET", "/fapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        note="one request for each contract, a fifth of them each minute",
+    ),
+    _linear(
+        "settlements", "GET", "/fapi/v1/fundingRate", ("funding_settlements",), funding_rates,
+        symbol="symbol", paging=_HISTORY, pool="funding", note="500 requests in 5 minutes",
+    ),
+    _linear(
+        "oi_history", "GET", "/futures/data/openInterestHist", ("oi_history",), open_interest_history,
+        params={"period": "5m"}, symbol="symbol", paging=_OI_HISTORY, pool="data",
+        note="1,000 requests in 5 minutes; the newest month",
+    ),
+    _linear(
+        "book", "GET", "/fapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
+        weight=10,
+    ),
+    _inverse("instruments", "GET", "/dapi/v1/exchangeInfo", (), exchange_info, lists=True),
+    _inverse("intervals", "GET", "/dapi/v1/fundingInfo", (), funding_info, pool="funding"),
+    _inverse("funding", "GET", "/dapi/v1/premiumIndex", _STATE, premium_index, weight=10, every=60),
+    _inverse("tickers", "GET", "/dapi/v1/ticker/24hr", _TICKERS, tickers, weight=40, every=300),
+    _inverse(
+        "oi", "GET", "/dapi/v1/openInterest", ("oi_history",), open_interest, symbol="symbol", every=300,
+        note="one request for each contract, a fifth of them each minute",
+    ),
+    _inverse(
+        "settlements", "GET", "/dapi/v1/fundingRate", ("funding_settlements",), funding_rates,
+        symbol="symbol", paging=_HISTORY, pool="funding",
+    ),
+    _inverse(
+        "oi_history", "GET", "/futures/data/openInterestHist?pair", ("oi_history",), open_interest_history,
+        params={"period": "5m", "contractType": "PERPETUAL"}, symbol="pair", paging=_OI_HISTORY, pool="data",
+        confirmed=False, note="the documented example contradicts its units",
+    ),
+    _inverse(
+        "book", "GET", "/dapi/v1/depth", BOOK_TABLES, depth, params={"limit": "500"}, symbol="symbol",
+        weight=10,
+    ),
+    _endpoint(
+        "chain", "GET", "/eapi/v1/mark", ("options_snapshot",), option_marks, host=_OPTIONS, weight=5,
+        every=300,
+    ),
+    _endpoint("chain", "GET", "/eapi/v1/ticker", (), option_tickers, host=_OPTIONS, weight=40, every=300),
+    _endpoint(
+        "chain", "GET", "/eapi/v1/openInterest", (), option_oi, host=_OPTIONS, symbol="underlyingAsset",
+        expiry="expiration", every=300,
+    ),
+    *(
+        of(
+            "prices", "GET", path, ("prices_history",), klines, params={"interval": "1h"}, symbol="symbol",
+            paging=Paging(limit=1500), weight=10, confirmed=False,
+        )
+        for path, of in (
+            ("/fapi/v1/markPriceKlines", _linear),
+            ("/fapi/v1/klines", _linear),
+            ("/dapi/v1/markPriceKlines", _inverse),
+            ("/dapi/v1/klines", _inverse),
+        )
+    ),
+    _endpoint("liquidations", "WS", "!forceOrder@arr", ("liquidations_fills",), force_orders),
+)  # fmt: skip
+
+_SOCKET = "wss://fstream.binance.com/market/ws/!forceOrder@arr"
+
+VENUE = Venue(
+    "binance",
+    "https://fapi.binance.com",
+    ENDPOINTS,
+    refuse,
+    budget=10.0,  # of 2,400 a minute
+    pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4},
+    socket=_SOCKET,
+    stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
+    terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",
+)

@@ -1,0 +1,178 @@
+"""Summary of each venue's tables: units, cadence, history, limits and completeness.
+
+Cadence, history and limits follow from the endpoints. The units and the completeness are facts of the venues
+that no endpoint states: they are written here once, from the venues' documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.hyperliquid import DEX_VENUES
+from derivdata.sources.venues.registry import VENUES
+
+__all__ = ["coverage_of"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+_OTHERS = ""
+_HOURLY = "fraction of an hour"
+_UNITS: dict[str, Mapping[str, str]] = {
+    "funding_history": {
+        "deribit": "fraction of 8 hours, realised",
+        "hyperliquid": _HOURLY,
+        "derive": _HOURLY,
+        "paradex": "fraction of the market's funding period",
+        "dydx": _HOURLY,
+        "lighter": "fraction of 8 hours",
+        "kraken": "USD of a contract and hour",
+        _OTHERS: "fraction of the interval",
+    },
+    "funding_settlements": {
+        "deribit": _HOURLY,
+        "hyperliquid": _HOURLY,
+        "derive": _HOURLY,
+        "paradex": "fraction of the market's funding period",
+        "dydx": _HOURLY,
+        "lighter": "percent of an hour, the sign apart",
+        "kraken": _HOURLY,
+        _OTHERS: "fraction of the interval",
+    },
+    "oi_history": {
+        "binance": "coins; inverse: contracts",
+        "bybit": "USD and coins; of both sides before 2026-06",
+        "okx": "USD",
+        "deribit": "USD; linear: coins",
+        "gateio": "contracts of one side; USD of both sides in its history",
+        "lighter": "USD; by request: coins",
+        "kraken": "coins; inverse: USD",
+        "huobi": "USD; inverse: contracts",
+        "kucoin": "contracts",
+        "mexc": "contracts",
+        _OTHERS: "coins",
+    },
+    "liquidations_fills": {
+        "binance": "coins; inverse: contracts",
+        "bybit": "coins; inverse: USD",
+        "okx": "contracts",
+        "deribit": "coins; inverse: USD",
+        "gateio": "contracts",
+        "huobi": "contracts and USD",
+        "lighter": "coins and USD",
+        "kraken": "coins; inverse: USD",
+        _OTHERS: "coins",
+    },
+    "options_snapshot": {
+        "deribit": "volatility in percent, prices in coins",
+        "okx": "volatility as a fraction, prices in coins, contracts of 0.01 or 0.1 coins",
+        _OTHERS: "volatility as a fraction, prices in USD",
+    },
+    "markets_symbol_exchanges": {_OTHERS: "USD, rolling 24 hours"},
+    "prices_history": {_OTHERS: "USD"},
+    "orderbook_book": {_OTHERS: "USD, sizes in coins or contracts"},
+    "orderbook_depth_history": {_OTHERS: "USD, sizes in coins or contracts"},
+}
+_COMPLETENESS = {
+    "binance": "a sample: the newest of each symbol and second",
+    "aster": "a sample: the newest of each symbol and second",
+    "okx": "a sample: one of each contract and second at most",
+    "bitget": "all of three days by request, late; the stream only the largest",
+}
+_SAMPLED = {"huobi": "what was polled, from the first payment seen to pass: no answer names the interval"}
+
+
+def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirmed: bool) -> pd.DataFrame:
+    """Return one row per venue and table: what a collector gets of it.
+
+    Parameters
+    ----------
+    venues
+        Slugs.
+    verified
+        The day on which an endpoint was last compared with a live answer, by "exchange path".
+    unconfirmed
+        Whether endpoints count that the specification could not confirm and no check has.
+
+    Returns
+    -------
+    DataFrame
+        ``exchange``, ``table``, ``unit`` (as the venue states it; our tables have their own), ``cadence``,
+        ``history`` (how far back the venue answers), ``limit`` (weight per second that is spent at most, a
+        quarter of the published limit; that of requests for the past where it is another),
+        ``completeness``, and ``verified_on`` (empty: never on this machine).
+    """
+    rows = []
+    for slug in venues:
+        venue = VENUES[slug]
+        endpoints = [
+            e for e in venue.endpoints if e.confirmed or unconfirmed or f"{slug} {e.path}" in verified
+        ]
+        by_table = {table: [e for e in endpoints if table in e.tables] for table in _UNITS}
+        rows += [_row(venue, table, those, verified) for table, those in by_table.items() if those]
+    return pd.DataFrame(rows)
+
+
+def _row(
+    venue: Venue, table: str, endpoints: Sequence[Endpoint], verified: Mapping[str, str]
+) -> dict[str, str]:
+    days = sorted(verified.get(f"{e.exchange} {e.path}", "") for e in endpoints)
+    documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
+    units = _UNITS[table]
+    sampled = "what was polled" if table != "funding_settlements" else "all payments"
+    if table == "funding_history":
+        sampled = _SAMPLED.get(documented, sampled)
+    return {
+        "exchange": venue.exchange,
+        "table": table,
+        "unit": units.get(documented, units[_OTHERS]),
+        "cadence": _cadence(venue, endpoints),
+        "history": _history(endpoints),
+        "limit": _limit(venue, endpoints),
+        "completeness": _COMPLETENESS.get(documented, "all")
+        if table == "liquidations_fills"
+        else _of_one(endpoints) or sampled,
+        "verified_on": days[0],  # the oldest: "" as long as one endpoint was never checked
+    }
+
+
+def _limit(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
+    polled = [e for e in endpoints if e.every is not None]
+    pools = {e.pool for e in endpoints}
+    limits = []
+    for pool in sorted(pools):
+        budget = venue.pools[pool] if pool else venue.budget
+        limits.append(f"{'its history ' if polled and pool else ''}{budget:.2g} a second")
+    return "; ".join(limits)
+
+
+def _of_one(endpoints: Sequence[Endpoint]) -> str:
+    """Return how much of a state is had that takes a request for each contract; "" where it does not."""
+    largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
+    if not largest:
+        return ""
+    which = f"of the {max(largest)} contracts with the most volume" if all(largest) else "of every symbol"
+    return f"what was polled, {which}, one a request"
+
+
+def _cadence(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
+    if endpoints[0].what == "book":
+        return "every 60 s, of chosen symbols"
+    stream = venue.stream.channel if venue.stream is not None and venue.stream.is_default else None
+    if any(e.path == stream for e in endpoints):
+        return "as they come"
+    seconds = [e.every for e in endpoints if e.every is not None]
+    return f"every {min(seconds):g} s" if seconds else "every hour"
+
+
+def _history(endpoints: Sequence[Endpoint]) -> str:
+    reaches = [e.paging.reach_days for e in endpoints if e.paging is not None]
+    if not reaches:
+        return "none"
+    days = [reach for reach in reaches if reach is not None]
+    return "since the listing" if len(days) < len(reaches) else f"{max(days):g} days"

@@ -1,0 +1,460 @@
+"""Deribit v2: perpetuals and options.
+
+Open interest and sizes of inverse futures are USD, of linear futures and options coins. ``interest_1h`` is
+what was paid in an hour; ``interest_8h`` overlaps eightfold. Volatilities are in percent.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Liquidation,
+    Option,
+    Payment,
+    Price,
+    Quotes,
+    Records,
+    State,
+)
+from derivdata.sources.venues.wire import Wire, expiry_of
+
+_REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
+
+
+class _Error(Wire):
+    code: int
+    message: str
+
+
+class _Fault(Wire):
+    error: _Error | None = None
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``{"error": {"code": ..., "message": ...}}``."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    error = reading.decode(_Fault).error
+    if error is not None:
+        reason = _REASONS.get(error.code, "refused")
+        raise VenueError(reading.where, error.message, code=error.code, reason=reason)
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of a name: BTC-PERPETUAL (inverse, USD) or SOL_USDC-PERPETUAL (linear, coins)."""
+    base, _, rest = name.partition("-")
+    coin, _, quote = base.partition("_")
+    return Instrument(name, coin, quote or "USD", 1.0, quote == "", rest == "PERPETUAL")
+
+
+def _item(reading: Reading, name: str) -> Instrument:
+    """Return a contract for amounts that the venue states in USD or coins, never in contracts.
+
+    ``contract_size`` of the instrument list is a step of orders (10 USD of BTC-PERPETUAL) and no factor here.
+    """
+    return reading.instrument(name, _named)._replace(size=1.0)
+
+
+class _Summary(Wire):
+    instrument_name: str
+    creation_timestamp: int
+    open_interest: float | None
+    mark_price: float | None
+    volume_usd: float | None = None
+    funding_8h: float | None = None
+    current_funding: float | None = None
+    estimated_delivery_price: float | None = None
+    last: float | None = None
+    price_change: float | None = None
+
+
+class _Summaries(Wire):
+    result: list[_Summary]
+
+
+def future_summaries(reading: Reading) -> Records:
+    """Read rates of the last 8 hours, open interest, prices and volume of a currency's perpetuals."""
+    states = []
+    for row in reading.decode(_Summaries).result:
+        item = _item(reading, row.instrument_name)
+        if not item.perpetual or row.funding_8h is None:
+            continue
+        states.append(
+            State(
+                item,
+                reading.ms(row.creation_timestamp),
+                row.funding_8h,
+                8.0,
+                1.0,
+                mark=row.mark_price,
+                index_price=row.estimated_delivery_price,
+                last=row.last,
+                oi_usd=item.usd(row.open_interest, row.mark_price),
+                oi_coins=item.coins(row.open_interest, row.mark_price),
+                volume_usd=row.volume_usd,
+                change_pct=row.price_change,
+            )
+        )
+    return Records(states=states)
+
+
+class _OptionSummary(Wire):
+    instrument_name: str
+    creation_timestamp: int
+    open_interest: float | None
+    underlying_price: float | None
+    bid_price: float | None
+    ask_price: float | None
+    mark_price: float | None
+    volume: float | None
+    estimated_delivery_price: float | None = None
+    mark_iv: float | None = None
+
+
+class _OptionSummaries(Wire):
+    result: list[_OptionSummary]
+
+
+def option_summaries(reading: Reading) -> Records:
+    """Read the chain of a currency, which has no greeks; the volatility is in percent."""
+    options = []
+    for row in reading.decode(_OptionSummaries).result:
+        symbol, expiry, strike, side = option_name(reading, row.instrument_name)
+        time, iv = reading.ms(row.creation_timestamp), _decimal(reading, row.mark_iv)
+        options.append(
+            Option(
+                row.instrument_name, symbol, time, expiry, strike, side, iv,
+                open_interest=row.open_interest, underlying=row.underlying_price or None,
+                quotes=Quotes(
+                    "_" not in row.instrument_name, row.bid_price or None, row.ask_price or None,
+                    row.mark_price,
+                    row.estimated_delivery_price, row.volume,
+                ),
+            )
+        )  # fmt: skip
+    return Records(options=options)
+
+
+def _decimal(reading: Reading, percent: float | None) -> float | None:
+    """Return a volatility in percent as a decimal; below 3 % it is not in percent."""
+    if not percent:
+        return None
+    if not 3 <= percent <= 1000:
+        reading.fail(f"a volatility of {percent} is not in percent")
+    return percent / 100
+
+
+def option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
+    """Return base, expiry, strike and side of BTC-27SEP24-40000-C or XRP_USDC-27SEP24-0d6-C."""
+    parts = name.split("-")
+    if len(parts) != 4 or parts[3] not in ("C", "P"):
+        reading.fail(f"{name!r} is no name of an option")
+    base = parts[0].partition("_")[0]
+    strike = reading.required(parts[2].replace("d", "."))
+    return base, expiry_of(parts[1], reading.where), strike, "call" if parts[3] == "C" else "put"
+
+
+class _Stats(Wire):
+    price_change: float | None = None
+    volume_usd: float | None = None
+
+
+class _Ticker(Wire):
+    instrument_name: str
+    timestamp: int
+    open_interest: float
+    mark_price: float
+    index_price: float
+    last_price: float | None
+    funding_8h: float
+    current_funding: float
+    stats: _Stats
+
+
+class _TickerParams(Wire):
+    channel: str
+    data: _Ticker
+
+
+class _TickerFrame(Wire):
+    params: _TickerParams
+
+
+class _Greeks(Wire):
+    delta: float
+    gamma: float
+    vega: float
+    theta: float
+    rho: float | None = None
+
+
+class _OptionTicker(Wire):
+    instrument_name: str
+    timestamp: int
+    open_interest: float
+    mark_iv: float | None
+    underlying_price: float
+    greeks: _Greeks
+
+
+class _OptionParams(Wire):
+    channel: str
+    data: _OptionTicker
+
+
+class _OptionFrame(Wire):
+    params: _OptionParams
+
+
+class _Head(Wire):
+    instrument_name: str
+
+
+class _HeadParams(Wire):
+    data: _Head
+
+
+class _HeadFrame(Wire):
+    params: _HeadParams
+
+
+def ticker_frames(reading: Reading) -> Records:
+    """Read tickers of the stream: of perpetuals, or of options with greeks."""
+    names = [frame.params.data.instrument_name for frame in reading.frames(_HeadFrame)]
+    if all(name.endswith(("-C", "-P")) for name in names):
+        return Records(options=[_option(reading, f.params.data) for f in reading.frames(_OptionFrame)])
+    return Records(states=[_state(reading, f.params.data) for f in reading.frames(_TickerFrame)])
+
+
+def _state(reading: Reading, row: _Ticker) -> State:
+    item = _item(reading, row.instrument_name)
+    if not item.perpetual:
+        reading.fail(f"{row.instrument_name} is no perpetual")
+    return State(
+        item,
+        reading.ms(row.timestamp),
+        row.funding_8h,
+        8.0,
+        1.0,
+        mark=row.mark_price,
+        index_price=row.index_price,
+        last=row.last_price,
+        oi_usd=item.usd(row.open_interest, row.mark_price),
+        oi_coins=item.coins(row.open_interest, row.mark_price),
+        volume_usd=row.stats.volume_usd,
+        change_pct=row.stats.price_change,
+    )
+
+
+def _option(reading: Reading, row: _OptionTicker) -> Option:
+    symbol, expiry, strike, side = option_name(reading, row.instrument_name)
+    greeks, iv = row.greeks, _decimal(reading, row.mark_iv)
+    return Option(
+        row.instrument_name, symbol, reading.ms(row.timestamp), expiry, strike, side, iv,
+        greeks.delta, greeks.gamma, greeks.vega, greeks.theta, row.open_interest,
+        row.underlying_price or None, rho=greeks.rho,
+    )  # fmt: skip
+
+
+class _Paid(Wire):
+    timestamp: int
+    interest_1h: float
+    interest_8h: float
+    index_price: float | None = None
+
+
+class _PaidBody(Wire):
+    result: list[_Paid]
+
+
+def funding_history(reading: Reading) -> Records:
+    """Read what was paid in each hour, and the index price at its end."""
+    item = reading.instrument(reading.asked("instrument_name"), _named)
+    records = Records()
+    for row in reading.decode(_PaidBody).result:
+        time = reading.ms(row.timestamp)
+        records.times.append(time)
+        records.payments.append(Payment(item, time, row.interest_1h, 1.0))
+        if row.index_price is not None:
+            records.prices.append(Price(item, time, "index", row.index_price, "1h"))
+    return records
+
+
+class _Trade(Wire):
+    trade_id: str
+    instrument_name: str
+    timestamp: int
+    direction: str
+    price: float
+    amount: float
+    liquidation: str | None = None
+
+
+class _Trades(Wire):
+    trades: list[_Trade]
+    has_more: bool
+
+
+class _TradesBody(Wire):
+    result: _Trades
+
+
+def trades(reading: Reading) -> Records:
+    """Read liquidations among trades: of the taker (T), the maker (M), or both (MT: two rows)."""
+    body = reading.decode(_TradesBody).result
+    records = Records()
+    for row in body.trades:
+        time = reading.ms(row.timestamp)
+        records.times.append(time)
+        taker = reading.word(row.direction, {"sell": "long", "buy": "short"})
+        if row.liquidation is None:
+            continue
+        item = _item(reading, row.instrument_name)
+        maker = "short" if taker == "long" else "long"
+        sides = reading.word(row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker]})
+        coins, usd = item.coins(row.amount, row.price), item.usd(row.amount, row.price)
+        records.liquidations += [
+            Liquidation(
+                item, time, side, None, row.price, coins, coins, usd, (), order_id=f"{row.trade_id}-{side}"
+            )
+            for side in sides
+        ]  # fmt: skip
+    records.cursor = "more" if body.has_more else None
+    return records
+
+
+class _Listed(Wire):
+    instrument_name: str
+    kind: str
+    base_currency: str
+    quote_currency: str
+    is_active: bool
+    contract_size: float = 1.0
+    instrument_type: str = ""
+    settlement_period: str = ""
+
+
+class _ListedBody(Wire):
+    result: list[_Listed]
+
+
+def instruments(reading: Reading) -> Records:
+    """Read the list of instruments; ``contract_size`` of a reversed future is USD."""
+    items = [
+        Instrument(
+            row.instrument_name,
+            row.base_currency,
+            row.quote_currency,
+            row.contract_size,
+            row.instrument_type == "reversed" and row.kind == "future",
+            row.kind == "future" and row.settlement_period == "perpetual",
+            row.is_active,
+        )
+        for row in reading.decode(_ListedBody).result
+        if row.kind in ("future", "option")
+    ]
+    return Records(instruments=items)
+
+
+class _Snapshot(Wire):
+    type: str
+    instrument_name: str
+    timestamp: int
+    bids: list[tuple[str, float, float]]
+    asks: list[tuple[str, float, float]]
+
+
+class _SnapshotParams(Wire):
+    data: _Snapshot
+
+
+class _SnapshotFrame(Wire):
+    params: _SnapshotParams
+
+
+def book_frames(reading: Reading) -> Records:
+    """Read books of the stream: levels are an action, a price and a size."""
+    records = Records()
+    for frame in reading.frames(_SnapshotFrame):
+        body = frame.params.data
+        if body.type != "snapshot":
+            reading.fail("a change of a book says only what changed: only snapshots can be read alone")
+        item = _named(body.instrument_name)
+        bids, asks = ([row[1:] for row in side] for side in (body.bids, body.asks))
+        records.books.append(reading.book(item, reading.ms(body.timestamp), bids, asks))
+    return records
+
+
+class _Book(Wire):
+    instrument_name: str
+    timestamp: int
+    bids: list[tuple[float, float]]
+    asks: list[tuple[float, float]]
+
+
+class _BookBody(Wire):
+    result: _Book
+
+
+def book(reading: Reading) -> Records:
+    """Read a book: USD of inverse contracts, coins of linear ones."""
+    body = reading.decode(_BookBody).result
+    item = _item(reading, body.instrument_name)
+    return Records(books=[reading.book(item, reading.ms(body.timestamp), body.bids, body.asks)])
+
+
+_endpoint = partial(Endpoint, "deribit")
+_CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
+_SUMMARY = "/public/get_book_summary_by_currency"
+
+ENDPOINTS = (
+    _endpoint(
+        "instruments", "GET", "/public/get_instruments", (), instruments,
+        params={"currency": "any", "expired": "false"}, weight=10, lists=True,
+    ),
+    _endpoint(
+        "funding", "GET", f"{_SUMMARY}?kind=future", STATE_TABLES, future_summaries, symbol="currency",
+        every=60, each=_CURRENCIES,
+    ),
+    _endpoint(
+        "chain", "GET", f"{_SUMMARY}?kind=option", ("options_snapshot",), option_summaries, symbol="currency",
+        every=300, each=_CURRENCIES[:3],
+    ),
+    _endpoint(
+        "settlements", "GET", "/public/get_funding_rate_history", ("funding_settlements", "prices_history"),
+        funding_history, symbol="instrument_name",
+        paging=Paging(start="start_timestamp", end="end_timestamp", limit=744, limit_name="", span_hours=744),
+    ),
+    _endpoint(
+        "book", "GET", "/public/get_order_book", BOOK_TABLES, book, params={"depth": "1000"},
+        symbol="instrument_name",
+    ),
+    _endpoint(
+        "liquidations", "GET", "/public/get_last_trades_by_currency_and_time", ("liquidations_fills",),
+        trades,
+        params={"kind": "future", "sorting": "asc"}, symbol="currency", every=60, each=_CURRENCIES,
+        paging=Paging(start="start_timestamp", end="end_timestamp", limit=1000, limit_name="count"),
+    ),
+    _endpoint("book", "WS", "book.{instrument_name}.100ms", BOOK_TABLES, book_frames),
+    *(
+        _endpoint(what, "WS", f"ticker.{{instrument_name}}.{step}", tables, ticker_frames)
+        for step in ("100ms", "raw")
+        for what, tables in (("funding", STATE_TABLES), ("chain", ("options_snapshot",)))
+    ),
+)  # fmt: skip
+
+VENUE = Venue(
+    "deribit",
+    "https://www.deribit.com/api/v2",
+    ENDPOINTS,
+    refuse,
+    budget=2.0,
+    socket="wss://www.deribit.com/ws/api/v2",
+    terms='Terms of service, article 4.6 (2021-01-29): market data "for personal use only", no forwarding.',
+    hourly=True,
+)

@@ -1,0 +1,301 @@
+"""Derive v3: rates are hourly fractions; rows have names of one letter, and no name of their contract.
+
+Its data usage policy of 2026-05-09 allows trading of one's own and unpublished internal research only, so the
+venue is off unless the user names it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import STATE_TABLES, Endpoint, Paging, Venue
+from derivdata.sources.venues.past_rows import payments
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Option, Quotes, Records, State
+from derivdata.sources.venues.wire import Wire, expiry_of
+
+_REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
+
+
+class _Error(Wire):
+    code: int
+    message: str
+
+
+class _Fault(Wire):
+    error: _Error | None = None
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``{"error": {"code": ..., "message": ...}}``, which comes with HTTP 200."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    error = reading.decode(_Fault).error
+    if error is not None:
+        reason = _REASONS.get(error.code, "refused")
+        raise VenueError(reading.where, error.message, code=error.code, reason=reason)
+
+
+def _named(name: str) -> Instrument:
+    base, _, rest = name.partition("-")
+    return Instrument(name, base, "USDC", 1.0, perpetual=rest == "PERP")
+
+
+class _Stats(Wire):
+    c: str
+    oi: str
+    v: str
+    p: str
+
+
+class _Pricing(Wire):
+    i: str
+    d: str
+    g: str
+    v: str
+    t: str
+    f: str
+
+
+class _Slim(Wire):
+    t: int
+    a: str
+    b: str
+    I: str  # noqa: E741
+    M: str
+    f: str | None
+    option_pricing: _Pricing | None
+    stats: _Stats
+
+
+def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
+    """Add the row of a perpetual or an option, whose name comes with the request or as a key."""
+    time = reading.ms(row.t)
+    item = reading.instrument(name, _named)
+    if (row.option_pricing is None) != item.perpetual:
+        reading.fail(f"the row is not one of {name}")
+    if row.option_pricing is None:
+        mark, coins = reading.required(row.M), reading.required(row.stats.oi)
+        moved = reading.number(row.stats.p)
+        records.states.append(
+            State(
+                item, time, reading.required(row.f), 1.0, 1.0, mark=mark, index_price=reading.number(row.I),
+                oi_usd=coins * mark, oi_coins=coins, volume_usd=reading.number(row.stats.v),
+                change_pct=None if moved is None else moved * 100,
+            )
+        )  # fmt: skip
+        return
+    pricing = row.option_pricing
+    symbol, expiry, strike, side = _option_name(reading, name)
+    numbers: list[Any] = [
+        reading.number(v) for v in (pricing.d, pricing.g, pricing.v, pricing.t, row.stats.oi, pricing.f)
+    ]
+    records.options.append(
+        Option(
+            name, symbol, time, expiry, strike, side, reading.number(pricing.i) or None, *numbers
+        )._replace(quotes=_quotes(reading, row))
+    )  # fmt: skip
+
+
+def _quotes(reading: Reading, row: _Slim) -> Quotes:
+    """Return the prices in USD; a bid or ask of 0 is none."""
+    bid, ask = reading.number(row.b) or None, reading.number(row.a) or None
+    mark, index, volume = (reading.number(v) for v in (row.M, row.I, row.stats.c))
+    return Quotes(False, bid, ask, mark, index, volume)
+
+
+def _option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
+    parts = name.split("-")
+    if len(parts) != 4 or parts[3] not in ("C", "P"):
+        reading.fail(f"{name!r} is no name of an option")
+    strike = reading.required(parts[2].replace("_", "."))
+    return parts[0], expiry_of(parts[1], reading.where), strike, "call" if parts[3] == "C" else "put"
+
+
+class _TickerBody(Wire):
+    result: _Slim
+
+
+def ticker(reading: Reading) -> Records:
+    """Read one contract; the request names it."""
+    records = Records()
+    _add(reading, records, reading.asked("instrument_name"), reading.decode(_TickerBody).result)
+    return records
+
+
+class _SlimFrame(Wire):
+    instrument_ticker: _Slim
+
+
+def ticker_frames(reading: Reading) -> Records:
+    """Read frames of one contract's channel."""
+    records = Records()
+    for frame in reading.frames(_SlimFrame):
+        _add(reading, records, reading.asked("instrument_name"), frame.instrument_ticker)
+    return records
+
+
+class _Tickers(Wire):
+    tickers: dict[str, _Slim]
+
+
+def tickers(reading: Reading) -> Records:
+    """Read all perpetuals, or the options of one expiry: a map of names to rows."""
+    result = _rows(reading)
+    records = Records()
+    for name, row in result.items():
+        _add(reading, records, name, row)
+    return records
+
+
+class _Peek(Wire):
+    tickers: dict[str, msgspec.Raw] | None = None
+
+
+class _PeekBody(Wire):
+    result: _Peek
+
+
+class _MapBody(Wire):
+    result: dict[str, _Slim]
+
+
+class _ListMapBody(Wire):
+    result: _Tickers
+
+
+def _rows(reading: Reading) -> dict[str, _Slim]:
+    named = reading.decode(_PeekBody).result.tickers is not None
+    return reading.decode(_ListMapBody).result.tickers if named else reading.decode(_MapBody).result
+
+
+class _Paid(Wire):
+    timestamp: int
+    funding_rate: str
+
+
+class _PaidList(Wire):
+    funding_rate_history: list[_Paid]
+
+
+class _PaidBody(Wire):
+    result: _PaidList
+
+
+class _PaidNow(Wire):
+    timestamp: int
+    funding_rate: str
+    currency: str
+
+
+class _PaidNowList(Wire):
+    funding_rate_history: list[_PaidNow]
+
+
+class _PaidNowBody(Wire):
+    result: _PaidNowList
+
+
+def funding_history(reading: Reading) -> Records:
+    """Read hourly payments; each row names its currency."""
+    rows = reading.decode(_PaidNowBody).result.funding_rate_history
+    paid = ((f"{row.currency}-PERP", row.timestamp, row.funding_rate) for row in rows)
+    return payments(reading, paid, _named, period_h=1.0)
+
+
+class _Envelope(Wire):
+    result: msgspec.Raw | None = None
+
+
+def funding_history_v2(reading: Reading) -> Records:
+    """Read hourly payments of the former interface, with or without its envelope."""
+    wrapped = reading.decode(_Envelope).result is not None
+    rows = (reading.decode(_PaidBody).result if wrapped else reading.decode(_PaidList)).funding_rate_history
+    name = reading.asked("instrument_name")
+    return payments(reading, ((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
+
+
+class _Listed(Wire):
+    instrument_name: str
+    instrument_type: str
+    base_currency: str
+    quote_currency: str
+    is_active: bool
+
+
+class _ListedList(Wire):
+    instruments: list[_Listed]
+
+
+class _ListedBody(Wire):
+    result: _ListedList
+
+
+def instruments(reading: Reading) -> Records:
+    """Read the list of instruments of a type."""
+    items = [
+        Instrument(
+            row.instrument_name,
+            row.base_currency,
+            row.quote_currency,
+            1.0,
+            perpetual=row.instrument_type == "perp",
+            active=row.is_active,
+        )
+        for row in reading.decode(_ListedBody).result.instruments
+    ]
+    return Records(instruments=items)
+
+
+_endpoint = partial(Endpoint, "derive")
+_HISTORY = Paging(start="start_timestamp", end="end_timestamp", limit=720, limit_name="", span_hours=720)
+_OFF = "forbids publication and products made of its data"
+
+ENDPOINTS = (
+    _endpoint(
+        "instruments", "POST", "/v3/public/get_all_instruments", (), instruments,
+        params={"expired": "false", "instrument_type": "perp", "page": "1", "page_size": "1000"}, lists=True,
+    ),
+    _endpoint(
+        "funding", "POST", "/v3/public/get_tickers?instrument_type=perp", STATE_TABLES, tickers, every=60,
+        note=_OFF,
+        confirmed=False,
+    ),
+    _endpoint(
+        "chain", "POST", "/v3/public/get_tickers?instrument_type=option", ("options_snapshot",), tickers,
+        symbol="currency", note=_OFF, confirmed=False,
+    ),
+    _endpoint("funding", "POST", "/v3/public/get_ticker", STATE_TABLES, ticker, symbol="instrument_name"),
+    _endpoint(
+        "settlements", "POST", "/v3/public/get_funding_rate_history", ("funding_settlements",),
+        funding_history, symbol="instrument_name", paging=_HISTORY,
+    ),
+    _endpoint(
+        "settlements", "POST", "/public/get_funding_rate_history", ("funding_settlements",),
+        funding_history_v2, symbol="instrument_name", paging=_HISTORY, confirmed=False,
+        note="the former interface",
+    ),
+    _endpoint("funding", "WS", "ticker_slim.{instrument_name}.{interval}", STATE_TABLES, ticker_frames),
+    _endpoint(
+        "chain", "WS", "ticker_slim.{instrument_name}.{interval}", ("options_snapshot",), ticker_frames
+    ),
+)  # fmt: skip
+
+VENUE = Venue(
+    "derive",
+    "https://api.derive.xyz",
+    ENDPOINTS,
+    refuse,
+    budget=1.25,
+    terms=(
+        "Data usage policy of 2026-05-09: own trading and unpublished internal research only; no "
+        "redistribution, "
+        "products, dashboards, indexes, surfaces or training of models."
+    ),
+    named_only=True,
+    hourly=True,
+)

@@ -1,0 +1,413 @@
+"""HTX (slug huobi): linear and inverse swaps.
+
+``amount`` of a liquidation is coins in v3 and the stream, and contracts in v5, where it equals ``volume``.
+The interval of linear swaps is in no answer but the spacing of payments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
+from derivdata.sources.venues.past_rows import payments
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
+from derivdata.sources.venues.wire import Wire, require_close, seconds_us
+
+_HOUR_US = 3_600_000_000
+_LIMIT_CODES = {1032, 1067, 1084}
+
+
+class _Fault(Wire):
+    status: str | None = None
+    code: int | None = None
+    err_code: int | str | None = None
+    err_msg: str = ""
+    dashed_code: int | str | None = msgspec.field(default=None, name="err-code")
+    dashed_msg: str = msgspec.field(default="", name="err-msg")
+    message: str = ""
+    msg: str = ""
+    op: str = ""
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    fault = reading.decode(_Fault)
+    refused = fault.op != "" and fault.dashed_code not in (None, 0)
+    if fault.status == "error" or fault.code not in (None, 200) or refused:
+        code = fault.err_code if fault.err_code is not None else fault.dashed_code
+        code = fault.code if code is None else code
+        message = fault.err_msg or fault.dashed_msg or fault.message or fault.msg or "refused"
+        reason = "limit" if code in _LIMIT_CODES else "refused"
+        raise VenueError(reading.where, message, code=code, reason=reason)
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of BTC-USDT (linear) or BTC-USD (inverse); dated ones have a third part."""
+    base, _, rest = name.partition("-")
+    quote, _, dated = rest.partition("-")
+    inverse = quote == "USD"
+    size = (100.0 if base == "BTC" else 10.0) if inverse else None
+    return Instrument(name, base, quote, size, inverse, not dated and quote in ("USDT", "USD"))
+
+
+class _Rate(Wire):
+    contract_code: str
+    funding_rate: str | None
+    funding_time: str | None
+    next_funding_time: str | None = None
+
+
+class _Rates(Wire):
+    status: str
+    ts: int
+    data: list[_Rate]
+
+
+def funding_rates(reading: Reading) -> Records:
+    """Read running rates; dated contracts have none, and a payment in the past marks a delisted one."""
+    body = reading.decode(_Rates)
+    states = []
+    for row in body.data:
+        item = reading.instrument(row.contract_code, _named)
+        if row.funding_rate is None or row.funding_time is None or not item.perpetual:
+            continue
+        time, next_payment = reading.ms(body.ts), reading.ms(row.funding_time)
+        if next_payment < time:
+            continue
+        if row.next_funding_time:
+            hours: float | None = (reading.ms(row.next_funding_time) - next_payment) / _HOUR_US
+        else:
+            hours = reading.current_interval(item, time, next_payment)
+        rate = reading.required(row.funding_rate)
+        states.append(State(item, time, rate, hours, hours, next_payment=next_payment))
+    return Records(states=states)
+
+
+class _Paid(Wire):
+    contract_code: str
+    funding_rate: str
+    funding_time: str
+
+
+class _PaidPage(Wire):
+    data: list[_Paid]
+    total_page: int
+    current_page: int
+
+
+class _PaidBody(Wire):
+    status: str
+    data: _PaidPage
+
+
+def funding_history(reading: Reading) -> Records:
+    """Read payments, the newest first; ``realized_rate`` is null since about 2026."""
+    rows = reading.decode(_PaidBody).data.data
+    paid = ((row.contract_code, row.funding_time, row.funding_rate) for row in rows)
+    return payments(reading, paid, _named)
+
+
+class _Oi(Wire):
+    contract_code: str
+    business_type: str
+    volume: float
+    amount: float
+    value: float | None = None
+    trade_turnover: float | None = None
+
+
+class _OiBody(Wire):
+    status: str
+    ts: int
+    data: list[_Oi]
+
+
+def open_interest(reading: Reading) -> Records:
+    """Read open interest: coins, contracts, and USD of linear swaps."""
+    body = reading.decode(_OiBody)
+    states = []
+    for row in body.data:
+        item = reading.instrument(row.contract_code, _named)
+        if row.business_type != "swap" or not item.perpetual:
+            continue
+        usd = item.usd(row.volume, None) if item.inverse else row.value
+        volume = row.trade_turnover or None
+        states.append(State(item, reading.ms(body.ts), oi_usd=usd, oi_coins=row.amount, volume_usd=volume))
+    return Records(states=states)
+
+
+class _OiTick(Wire):
+    volume: float
+    amount_type: int
+    ts: int
+    value: float
+
+
+class _OiSeries(Wire):
+    contract_code: str
+    tick: list[_OiTick]
+
+
+class _OiPastBody(Wire):
+    status: str
+    data: _OiSeries
+
+
+def open_interest_history(reading: Reading) -> Records:
+    """Read open interest of the past in USD."""
+    data = reading.decode(_OiPastBody).data
+    item = reading.instrument(data.contract_code, _named)
+    step = reading.request.params.get("period", "")
+    resolution = {"60min": "1h", "4hour": "4h", "12hour": "12h", "1day": "1d"}.get(step, "unstated")
+    records = Records()
+    for row in data.tick:
+        time = reading.ms(row.ts)
+        coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
+        records.add_past(OiPoint(item, time, row.value, resolution, coins))
+    return records
+
+
+class _Merged(Wire):
+    contract_code: str
+    close: str
+    open: str
+    trade_turnover: str | None = None
+
+
+class _MergedBody(Wire):
+    status: str
+    ts: int
+    ticks: list[_Merged]
+
+
+def merged(reading: Reading) -> Records:
+    """Read the last price and 24 hours of all contracts; there is no bulk mark, so the last is the price."""
+    body = reading.decode(_MergedBody)
+    states = []
+    for row in body.ticks:
+        last, first = reading.number(row.close), reading.number(row.open)
+        states.append(
+            State(
+                reading.instrument(row.contract_code, _named),
+                reading.ms(body.ts),
+                last=last,
+                price=last,
+                volume_usd=reading.number(row.trade_turnover),
+                change_pct=(last / first - 1) * 100 if last and first else None,
+            )
+        )
+    return Records(states=states)
+
+
+class _Liquidated(Wire):
+    id: str
+    contract_code: str
+    liquidation_time: str
+    position_side: str
+    side: str
+    volume: str
+    amount: str
+    bankrupt_price: str
+    trade_turnover: str
+
+
+class _LiquidatedBody(Wire):
+    code: int
+    data: list[_Liquidated]
+
+
+def liquidations(reading: Reading) -> Records:
+    """Read liquidations of v5, where volume and amount both are contracts."""
+    records = Records()
+    for row in reading.decode(_LiquidatedBody).data:
+        item = reading.instrument(row.contract_code, _named)
+        side = reading.word(row.position_side, {"long": "long", "short": "short"})
+        if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
+            reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
+        price, contracts = reading.required(row.bankrupt_price), reading.required(row.volume)
+        turnover, coins = reading.required(row.trade_turnover), item.coins(contracts, price)
+        usd = item.usd(contracts, price)
+        require_close(usd, turnover, 0.01, "contracts × price and trade_turnover", reading.where)
+        time = reading.ms(row.liquidation_time)
+        records.add_past(
+            Liquidation(
+                item, time, side, price, None, coins, coins, turnover, (), order_id=f"{row.id}-{side}"
+            )
+        )  # fmt: skip
+    return records
+
+
+class _Forced(Wire):
+    contract_code: str
+    direction: str
+    created_at: int
+    price: float
+    volume: float
+    amount: float
+    trade_turnover: float
+
+
+class _ForcedFrame(Wire):
+    topic: str
+    data: list[_Forced]
+
+
+def liquidation_frames(reading: Reading) -> Records:
+    """Read liquidations of the stream: the order's side, and amounts in coins."""
+    records = Records()
+    for frame in reading.frames(_ForcedFrame):
+        for row in frame.data:
+            item = reading.instrument(row.contract_code, _named)
+            side = reading.word(row.direction, {"sell": "long", "buy": "short"})
+            if not item.inverse:
+                require_close(
+                    row.amount * row.price,
+                    row.trade_turnover,
+                    0.01,
+                    "amount × price and turnover",
+                    reading.where,
+                )
+            records.liquidations.append(
+                Liquidation(
+                    item, reading.ms(row.created_at), side, row.price, None, row.amount, row.amount,
+                    row.trade_turnover, (row.price, row.volume),
+                )
+            )  # fmt: skip
+    return records
+
+
+class _Listed(Wire):
+    symbol: str
+    contract_code: str
+    contract_size: float
+    contract_status: int
+    business_type: str
+
+
+class _ListedBody(Wire):
+    status: str
+    data: list[_Listed]
+
+
+def contracts(reading: Reading) -> Records:
+    """Read the list of contracts."""
+    items = []
+    for row in reading.decode(_ListedBody).data:
+        item = _named(row.contract_code)
+        items.append(
+            item._replace(
+                symbol=row.symbol,
+                size=row.contract_size,
+                perpetual=row.business_type == "swap",
+                active=row.contract_status == 1,
+            )
+        )
+    return Records(instruments=items)
+
+
+_endpoint = partial(Endpoint, "huobi")
+_LINEAR = "/linear-swap-api/v1"
+_PAGES = Paging(
+    "page", descending=True, start="", end="", cursor="page_index", limit=50, limit_name="page_size"
+)
+
+
+class _Bar(Wire):
+    id: int
+    open: str
+
+
+class _Bars(Wire):
+    data: list[_Bar]
+
+
+def mark_klines(reading: Reading) -> Records:
+    """Read mark prices at the start of each bar."""
+    item = reading.instrument(reading.asked("contract_code"), _named)
+    records = Records()
+    for row in reading.decode(_Bars).data:
+        time = seconds_us(row.id, reading.where)
+        records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
+    return records
+
+
+ENDPOINTS = (
+    _endpoint("instruments", "GET", f"{_LINEAR}/swap_contract_info", (), contracts, lists=True),
+    _endpoint(
+        "funding", "GET", f"{_LINEAR}/swap_batch_funding_rate", ("funding_history",),
+        funding_rates,
+        every=60,
+    ),
+    _endpoint(
+        "funding", "GET", "/swap-api/v1/swap_batch_funding_rate", ("funding_history",), funding_rates,
+        every=60,
+    ),
+    _endpoint(
+        "settlements", "GET", f"{_LINEAR}/swap_historical_funding_rate", ("funding_settlements",),
+        funding_history, symbol="contract_code", paging=_PAGES,
+    ),
+    _endpoint("oi", "GET", f"{_LINEAR}/swap_open_interest", ("oi_history",), open_interest, every=60),
+    _endpoint("oi", "GET", "/swap-api/v1/swap_open_interest", ("oi_history",), open_interest, every=60),
+    _endpoint(
+        "oi_history", "GET", f"{_LINEAR}/swap_his_open_interest", ("oi_history",), open_interest_history,
+        params={"period": "60min", "amount_type": "2", "size": "200"}, symbol="contract_code",
+        paging=Paging(descending=True, start="", end="", limit=200, limit_name="", reach_days=8),
+    ),
+    _endpoint(
+        "tickers", "GET", "/linear-swap-ex/market/detail/batch_merged",
+        ("markets_symbol_exchanges", "prices_history"), merged, every=60,
+    ),
+    _endpoint(
+        "prices", "GET", "/index/market/history/linear_swap_mark_price_kline", ("prices_history",),
+        mark_klines, params={"period": "60min", "size": "2000"}, symbol="contract_code", margin="linear",
+        paging=Paging(descending=True, start="", end="", limit=2000, limit_name="", reach_days=83),
+        confirmed=False, note="the specification names the path alone",
+    ),
+    _endpoint(
+        "liquidations", "GET", "/v5/market/liquidation_orders", ("liquidations_fills",), liquidations,
+        symbol="contract_code", every=60, note="the newest 100 of a contract, no window",
+        paging=Paging(descending=True, start="", end="", limit=100),
+    ),
+    _endpoint(
+        "liquidations", "WS", "public.*.liquidation_orders", ("liquidations_fills",), liquidation_frames
+    ),
+)  # fmt: skip
+
+_SOCKET = "wss://api.hbdm.com/linear-swap-notification"
+
+
+class _Ping(Wire):
+    op: str = ""
+    ts: int | str | None = None
+    ping: int | None = None
+
+
+def _answer(frame: bytes) -> str | None:
+    """Return the pong to a ping, which the venue wants with the same number."""
+    ping = msgspec.json.decode(frame, type=_Ping)
+    if ping.op == "ping":
+        return msgspec.json.encode({"op": "pong", "ts": ping.ts}).decode()
+    return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()
+
+
+def _connections(_: Sequence[str], now: int) -> list[Connection]:
+    """Return the one connection that covers all linear contracts."""
+    return [Connection(_SOCKET, ['{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'])]
+
+
+VENUE = Venue(
+    "huobi",
+    "https://api.hbdm.com",
+    ENDPOINTS,
+    refuse,
+    budget=5.0,
+    socket=_SOCKET,
+    stream=Stream("public.*.liquidation_orders", _connections, b'"notify"', _answer),
+)

@@ -1,0 +1,257 @@
+"""Hyperliquid, and its HIP-3 dexes, which are venues of their own.
+
+The rate is hourly: a decimal of 0.0000125 is 1 bps in 8 hours. Until June 2023 it was paid every 8 hours and
+quoted for them. Contexts are joined to names by position. There is no history of open interest and no public
+feed of liquidations.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from functools import partial
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
+from derivdata.sources.venues.past_rows import payments
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
+from derivdata.sources.venues.wire import Wire, require_close
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``null``, which an unknown coin or dex gives with HTTP 200."""
+    if reading.body.strip() == b"null":
+        raise VenueError(reading.where, "no such coin or dex", code="null")
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of a coin; of ``dex:COIN`` the symbol is the coin."""
+    return Instrument(name, name.rpartition(":")[2], "USD", 1.0)
+
+
+class _Coin(Wire):
+    name: str
+    szDecimals: int
+    isDelisted: bool = False
+
+
+class _Universe(Wire):
+    universe: list[_Coin]
+
+
+class _Context(Wire):
+    funding: str
+    openInterest: str
+    markPx: str
+    oraclePx: str
+    prevDayPx: str
+    dayNtlVlm: str
+    midPx: str | None
+    dayBaseVlm: str | None = None
+
+
+def _state(reading: Reading, item: Instrument, row: _Context) -> State:
+    mark, before = reading.required(row.markPx), reading.required(row.prevDayPx)
+    coins, volume = reading.required(row.openInterest), reading.required(row.dayNtlVlm)
+    return State(
+        item,
+        None,
+        reading.required(row.funding),
+        1.0,
+        1.0,
+        mark=mark,
+        index_price=reading.number(row.oraclePx),
+        oi_usd=coins * mark,
+        oi_coins=coins,
+        volume_usd=volume,
+        change_pct=(mark / before - 1) * 100 if before else None,
+    )
+
+
+def _check_means(reading: Reading, rows: list[_Context]) -> None:
+    """Refuse contexts whose mean price of the day is not of the order of the mark, for the median coin.
+
+    A single coin may well lose nine tenths in a day.
+    """
+    logs = []
+    for row in rows:
+        mark, volume = reading.required(row.markPx), reading.required(row.dayNtlVlm)
+        traded = reading.number(row.dayBaseVlm) or 0.0
+        if traded > 0.0 and mark > 0.0 and volume > 1e4:
+            logs.append(math.log(volume / traded / mark))
+    if logs:
+        ratio = math.exp(statistics.median(logs))
+        require_close(ratio, 1.0, 0.9, "mean price of the day over mark, median coin", reading.where)
+
+
+def meta_and_contexts(reading: Reading) -> Records:
+    """Read rates, open interest, prices and volume of all coins of a dex, which stand in two lists."""
+    meta, contexts = reading.decode(tuple[_Universe, list[_Context]])
+    return Records(states=_joined(reading, meta.universe, contexts))
+
+
+def _joined(reading: Reading, coins: list[_Coin], contexts: list[_Context]) -> list[State]:
+    if len(coins) != len(contexts):
+        reading.fail(f"{len(coins)} coins and {len(contexts)} contexts cannot be joined by position")
+    pairs = [
+        (reading.instrument(coin.name, _named), row)
+        for coin, row in zip(coins, contexts, strict=True)
+        if not coin.isDelisted and row.midPx is not None  # delisted coins stay with a frozen rate
+    ]
+    _check_means(reading, [row for _, row in pairs])
+    return [_state(reading, item, row) for item, row in pairs]
+
+
+class _AllContexts(Wire):
+    ctxs: list[tuple[str, list[_Context]]]
+
+
+class _AllFrame(Wire):
+    channel: str
+    data: _AllContexts
+
+
+def all_contexts(reading: Reading) -> Records:
+    """Read the main dex of a frame without names: they are the context's instruments, in their order.
+
+    Without them the first two, BTC and ETH, are all that is known.
+    """
+    records = Records()
+    names = [*reading.context.instruments] or ["BTC", "ETH"]
+    for frame in reading.frames(_AllFrame):
+        for dex, contexts in frame.data.ctxs:
+            if dex != "":
+                continue
+            _check_means(reading, [row for row in contexts if row.midPx is not None])
+            pairs = zip(names, contexts, strict=False)
+            records.states += [
+                _state(reading, reading.instrument(name, _named), row)
+                for name, row in pairs
+                if row.midPx is not None
+            ]
+    return records
+
+
+def meta(reading: Reading) -> Records:
+    """Read the coins of one dex."""
+    return Records(instruments=_listed(reading.decode(_Universe)))
+
+
+def all_metas(reading: Reading) -> Records:
+    """Read the coins of every dex."""
+    return Records(instruments=[item for dex in reading.decode(list[_Universe]) for item in _listed(dex)])
+
+
+def _listed(universe: _Universe) -> list[Instrument]:
+    return [_named(coin.name)._replace(active=not coin.isDelisted) for coin in universe.universe]
+
+
+class _Paid(Wire):
+    coin: str
+    fundingRate: str
+    time: int
+
+
+def funding_history(reading: Reading) -> Records:
+    """Read payments, the oldest first; the rate is for the spacing of the payments."""
+    rows = reading.decode(list[_Paid])
+    return payments(reading, ((row.coin, row.time, row.fundingRate) for row in rows), _named)
+
+
+class _Predicted(Wire):
+    fundingRate: str
+    nextFundingTime: int
+    fundingIntervalHours: int = 8
+
+
+def predicted_fundings(reading: Reading) -> Records:
+    """Read the intervals that it names of Binance: a cross-check, no rows."""
+    records = Records()
+    rows = reading.decode(list[tuple[str, list[tuple[str, _Predicted | None]]]])
+    for coin, venues in rows:
+        for name, predicted in venues:
+            if name == "BinPerp" and predicted is not None:
+                item = reading.instrument(coin, _named)
+                records.intervals.append(Interval(item, predicted.fundingIntervalHours))
+    return records
+
+
+class _Level(Wire):
+    px: str
+    sz: str
+
+
+class _Book(Wire):
+    coin: str
+    levels: tuple[list[_Level], list[_Level]]
+    time: int
+
+
+def book(reading: Reading) -> Records:
+    """Read a book of 20 levels a side, bids first; sizes are coins."""
+    body = reading.decode(_Book)
+    bids, asks = ([(row.px, row.sz) for row in side] for side in body.levels)
+    item = reading.instrument(body.coin, _named)
+    return Records(books=[reading.book(item, reading.ms(body.time), bids, asks)])
+
+
+_endpoint = partial(Endpoint, "hyperliquid")
+
+ENDPOINTS = (
+    _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
+    _endpoint("instruments", "POST", "/info allPerpMetas", (), all_metas, weight=20),
+    _endpoint(
+        "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, weight=20, every=60
+    ),
+    _endpoint("intervals", "POST", "/info predictedFundings", (), predicted_fundings, weight=20),
+    _endpoint(
+        "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
+        symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
+        note="the largest 50 coins every hour, the others every 6 hours",
+    ),
+    _endpoint(
+        "book", "POST", "/info l2Book", BOOK_TABLES, book, symbol="coin",
+        weight=2,
+    ),
+    _endpoint("funding", "WS", "allDexsAssetCtxs", STATE_TABLES, all_contexts),
+)  # fmt: skip
+
+VENUE = Venue(
+    "hyperliquid",
+    "https://api.hyperliquid.xyz",
+    ENDPOINTS,
+    refuse,
+    budget=2.5,  # the dexes have the rest of what one address may ask
+    socket="wss://api.hyperliquid.xyz/ws",
+    ping=('{"method":"ping"}', 50.0),
+    hourly=True,
+)
+
+DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
+"""Dexes that others deploy, which are venues of their own: slug to the dex's name, inferred from names."""
+
+
+def _dex(slug: str, dex: str) -> Venue:
+    """Return a dex as a venue: its contracts are named ``dex:COIN``, and its symbols are the coins."""
+    of = partial(Endpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name")
+    named = {"dex": dex}
+    endpoints = (
+        of("instruments", "POST", "/info meta", (), meta, params=named, weight=20, lists=True),
+        of(
+            "funding", "POST", "/info metaAndAssetCtxs", STATE_TABLES, meta_and_contexts, params=named,
+            weight=20, every=60,
+        ),
+        of(
+            "settlements", "POST", "/info fundingHistory", ("funding_settlements",), funding_history,
+            symbol="coin", paging=Paging(limit=500, limit_name=""), weight=45,
+        ),
+        of(
+            "book", "POST", "/info l2Book", BOOK_TABLES, book,
+            symbol="coin", weight=2,
+        ),
+    )  # fmt: skip
+    return Venue(slug, VENUE.host, endpoints, refuse, budget=0.625, hourly=True)
+
+
+DEX_VENUES = tuple(_dex(slug, dex) for slug, dex in DEXES.items())

@@ -1,0 +1,337 @@
+"""Lighter: three units for one rate.
+
+``/funding-rates`` gives a fraction per 8 hours (also of other venues); ``/fundings`` percent per hour without
+sign, which stands in ``direction``; the stream percent per hour with a sign. Open interest is coins in REST
+and USD in the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import (
+    BOOK_TABLES,
+    STATE_TABLES,
+    Connection,
+    Endpoint,
+    Paging,
+    Stream,
+    Venue,
+)
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
+from derivdata.sources.venues.wire import Wire, require_close, seconds_us
+
+_OK = 200
+_PERCENT = 100.0
+
+
+class _Refused(Wire):
+    code: int
+    message: str = ""
+
+
+class _Fault(Wire):
+    code: int | None = None
+    message: str = ""
+    error: _Refused | None = None
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for a ``code`` other than 200, or for the ``error`` of a frame."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    fault = reading.decode(_Fault)
+    if fault.code not in (None, _OK):
+        reason = "limit" if fault.code in (429, 23000) else "refused"
+        raise VenueError(reading.where, fault.message, code=fault.code, reason=reason)
+    if fault.error is not None:
+        raise VenueError(reading.where, fault.error.message, code=fault.error.code)
+
+
+def _named(symbol: str) -> Instrument:
+    return Instrument(symbol, symbol, "USDC", 1.0)
+
+
+def _of_market(reading: Reading, market: str) -> Instrument:
+    """Return the contract of a market's number, which only the list of contracts tells."""
+    for item in reading.context.instruments.values():
+        if item.name.partition(":")[0] == market:
+            return item
+    if not market.isdecimal():
+        return _named(market)
+    return reading.fail(
+        f"market {market} is not among the instruments of the context: give /orderBookDetails"
+    )
+
+
+def _listed(market_id: int, symbol: str) -> Instrument:
+    return Instrument(f"{market_id}:{symbol}", symbol, "USDC", 1.0)
+
+
+class _Rate(Wire):
+    market_id: int
+    exchange: str
+    symbol: str
+    rate: float
+
+
+class _Rates(Wire):
+    code: int
+    funding_rates: list[_Rate]
+
+
+def funding_rates(reading: Reading) -> Records:
+    """Read running rates: a fraction per 8 hours, paid hourly; rows of other venues are ignored."""
+    rows = reading.decode(_Rates).funding_rates
+    return Records(
+        states=[
+            State(_listed(row.market_id, row.symbol), None, row.rate, 8.0, 1.0)
+            for row in rows
+            if row.exchange == "lighter"
+        ]
+    )
+
+
+class _Detail(Wire):
+    symbol: str
+    market_id: int
+    market_type: str
+    status: str
+    last_trade_price: float
+    daily_base_token_volume: float
+    daily_quote_token_volume: float
+    daily_price_change: float
+    open_interest: float
+
+
+class _Details(Wire):
+    code: int
+    order_book_details: list[_Detail]
+
+
+def details(reading: Reading) -> Records:
+    """Read contracts, open interest in coins at the last price, and volume."""
+    records = Records()
+    for row in reading.decode(_Details).order_book_details:
+        item = _listed(row.market_id, row.symbol)._replace(
+            perpetual=row.market_type == "perp", active=row.status == "active"
+        )
+        records.instruments.append(item)
+        if not item.perpetual or not item.active:
+            continue
+        last, volume = row.last_trade_price, row.daily_quote_token_volume
+        traded = row.daily_base_token_volume
+        require_close(
+            volume / traded if traded else None,
+            last,
+            0.9,
+            f"mean and last price of {row.symbol}",
+            reading.where,
+        )
+        records.states.append(
+            State(
+                item,
+                None,
+                last=last,
+                price=last,
+                oi_usd=row.open_interest * last,
+                oi_coins=row.open_interest,
+                volume_usd=volume,
+                change_pct=row.daily_price_change,
+            )
+        )
+    return records
+
+
+class _Paid(Wire):
+    timestamp: int
+    value: str
+    rate: str
+    direction: str
+
+
+class _PaidBody(Wire):
+    code: int
+    fundings: list[_Paid]
+
+
+def fundings(reading: Reading) -> Records:
+    """Read payments: percent per hour, positive where longs pay."""
+    item = _of_market(reading, reading.asked("market_id"))
+    records = Records()
+    for row in reading.decode(_PaidBody).fundings:
+        time = seconds_us(row.timestamp, reading.where)
+        sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
+        rate = reading.required(row.rate)
+        if rate < 0:
+            reading.fail(f"a rate of {row.rate}, which is known to have no sign")
+        records.add_past(Payment(item, time, sign * rate / _PERCENT, 1.0))
+    return records
+
+
+class _Stats(Wire):
+    symbol: str
+    market_id: int
+    index_price: str
+    mark_price: str
+    last_trade_price: str
+    open_interest: str
+    current_funding_rate: str
+    daily_quote_token_volume: float
+    daily_price_change: float
+
+
+class _StatsFrame(Wire):
+    channel: str
+    market_stats: _Stats
+    timestamp: int
+
+
+def market_stats(reading: Reading) -> Records:
+    """Read the stream: percent per hour, open interest in USD."""
+    records = Records()
+    for frame in reading.frames(_StatsFrame):
+        row = frame.market_stats
+        records.states.append(
+            State(
+                _listed(row.market_id, row.symbol),
+                reading.ms(frame.timestamp),
+                reading.required(row.current_funding_rate) / _PERCENT,
+                1.0,
+                1.0,
+                mark=reading.required(row.mark_price),
+                index_price=reading.number(row.index_price),
+                last=reading.number(row.last_trade_price),
+                oi_usd=reading.required(row.open_interest),
+                volume_usd=row.daily_quote_token_volume,
+                change_pct=row.daily_price_change,
+            )
+        )
+    return records
+
+
+class _Trade(Wire):
+    trade_id: int
+    type: str
+    market_id: int
+    size: str
+    price: str
+    usd_amount: str
+    is_maker_ask: bool
+    timestamp: int
+
+
+class _TradeFrame(Wire):
+    liquidation_trades: list[_Trade] | None
+
+
+def trades(reading: Reading) -> Records:
+    """Read liquidations of the stream, frames or single trades: a taker that sold closed a long."""
+    rows: list[_Trade] = []
+    if b'"liquidation_trades"' in reading.body:
+        for frame in reading.frames(_TradeFrame):
+            rows += frame.liquidation_trades or []
+    else:
+        rows = reading.frames(_Trade)
+    records = Records()
+    for row in rows:
+        if row.type != "liquidation":
+            continue
+        coins, price = reading.required(row.size), reading.required(row.price)
+        usd = reading.required(row.usd_amount)
+        require_close(coins * price, usd, 0.01, "size × price and usd_amount", reading.where)
+        side = "short" if row.is_maker_ask else "long"
+        records.liquidations.append(
+            Liquidation(
+                _of_market(reading, str(row.market_id)), reading.ms(row.timestamp), side, None, price, coins,
+                coins, usd, (), order_id=str(row.trade_id),
+            )
+        )  # fmt: skip
+    return records
+
+
+class _Order(Wire):
+    remaining_base_amount: str
+    price: str
+
+
+class _Orders(Wire):
+    code: int
+    bids: list[_Order]
+    asks: list[_Order]
+
+
+def orders(reading: Reading) -> Records:
+    """Read a book of single orders, added up by price; sizes are coins."""
+    body = reading.decode(_Orders)
+    item = _of_market(reading, reading.asked("market_id"))
+    bids, asks = ([(row.price, row.remaining_base_amount) for row in side] for side in (body.bids, body.asks))
+    return Records(books=[reading.book(item, None, bids, asks)])
+
+
+_endpoint = partial(Endpoint, "lighter")
+_PAGES = Paging(
+    descending=True,
+    start="start_timestamp",
+    end="end_timestamp",
+    unit="s",
+    limit=500,
+    limit_name="count_back",
+)
+
+ENDPOINTS = (
+    _endpoint("funding", "GET", "/funding-rates", ("funding_history",), funding_rates, every=60),
+    _endpoint(
+        "oi", "GET", "/orderBookDetails",
+        ("oi_history", "markets_symbol_exchanges", "prices_history"), details, lists=True, every=60,
+    ),
+    _endpoint(
+        "settlements", "GET", "/fundings", ("funding_settlements",), fundings, params={"resolution": "1h"},
+        symbol="market_id", paging=_PAGES,
+    ),
+    _endpoint(
+        "book", "GET", "/orderBookOrders", BOOK_TABLES, orders,
+        params={"limit": "250"}, symbol="market_id",
+    ),
+    _endpoint(
+        "funding", "WS", "market_stats/{market_id}",
+        STATE_TABLES, market_stats,
+    ),
+    _endpoint("liquidations", "WS", "trade/{market_id}", ("liquidations_fills",), trades),
+)  # fmt: skip
+
+_SOCKET = "wss://mainnet.zklighter.elliot.ai/stream"
+_CHANNELS = 100  # of one connection, at most
+
+
+class _Ping(Wire):
+    type: str = ""
+
+
+def _answer(frame: bytes) -> str | None:
+    """Return the pong to a ping."""
+    return '{"type":"pong"}' if msgspec.json.decode(frame, type=_Ping).type == "ping" else None
+
+
+def _connections(names: Sequence[str], _: int) -> list[Connection]:
+    """Return connections with a channel for each market."""
+    messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
+    parts = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
+    return [Connection(_SOCKET, part) for part in parts]
+
+
+VENUE = Venue(
+    "lighter",
+    "https://mainnet.zklighter.elliot.ai/api/v1",
+    ENDPOINTS,
+    refuse,
+    budget=0.25,
+    socket=_SOCKET,
+    stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', _answer),
+    hourly=True,
+)

@@ -1,0 +1,230 @@
+"""Paradex: rates for a period of the market's own (8 hours nearly always), accrued continuously.
+
+``/funding/data`` has a row every few seconds, each a rate for the whole period: samples, never added up.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from derivdata.errors import VenueError
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
+from derivdata.sources.venues.wire import Wire, require_close
+
+_OLD_HOURS = 8.0
+_CONTINUOUS = 1.0
+
+
+class _Fault(Wire):
+    error: str | None = None
+    message: str = ""
+
+
+def refuse(reading: Reading) -> None:
+    """Raise a `VenueError` for ``{"error": ..., "message": ...}``."""
+    if reading.body.lstrip()[:1] != b"{":
+        return
+    fault = reading.decode(_Fault)
+    if fault.error is not None:
+        reason = "limit" if "RATE_LIMIT" in fault.error else "refused"
+        raise VenueError(reading.where, fault.message, code=fault.error, reason=reason)
+
+
+def _named(name: str) -> Instrument:
+    """Return the contract of BTC-USD-PERP; options have more parts."""
+    parts = name.split("-")
+    perpetual = len(parts) == 3 and parts[2] == "PERP"
+    return Instrument(name, parts[0], parts[1] if len(parts) > 1 else "", 1.0, perpetual=perpetual)
+
+
+class _Summary(Wire):
+    symbol: str
+    mark_price: str
+    last_traded_price: str
+    underlying_price: str
+    open_interest: str
+    volume_24h: str
+    funding_rate: str
+    price_change_rate_24h: str
+    created_at: int
+
+
+class _Summaries(Wire):
+    results: list[_Summary]
+
+
+def summaries(reading: Reading) -> Records:
+    """Read rates, open interest, prices and volume of all perpetuals; options are ignored."""
+    states = []
+    for row in reading.decode(_Summaries).results:
+        item = reading.instrument(row.symbol, _named)
+        if not item.perpetual:
+            continue
+        period = reading.interval(item)
+        mark, coins = reading.required(row.mark_price), reading.required(row.open_interest)
+        change = reading.number(row.price_change_rate_24h)
+        states.append(
+            State(
+                item,
+                reading.ms(row.created_at),
+                reading.number(row.funding_rate),
+                period,
+                None,
+                mark=mark,
+                index_price=reading.number(row.underlying_price),
+                last=reading.number(row.last_traded_price),
+                oi_usd=coins * mark,
+                oi_coins=coins,
+                volume_usd=reading.number(row.volume_24h),
+                change_pct=None if change is None else change * 100,
+            )
+        )
+    return Records(states=states)
+
+
+class _Market(Wire):
+    symbol: str
+    base_currency: str
+    quote_currency: str
+    asset_kind: str
+    funding_period_hours: float | None = None
+
+
+class _Markets(Wire):
+    results: list[_Market]
+
+
+def markets(reading: Reading) -> Records:
+    """Read the list of contracts; the interval is the period that rates are quoted for."""
+    records = Records()
+    for row in reading.decode(_Markets).results:
+        item = Instrument(
+            row.symbol, row.base_currency, row.quote_currency, 1.0, perpetual=row.asset_kind == "PERP"
+        )
+        records.instruments.append(item)
+        if item.perpetual and row.funding_period_hours:
+            records.intervals.append(Interval(item, row.funding_period_hours))
+    return records
+
+
+class _Sample(Wire):
+    market: str
+    funding_rate: str
+    funding_rate_8h: str
+    funding_period_hours: float
+    created_at: int
+
+
+class _Samples(Wire):
+    results: list[_Sample]
+    next: str | None = None
+
+
+def funding_data(reading: Reading) -> Records:
+    """Read samples of the rate, the newest first; old rows say a period of 0 and are of 8 hours."""
+    body = reading.decode(_Samples)
+    records = Records(cursor=body.next or None)
+    for row in body.results:
+        time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
+        hours = row.funding_period_hours or _OLD_HOURS
+        eight = reading.number(row.funding_rate_8h)
+        require_close(rate * 8 / hours, eight, 1e-6, "funding_rate and funding_rate_8h", reading.where)
+        records.times.append(time)
+        records.states.append(State(reading.instrument(row.market, _named), time, rate, hours, None))
+    return records
+
+
+class _Trade(Wire):
+    id: str
+    market: str
+    side: str
+    size: str
+    price: str
+    created_at: int
+    trade_type: str
+
+
+class _Trades(Wire):
+    results: list[_Trade]
+    next: str | None = None
+
+
+def trades(reading: Reading) -> Records:
+    """Read liquidations among trades: a taker that sold closed a long."""
+    body: _Trades | list[_Trade] = reading.decode(_Trades | list[_Trade])
+    rows, cursor = (body, None) if isinstance(body, list) else (body.results, body.next or None)
+    records = Records(cursor=cursor)
+    for row in rows:
+        time = reading.ms(row.created_at)
+        records.times.append(time)
+        if row.trade_type != "LIQUIDATION":
+            continue
+        side = reading.word(row.side, {"SELL": "long", "BUY": "short"})
+        coins, price = reading.required(row.size), reading.required(row.price)
+        item = reading.instrument(row.market, _named)
+        records.liquidations.append(
+            Liquidation(item, time, side, None, price, coins, coins, coins * price, (), order_id=row.id)
+        )
+    return records
+
+
+class _Book(Wire):
+    market: str
+    last_updated_at: int
+    bids: list[tuple[str, str]]
+    asks: list[tuple[str, str]]
+
+
+def book(reading: Reading) -> Records:
+    """Read a book; sizes are coins."""
+    body = reading.decode(_Book)
+    item = reading.instrument(body.market, _named)
+    return Records(books=[reading.book(item, reading.ms(body.last_updated_at), body.bids, body.asks)])
+
+
+_endpoint = partial(Endpoint, "paradex")
+_WALK = Paging(
+    "cursor",
+    descending=True,
+    start="start_at",
+    end="end_at",
+    cursor="cursor",
+    limit=1000,
+    limit_name="page_size",
+)
+
+_SERIES = Paging(
+    descending=True,
+    start="start_at",
+    end="end_at",
+    limit=1,
+    limit_name="page_size",
+    span_hours=1 / 60,
+    thinned=True,
+    reach_days=7,
+)
+
+ENDPOINTS = (
+    _endpoint("instruments", "GET", "/markets", (), markets, lists=True),
+    _endpoint(
+        "funding", "GET", "/markets/summary",
+        STATE_TABLES, summaries,
+        params={"market": "ALL"}, every=60,
+    ),
+    _endpoint(
+        "funding_series", "GET", "/funding/data", ("funding_history",), funding_data, symbol="market",
+        paging=_SERIES, note="one row a minute, 1,440 requests a day; the newest week",
+    ),
+    _endpoint(
+        "liquidations", "GET", "/trades", ("liquidations_fills",), trades, symbol="market", paging=_WALK,
+        every=300,
+    ),
+    _endpoint(
+        "book", "GET", "/orderbook/{market}", BOOK_TABLES, book,
+        params={"depth": "100"}, symbol="market",
+    ),
+)  # fmt: skip
+
+VENUE = Venue("paradex", "https://api.prod.paradex.trade/v1", ENDPOINTS, refuse, budget=6.0)

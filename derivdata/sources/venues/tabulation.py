@@ -1,0 +1,301 @@
+"""Records become tables: the units by the two hours, one contract a symbol, intervals from spacing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from derivdata import tables, units
+from derivdata.errors import SchemaError
+from derivdata.sources.venues.book_tables import books, depths
+from derivdata.sources.venues.listing_tables import INSTRUMENTS, INTERVALS, instruments, intervals, multiplier
+from derivdata.sources.venues.record_types import (
+    Instrument,
+    Liquidation,
+    OiPoint,
+    Option,
+    Payment,
+    Price,
+    Records,
+    State,
+)
+from derivdata.sources.venues.wire import stamps
+from derivdata.tables.schema import coded, repeated
+
+__all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+HOUR_US = 3_600_000_000
+MINUTE_US = 60_000_000
+_GOOD_HOURS = np.array([1, 2, 4, 8])
+_MANY = 20  # contracts from which the median of a batch tells a unit
+_MEDIAN_BPS = 50.0
+_SUSPECT = 0.04
+_IMPOSSIBLE = 1.0
+
+
+class _OfContract(Protocol):
+    @property
+    def instrument(self) -> Instrument: ...
+
+
+T = TypeVar("T", bound=_OfContract)
+
+
+def frames(
+    exchange: str,
+    records: Records,
+    names: Iterable[str],
+    *,
+    at: int | None = None,
+    default_hours: float = 8.0,
+) -> dict[str, pd.DataFrame]:
+    """Return the tables that records fill, empty ones too.
+
+    Parameters
+    ----------
+    names
+        The tables to make.
+    at
+        Microseconds of arrival: the time of rows whose body has none.
+    default_hours
+        Interval of a settlement that stands alone.
+    """
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "instruments": lambda: instruments(records.instruments),
+        "intervals": lambda: intervals(records),
+        "funding_history": lambda: _funding(exchange, records.states, at),
+        "funding_settlements": lambda: _settlements(records.payments, default_hours),
+        "oi_history": lambda: _oi(records, at),
+        "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
+        "prices_history": lambda: _prices(records, at),
+        "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
+        "orderbook_book": lambda: books(records, at),
+        "orderbook_depth_history": lambda: depths(records, at),
+        "options_snapshot": lambda: _options(records.options, at),
+    }
+    result = {}
+    for name in names:
+        table = {"instruments": INSTRUMENTS, "intervals": INTERVALS}.get(name) or tables.TABLES[name]
+        columns = makers[name]()
+        size = len(next(iter(columns.values())))
+        columns["exchange"] = repeated(exchange, size)
+        result[name] = table.build({table.wire.get(column, column): v for column, v in columns.items()})
+    return result
+
+
+def preferred(rows: Iterable[T]) -> list[T]:
+    """Return the rows of the one contract of each symbol that has priority; dated contracts have none."""
+    listed = [row for row in rows if row.instrument.perpetual]
+    ranks: dict[str, tuple[tuple[bool, int, bool], str]] = {}
+    for item in {row.instrument.name: row.instrument for row in listed}.values():
+        rank = (item.rank, item.name)
+        if item.symbol not in ranks or rank < ranks[item.symbol]:
+            ranks[item.symbol] = rank
+    names = {name for _, name in ranks.values()}
+    return [row for row in listed if row.instrument.name in names]
+
+
+def payment_hours(times: np.ndarray[Any, Any], default: float) -> np.ndarray[Any, Any]:
+    """Return the interval of each payment of one contract, from the spacing of ascending times [µs].
+
+    A spacing that is not 1, 2, 4 or 8 hours is a hole or a late payment and takes the last good one, and so
+    does a single 2 between 1s, which is an hour that is missing. The first row takes that of the next.
+    """
+    hours = np.full(len(times), np.nan)
+    if len(times) > 1:
+        spacing = np.rint(np.diff(times) / HOUR_US)
+        spacing[~np.isin(spacing, _GOOD_HOURS)] = np.nan
+        lonely = (spacing[1:-1] == 2) & (spacing[:-2] == 1) & (spacing[2:] == 1)
+        spacing[1:-1][lonely] = 1
+        hours[1:] = spacing
+        good = np.flatnonzero(~np.isnan(hours))
+        if good.size:  # of each row the last good one, and before the first that one
+            hours = hours[good[np.maximum(np.searchsorted(good, np.arange(len(hours)), "right") - 1, 0)]]
+    return np.where(np.isnan(hours), default, hours)
+
+
+def settled_time(times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Floor instants within a minute after a whole hour to that hour: venues stamp them a little late."""
+    late = times % HOUR_US
+    return np.where(late < MINUTE_US, times - late, times)
+
+
+def _funding(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    """Return sampled rates; a rate whose period no answer has named yet is left out."""
+    rows = preferred(s for s in states if s.rate is not None and s.period_h is not None)
+    rates = np.array([row.rate for row in rows], dtype=np.float64)
+    period = np.array([row.period_h for row in rows], dtype=np.float64)
+    bps = units.bps_8h_from_native(rates, period)
+    _check_rates(exchange, rates, bps, len(rows))
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "rate_bps_8h": bps,
+        "resolution": repeated("raw", len(rows)),
+        "kind": repeated("sampled", len(rows)),
+    }
+
+
+def _check_rates(exchange: str, rates: Any, bps: Any, contracts: int) -> None:
+    """Refuse a batch that is in another unit: no venue's median contract pays 50 bps in 8 hours."""
+    if contracts >= _MANY and np.median(np.abs(bps)) > _MEDIAN_BPS:
+        raise SchemaError(
+            f"{exchange}: the median funding rate of {contracts} contracts is "
+            f"{np.median(np.abs(bps)):.4g} bps per 8 hours: not the unit that the venue is known to use"
+        )
+    if rates.size and np.abs(rates).max() > _IMPOSSIBLE:
+        raise SchemaError(
+            f"{exchange}: a funding rate of {np.abs(rates).max():.4g} is above 100 %: not a fraction"
+        )
+
+
+def _settlements(payments: list[Payment], default: float) -> dict[str, Any]:
+    by_symbol: dict[str, list[Payment]] = {}
+    for row in preferred(payments):
+        by_symbol.setdefault(row.instrument.symbol, []).append(row)
+    none = np.array([], dtype=np.float64)
+    columns: dict[str, list[Any]] = {
+        "time": [none.astype(np.int64)],
+        "rate_bps_8h": [none],
+        "interval_hours": [none],
+    }
+    sizes = []
+    for symbol, rows in by_symbol.items():
+        times = np.array([row.time for row in rows], dtype=np.int64)
+        order = np.argsort(times, kind="stable")
+        times = times[order]
+        last = np.append(times[1:] != times[:-1], True)  # pages overlap: one row of each instant
+        times, order = times[last], order[last]
+        rates = np.array([row.rate for row in rows])[order]
+        period = np.array([row.period_h for row in rows], dtype=np.float64)[order]
+        hours = payment_hours(times, default)
+        bps = units.bps_8h_from_native(rates, np.where(np.isnan(period), hours, period))
+        _check_rates(symbol, rates, bps, 1)
+        columns["time"].append(settled_time(times))
+        columns["rate_bps_8h"].append(bps)
+        columns["interval_hours"].append(hours)
+        sizes.append(len(times))
+    merged = {name: np.concatenate(parts) for name, parts in columns.items()}
+    return {
+        **merged,
+        "symbol": coded(by_symbol, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)),
+        "time": pd.DatetimeIndex(merged["time"].astype("datetime64[us]"), tz="UTC"),
+        "kind": repeated("settled", sum(sizes)),
+    }
+
+
+def _oi(records: Records, at: int | None) -> dict[str, Any]:
+    now = preferred(s for s in records.states if s.oi_usd is not None)
+    past: list[OiPoint] = preferred(p for p in records.oi if p.oi_usd is not None)
+    rows: list[State | OiPoint] = [*now, *past]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "oi_usd": [row.oi_usd for row in rows],
+        "resolution": ["raw"] * len(now) + [row.resolution for row in past],
+    }
+
+
+def _market(exchange: str, states: list[State], at: int | None) -> dict[str, Any]:
+    rows = preferred(s for s in states if _price(s) is not None or s.volume_usd is not None)
+    with_rates = [row for row in rows if row.rate is not None and row.period_h is not None]
+    native, hours = np.array([row.rate for row in with_rates]), np.array([row.period_h for row in with_rates])
+    bps = units.bps_8h_from_native(native, hours) if with_rates else native
+    _check_rates(exchange, native, bps, len(with_rates))
+    checked = iter(bps.tolist())
+    rates = [None if row.rate is None or row.period_h is None else next(checked) for row in rows]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "price_usd": [_price(row) for row in rows],
+        "price_24h_change_pct": [row.change_pct for row in rows],
+        "volume_24h_usd": [row.volume_usd for row in rows],
+        "oi_usd": [row.oi_usd for row in rows],
+        "funding_current_bps_8h": rates,
+    }
+
+
+def _price(state: State) -> float | None:
+    return state.mark if state.mark is not None else state.price
+
+
+def _prices(records: Records, at: int | None) -> dict[str, Any]:
+    now = [
+        Price(row.instrument, row.time or 0, kind, value, "raw")
+        for row in preferred(records.states)
+        for kind, value in (("mark", row.mark), ("index", row.index_price), ("last", row.last))
+        if value is not None
+    ]
+    # Venues write 0 where they have no price, of an index that is not made or a contract that never traded.
+    rows = [row for row in [*now, *preferred(records.prices)] if row.price > 0.0]
+    return {
+        "symbol": [row.instrument.symbol for row in rows],
+        "time": stamps([row.time or None for row in rows], at),
+        "kind": [row.kind for row in rows],
+        "price_usd": [row.price for row in rows],
+        "resolution": [row.resolution for row in rows],
+    }
+
+
+def _liquidations(exchange: str, rows: list[Liquidation]) -> dict[str, Any]:
+    seen: Counter[tuple[object, ...]] = Counter()
+    orders = []
+    for row in rows:
+        key = (exchange, row.instrument.name, row.time, row.side, *row.native)
+        seen[key] += 1
+        orders.append(row.order_id or _digest((*key, seen[key])))
+    return {
+        "order_id": orders,
+        "fill_id": ["1"] * len(rows),
+        "time": stamps([row.time for row in rows], None),
+        "symbol": [row.instrument.symbol for row in rows],
+        "side": [row.side for row in rows],
+        "order_price_usd": [row.order_price for row in rows],
+        "fill_price_usd": [row.fill_price for row in rows],
+        "quantity": [row.quantity for row in rows],
+        "filled_quantity": [row.filled for row in rows],
+        "value_usd": [row.value_usd for row in rows],
+        "status": repeated("filled", len(rows)),
+    }
+
+
+def _digest(key: tuple[object, ...]) -> str:
+    return hashlib.blake2b("|".join(map(str, key)).encode(), digest_size=12).hexdigest()
+
+
+def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
+    quotes = [row.quotes for row in rows]
+    return {
+        "symbol": [row.symbol for row in rows],
+        "time": stamps([row.time for row in rows], at),
+        "instrument_name": [row.name for row in rows],
+        "expiry": stamps([row.expiry for row in rows], None),
+        "strike": [row.strike for row in rows],
+        "side": [row.side for row in rows],
+        "iv": [row.iv for row in rows],
+        "delta": [row.delta for row in rows],
+        "gamma": [row.gamma for row in rows],
+        "vega": [row.vega for row in rows],
+        "theta": [row.theta for row in rows],
+        "rho": [row.rho for row in rows],
+        "open_interest": [row.open_interest for row in rows],
+        "underlying_price": [row.underlying for row in rows],
+        "bid_coin": [q.bid if q and q.in_coin else None for q in quotes],
+        "ask_coin": [q.ask if q and q.in_coin else None for q in quotes],
+        "mark_coin": [q.mark if q and q.in_coin else None for q in quotes],
+        "bid_usd": [q.bid if q and not q.in_coin else None for q in quotes],
+        "ask_usd": [q.ask if q and not q.in_coin else None for q in quotes],
+        "mark_usd": [q.mark if q and not q.in_coin else None for q in quotes],
+        "index_price_usd": [q.index_price if q else None for q in quotes],
+        "volume": [q.volume if q else None for q in quotes],
+    }

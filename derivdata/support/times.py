@@ -1,0 +1,293 @@
+"""Instants, windows, ISO text, year fractions, and the one clock.
+
+Every instant is UTC with microseconds. No result depends on the machine's clock: `asof` asks the clock of the
+connection or of the recording. `machine_now` is the one place where the machine's clock is read.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from derivdata.errors import NotConnected
+from derivdata.support.arrays import Array
+
+__all__ = [
+    "RESOLUTIONS",
+    "SECONDS_PER_YEAR",
+    "Instant",
+    "Window",
+    "asof",
+    "instant",
+    "iso",
+    "iso_of",
+    "length",
+    "lookback",
+    "machine_now",
+    "micros",
+    "parse",
+    "resolution",
+    "set_clock",
+    "since",
+    "window",
+    "year_fraction",
+]
+
+SECONDS_PER_YEAR = 31_536_000.0
+"""365 days."""
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
+
+RESOLUTIONS = {
+    name: pd.Timedelta(int(name[:-1]), name[-1].replace("d", "D"))
+    for name in ("1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d")
+}
+"""Bucket lengths by the API's name; ``"raw"`` has none."""
+
+_EPOCH_YEAR, _LAST_YEAR = 1970, 2261
+_LONGEST = pd.Timedelta(36_525, "D")
+_LOOKBACK = re.compile(r"(\d{1,6})(s|m|h|d|w)")
+_ISO = re.compile(r"\s*[+-]?\d{4,}-\d{2}")
+_WIRE = re.compile(
+    r"\d{4}-\d{1,2}-\d{1,2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s?(Z|[+-]\d{2}(:?\d{2})?)?)?"
+)
+"""A date with a day, and perhaps a time of day: pandas would also take "now", "today" and a bare year."""
+
+_DTYPE = pd.DatetimeTZDtype("us", "UTC")
+_ZONED, _NAIVE = pa.timestamp("us", "UTC"), pa.timestamp("us")
+_clock: Callable[[], pd.Timestamp] | None = None
+
+
+class Window(NamedTuple):
+    """Half-open span ``[start, end)`` of UTC instants."""
+
+    start: pd.Timestamp
+    end: pd.Timestamp
+
+
+def set_clock(clock: Callable[[], pd.Timestamp] | None) -> Callable[[], pd.Timestamp] | None:
+    """Set where `asof` reads the time, and return what was set before."""
+    global _clock
+    before, _clock = _clock, clock
+    return before
+
+
+def asof() -> pd.Timestamp:
+    """Return the current instant: the server's, floored to the minute; the recorded one in replay.
+
+    Raises
+    ------
+    NotConnected
+        No connection gives a clock.
+    """
+    if _clock is None:
+        raise NotConnected
+    return _clock()
+
+
+def machine_now() -> dt.datetime:
+    """Return the time of this machine's clock, in UTC.
+
+    For four uses only: whether a cached answer is still fresh, whether a server's ``Date`` is ahead of it,
+    when a message arrived while collecting, and whether rows to be archived are of the future. It is never
+    the time of a result: that is `asof`.
+    """
+    return dt.datetime.now(dt.UTC)
+
+
+def instant(value: Instant, name: str = "time") -> pd.Timestamp:
+    """One instant as UTC Timestamp in microseconds; what has no zone is taken as UTC.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `value` is not an instant; `name` is the argument that the message names.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | dt.date | np.datetime64):
+        raise TypeError(f"{name} must be ISO text, a datetime or a Timestamp, not {value!r}")
+    try:
+        stamp = pd.Timestamp(value if not isinstance(value, str) or _ISO.match(value) else "not ISO")
+    except (ValueError, OverflowError):
+        raise ValueError(f"{name}={value!r} is not an instant: write it like '2026-01-31T08:00'") from None
+    if stamp is pd.NaT:
+        raise ValueError(f"{name} is missing: write it like '2026-01-31T08:00'")
+    stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+    try:
+        result = stamp.as_unit("us")
+    except (ValueError, OverflowError):
+        result = pd.NaT
+    if not 1 <= result.year <= 9999:
+        raise ValueError(f"{name}={value!r} is outside the years that can be handled")
+    return result
+
+
+def lookback(text: str, name: str = "window") -> pd.Timedelta | None:
+    """Length of a lookback (``"45s"``, ``"90m"``, ``"12h"``, ``"30d"``, ``"2w"``); None for other text.
+
+    Raises
+    ------
+    ValueError
+        It is longer than 100 years.
+    """
+    match = _LOOKBACK.fullmatch(text.strip())
+    if match is None:
+        return None
+    length = pd.Timedelta(int(match[1]), match[2].replace("d", "D").replace("w", "W")).as_unit("us")
+    if length > _LONGEST:
+        raise ValueError(f"{name}={text.strip()!r} looks back more than 100 years")
+    return length
+
+
+def length(value: str | pd.Timedelta, name: str = "length") -> pd.Timedelta:
+    """Return a length of time, from ``"90s"``, ``"5min"``, ``"4h"``, ``"30d"`` and the like or a Timedelta.
+
+    Raises
+    ------
+    ValueError
+        `value` is no length of time or is negative; `name` is the argument that the message names.
+    """
+    try:
+        result = (lookback(value) or pd.Timedelta(value)) if isinstance(value, str) else value
+    except (ValueError, OverflowError):
+        result = pd.NaT
+    if not result >= pd.Timedelta(0):
+        raise ValueError(f"{name}={value!r} is not a length of time: write it like '90s', '4h' or '30d'")
+    return result
+
+
+def window(start: Instant, end: Instant | None = None) -> Window:
+    """Half-open window from two instants, or from a lookback that ends at `end`.
+
+    Parameters
+    ----------
+    start
+        An instant, or a lookback such as ``"30d"`` that reaches back from `end`.
+    end
+        An instant; None is `asof`.
+
+    Raises
+    ------
+    ValueError
+        `start` is not before `end`.
+    """
+    back = lookback(start, "start") if isinstance(start, str) else None
+    last = asof() if end is None else instant(end, "end")
+    first = instant(start, "start") if back is None else last - back
+    if first >= last:
+        raise ValueError(f"start {iso(first)} is not before end {iso(last)}: a window is [start, end)")
+    if last - first > _LONGEST:
+        raise ValueError(f"start {iso(first)} is more than 100 years before end {iso(last)}")
+    return Window(first, last)
+
+
+def since(start: Instant, name: str = "since") -> pd.Timestamp:
+    """Return the instant from which a window that ends now starts: an instant, or a lookback from `asof`.
+
+    Raises
+    ------
+    ValueError
+        It is before 1970 or after 2261.
+    """
+    back = lookback(start, name) if isinstance(start, str) else None
+    result = instant(start, name) if back is None else asof() - back
+    if not _EPOCH_YEAR <= result.year <= _LAST_YEAR:
+        raise ValueError(f"{name}={start!r} is before {_EPOCH_YEAR} or after {_LAST_YEAR}")
+    return result
+
+
+@lru_cache(maxsize=1024)
+def iso(stamp: pd.Timestamp) -> str:
+    """ISO 8601 text in UTC ending in Z, with a fraction only where there is one."""
+    return f"{stamp.tz_convert('UTC').isoformat().removesuffix('+00:00')}Z"
+
+
+def iso_of(name: str, value: Instant) -> str:
+    """Return an instant as ISO 8601 text; `name` is the argument that an error names.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `instant`.
+    """
+    return iso(instant(value, name))
+
+
+def parse(texts: Any) -> pd.DatetimeIndex:
+    """UTC instants from wire text: ``YYYY-MM-DD HH:MM:SS`` or ISO 8601, mixed if need be.
+
+    Parameters
+    ----------
+    texts
+        A list of texts, or Arrow text.
+
+    Raises
+    ------
+    ValueError
+        Some text is not an instant; None and empty text are missing (NaT).
+    """
+    return pd.DatetimeIndex(micros(texts), dtype=_DTYPE)
+
+
+def micros(texts: Any) -> Array:
+    """Return the same as microseconds since 1970, which is faster than their index; NaT is the least number.
+
+    Raises
+    ------
+    ValueError
+        As in `parse`.
+    """
+    uniform = _uniform(texts)
+    if uniform is not None:
+        return uniform
+    listed = texts.to_pylist() if isinstance(texts, pa.ChunkedArray) else texts
+    for text in listed:
+        if isinstance(text, str) and text and not _WIRE.fullmatch(text):
+            raise ValueError(f"{text[:60]!r} is not a date like 2026-01-31, nor one with a time of day")
+    parsed = pd.to_datetime(pd.Index(listed, dtype=object), format="ISO8601", utc=True)
+    return np.asarray(pd.DatetimeIndex(parsed).as_unit("us").asi8)
+
+
+def resolution(name: str) -> pd.Timedelta | None:
+    """Bucket length of a resolution's name; None for ``"raw"``.
+
+    Raises
+    ------
+    ValueError
+        The API has no such resolution.
+    """
+    if name == "raw":
+        return None
+    if name not in RESOLUTIONS:
+        raise ValueError(f"resolution={name!r} is not one of raw, {', '.join(RESOLUTIONS)}")
+    return RESOLUTIONS[name]
+
+
+def year_fraction(start: Any, end: Any) -> Any:
+    """Years from `start` to `end`, ACT/365 fixed, to the microsecond.
+
+    Works on Timestamps, datetime64 arrays, DatetimeIndexes and DataArrays; a missing instant is NaN.
+    """
+    return (end - start) / np.timedelta64(int(SECONDS_PER_YEAR), "s")
+
+
+def _uniform(texts: Any) -> Array | None:
+    """Microseconds of texts in one of the two wire formats, read by Arrow; None where it knows them not."""
+    zoned = len(texts) > 0 and str(texts[0]).endswith("Z")
+    try:
+        arrow = texts if isinstance(texts, pa.ChunkedArray) else pa.array(texts, pa.string())
+        stamps = arrow.cast(_ZONED if zoned else _NAIVE)
+    except (pa.ArrowInvalid, TypeError):
+        return None
+    return None if stamps.null_count else np.asarray(stamps).astype(np.int64)

@@ -1,0 +1,13 @@
+"""Columns and tables: kinds, units, keys. Frames are built and checked here and nowhere else."""
+
+from __future__ import annotations
+
+from derivdata.tables.schema.column import Column, Kind, coded, floats, ranks, repeated
+from derivdata.tables.schema.open_table import OpenTable
+from derivdata.tables.schema.table import Table
+
+__all__ = ["Column", "Kind", "OpenTable", "Table", "coded", "floats", "ranks", "repeated"]
+
+
+def __dir__() -> list[str]:
+    return __all__

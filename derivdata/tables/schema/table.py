@@ -1,0 +1,222 @@
+"""Tables: one row per key, declared columns and dtypes, rows in order and none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from msgspec import Struct
+
+from derivdata.errors import SchemaError
+from derivdata.support.arrays import Array
+from derivdata.tables.schema.column import Column, Kind, cast_columns, repeated, text
+from derivdata.tables.schema.gathering import gather, in_batches
+
+
+@dataclass(frozen=True)
+class Table:
+    """A tidy table with a fixed schema: one row per key, declared columns, declared dtypes.
+
+    Attributes
+    ----------
+    name
+        Family and fetcher: ``funding_history`` is what ``dd.funding.history`` returns.
+    key
+        Columns that together name a row; none may be missing, no two rows may share them.
+    columns
+        Every column in order, the key's first.
+    wire
+        Column to wire name, where they differ.
+    optional
+        Columns that an answer may lack; they are then missing in every row.
+    order
+        Columns that rows are sorted by; the key by default.
+    doc
+        One line that says what a row is.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    columns: Mapping[str, Column]
+    doc: str
+    wire: Mapping[str, str] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+    order: tuple[str, ...] = ()
+
+    def empty(self) -> pd.DataFrame:
+        """Return a frame with all columns and no rows."""
+        return self.frame(self.joined([]))
+
+    def rows(self, rows: Sequence[Struct], **constants: Any) -> dict[str, Any]:
+        """Return wire-named columns from decoded structs, with `constants` repeated beside them.
+
+        What a struct has no field for, or what no row gives (`msgspec.UNSET`), is left out, so that `build`
+        can say what is missing.
+        """
+        return self.batches(in_batches(rows)) | {n: repeated(v, len(rows)) for n, v in constants.items()}
+
+    def batches(self, batches: Iterable[Sequence[Struct]]) -> dict[str, Any]:
+        """Return the columns of structs that come in batches, none of them needed when the next come."""
+        return gather(batches, {self.wire.get(n, n): column.kind for n, column in self.columns.items()})
+
+    def build(self, columns: Mapping[str, Any]) -> pd.DataFrame:
+        """Build the table from wire-named columns of equal length; unknown names are dropped.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind; a key is missing or doubled.
+        """
+        return self.frame(self.joined([self.typed(columns)]))
+
+    def typed(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the table's columns of wire-named ones, each in its dtype, rows as they came.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind.
+        """
+        return cast_columns(self.name, self.columns, part, wire=self.wire, optional=self.optional)
+
+    def some(self, names: Sequence[str], given: Any) -> pd.DataFrame:
+        """Return some columns of a mapping or frame, each in its dtype, rows as they come and unchecked."""
+        chosen = {name: self.columns[name] for name in names}
+        return pd.DataFrame(cast_columns(self.name, chosen, given, optional=self.optional), copy=False)
+
+    def joined(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return typed columns of several parts as one, sorted and checked; no parts give no rows.
+
+        Raises
+        ------
+        SchemaError
+            A key is missing or stands twice.
+        """
+        if not parts:
+            parts = [cast_columns(self.name, self.columns, {name: [] for name in self.columns})]
+        if len(parts) == 1:
+            return self._checked(parts[0])
+        return self._checked({name: _joined([part[name] for part in parts]) for name in self.columns})
+
+    def frame(self, columns: Mapping[str, Any]) -> pd.DataFrame:
+        """Return columns that are sorted and checked as a frame."""
+        frame = pd.DataFrame(dict(enumerate(columns.values())), copy=False)
+        frame.columns = self._labels.view()
+        return frame
+
+    def conform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Make a frame with the library's names this table: cast, ordered, sorted, checked; `attrs` stay.
+
+        Raises
+        ------
+        SchemaError
+            A column is missing or of another kind; a key is missing or doubled.
+        """
+        rows = frame.reset_index(drop=True)
+        result = self.frame(
+            self._checked(cast_columns(self.name, self.columns, rows, optional=self.optional))
+        )
+        result.attrs = dict(frame.attrs)
+        return result
+
+    @cached_property
+    def _labels(self) -> pd.Index:
+        """Names of the columns, which take longer to make than a short frame without them."""
+        return pd.Index([*self.columns], dtype="str")
+
+    def _checked(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Return columns in the table's order of rows; no two share a key and none lacks a part of it."""
+        ordered = dict(columns)
+        sizes = {name: len(values) for name, values in ordered.items()}
+        if len(set(sizes.values())) > 1:
+            raise SchemaError(f"{self.name}: columns of unequal length {sizes}")
+        for name in self.key:
+            missing = pd.isna(bare(ordered[name]))
+            if missing.any():
+                raise SchemaError(
+                    f"{self.name}.{name} is part of the key and missing in {int(missing.sum())} rows"
+                )
+        by = [*self.order, *(k for k in self.key if k not in self.order)]
+        rank, tied = arrangement([ordered[name] for name in by])
+        if rank is not None:
+            ordered = {name: bare(values).take(rank) for name, values in ordered.items()}
+        self._refuse_doubles(ordered, tied)
+        return ordered
+
+    def _refuse_doubles(self, columns: Mapping[str, Any], tied: Array) -> None:
+        """Refuse duplicates, of a pager that repeats a page or a venue that sends a row twice.
+
+        `tied` says which rows equal the one before in key and order.
+        """
+        labels = [bare(columns[name]) for name in self.key if self.columns[name].kind is Kind.LABEL]
+        if set(self.order) <= set(self.key):
+            where = np.flatnonzero(tied) + 1
+        elif any(len(label.unique()) == len(label) for label in labels):
+            return
+        else:
+            where = np.flatnonzero(pd.DataFrame({k: bare(columns[k]) for k in self.key}).duplicated())
+        if where.size:
+            first = ", ".join(f"{name}={bare(columns[name])[where[0]]}" for name in self.key)
+            raise SchemaError(f"{self.name}: {where.size} rows repeat a key, the first at {first}")
+
+
+def _joined(parts: list[Any]) -> Any:
+    if isinstance(parts[0].dtype, pd.CategoricalDtype):
+        return text(pd.api.types.union_categoricals([bare(part) for part in parts]))
+    return pd.concat([pd.Series(part, copy=False) for part in parts], ignore_index=True)
+
+
+def arrangement(columns: Sequence[Any]) -> tuple[Array | None, Array]:
+    """Return the order in which rows ascend by some columns, and which rows then equal the one before.
+
+    None instead of places where they ascend already. A column counts only where all before it are equal, so
+    it is not even ranked once no two neighbours are.
+    """
+    tied = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        if not tied.any():
+            return None, tied
+        codes = _codes(column)
+        if (tied & (codes[1:] < codes[:-1])).any():
+            return _sorted(columns)
+        tied &= codes[1:] == codes[:-1]
+    return None, tied
+
+
+def bare(column: Any) -> Any:
+    """Return the array of a column."""
+    return column.array if isinstance(column, pd.Series) else column
+
+
+def _sorted(columns: Sequence[Any]) -> tuple[Array, Array]:
+    """Sort rows that are out of order: each column sorts those that the ones before it left equal."""
+    rank = np.arange(len(columns[0]))
+    tied = np.ones(max(rank.size - 1, 0), dtype=bool)
+    for column in columns:
+        unsettled = np.flatnonzero(np.append(tied, False) | np.append(False, tied))
+        codes = _codes(column.take(rank[unsettled]))
+        group = np.cumsum(np.append(True, ~tied))[unsettled]
+        if group.size and group[-1] < 2**16:
+            group = group.astype(np.uint16)  # ascending, so that all are small: 16 bits sort in linear time
+        if ((group[1:] == group[:-1]) & ~(codes[1:] >= codes[:-1])).any():
+            order = np.lexsort((codes, group))
+            rank[unsettled] = rank[unsettled[order]]
+            codes, group = codes[order], group[order]
+        tied[unsettled[:-1]] &= (codes[1:] == codes[:-1]) & (group[1:] == group[:-1])
+    return rank, tied
+
+
+def _codes(column: Any) -> Array:
+    """Return numbers that rank as the values do; categories are sorted."""
+    values = bare(column)
+    if isinstance(values, pd.Categorical):
+        return np.asarray(values.codes)
+    if isinstance(values.dtype, pd.DatetimeTZDtype):
+        return np.asarray(values.asi8)
+    if values.dtype == "float64":
+        return np.asarray(values)
+    return np.asarray(pd.factorize(values, sort=True)[0])

@@ -1,0 +1,235 @@
+"""Volume: symbols and venues over time, and volume against open interest.
+
+Windows are half-open ``[start, end)``; a naive instant is UTC; a `start` such as ``"30d"`` looks back from
+`end`, and no `end` is `derivdata.asof`. Volume is what was traded in the bucket that starts at ``time``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from derivdata import tables
+from derivdata.client import quantities
+from derivdata.client.quantities import Quantity
+from derivdata.client.reading import Envelope, instants
+from derivdata.client.retrieval import get_windows, pieces, tabulate
+from derivdata.client.transport import Answer
+from derivdata.support import times
+from derivdata.support.arguments import typed
+from derivdata.tables import endpoints
+from derivdata.tables.contracts import venue_names
+
+__all__ = ["exchange_totals", "history", "oi_ratio", "top_symbols"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class _Row(msgspec.Struct):
+    exchange: str
+    volume_usd: float | None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Timeseries(Envelope):
+    symbol: str
+    data: list[_Row]
+
+
+class _Total(msgspec.Struct):
+    exchange: str
+    total_volume_usd: float | None
+    symbol_count: int | None = None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Totals(Envelope):
+    data: list[_Total]
+
+
+class _Ratio(msgspec.Struct):
+    ratio: float | None
+    volume: float | None
+    open_interest: float | None
+    timestamp: str = ""
+    t: str = ""
+
+
+class _Ratios(Envelope):
+    data: dict[str, list[_Ratio]]
+
+
+_HISTORY = Quantity(endpoints.VOLUME_TIMESERIES, tables.VOLUME_HISTORY, _Timeseries, "volume_usd")
+_TOTALS = Quantity(
+    endpoints.VOLUME_EXCHANGE_TOTALS, tables.VOLUME_EXCHANGE_TOTALS, _Totals, "total_volume_usd"
+)
+_TOP = Quantity(endpoints.VOLUME_TOP_SYMBOLS, tables.VOLUME_TOP_SYMBOLS, quantities.TopSymbols, "volume_usd")
+
+
+@typed
+def history(
+    symbols: str | Sequence[str],
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return the volume of one symbol or several on every venue over a window.
+
+    Parameters
+    ----------
+    symbols
+        Assets without quote; one request each, more for long windows.
+    start, end
+        Half-open window.
+    exchanges
+        Venues; None is all.
+    resolution
+        Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
+
+    Returns
+    -------
+    DataFrame, table ``volume_history``
+        One row per symbol, venue and step; ``volume_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        `start` is not before `end`; a name, instant or resolution is not one.
+    NotFound
+        A symbol is not known.
+    FetchError, SchemaError
+        No answer, or one that is not this table; never a part of one.
+
+    Notes
+    -----
+    ``GET /volume/{symbol}/timeseries``, Dev and above.
+
+    Examples
+    --------
+    >>> bool((dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"] > 0).all())
+    True
+    """
+    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
+
+
+@typed
+def exchange_totals(
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1h",
+) -> pd.DataFrame:
+    """Return the volume of every venue over all its symbols, over a window.
+
+    Parameters
+    ----------
+    start, end, exchanges, resolution
+        As in `history`.
+
+    Returns
+    -------
+    DataFrame, table ``volume_exchange_totals``
+        One row per venue and step; ``total_volume_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /volume/exchange-totals``, Dev and above.
+    """
+    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
+
+
+@typed
+def top_symbols(
+    exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+) -> pd.DataFrame:
+    """Return the volume of a venue's largest symbols over a window.
+
+    Parameters
+    ----------
+    exchange
+        One venue.
+    start, end
+        Half-open window.
+    limit
+        Most symbols; the service's default (50) unless given.
+
+    Returns
+    -------
+    DataFrame, table ``volume_top_symbols``
+        One row per symbol and instant; ``volume_usd`` [USD]. A null on the wire is no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
+    chosen with hindsight.
+    """
+    return quantities.top_symbols(_TOP, exchange, start, end, limit)
+
+
+@typed
+def oi_ratio(
+    start: times.Instant,
+    end: times.Instant | None = None,
+    *,
+    window_days: int | None = None,
+    exchanges: str | Sequence[str] | None = None,
+    resolution: str | None = "1d",
+) -> pd.DataFrame:
+    """Return volume over open interest of every venue, over a window.
+
+    Parameters
+    ----------
+    start, end, exchanges, resolution
+        As in `history`.
+    window_days
+        Days that volume is added up over, 1 to 365 (Dev at most 7); the service's default unless given.
+
+    Returns
+    -------
+    DataFrame, table ``volume_oi_ratio``
+        One row per venue and step: ``volume_oi_ratio``, ``volume_usd`` and ``oi_usd`` [USD]. A null ratio is
+        no row.
+
+    Raises
+    ------
+    ValueError, TypeError, FetchError, SchemaError
+        As in `history`.
+
+    Notes
+    -----
+    ``GET /volume-oi-ratio``, Dev and above.
+    """
+    venues = venue_names(exchanges)
+    spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, venues)
+    each = [{"window_days": window_days, "exchanges": venues, "resolution": resolution}]
+    answers = get_windows(endpoints.VOLUME_OI_RATIO, each, spans, _Ratios)
+    return tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
+
+
+def _ratio_columns(answer: Answer[_Ratios]) -> dict[str, Any]:
+    rows = [
+        (venue, row) for venue, points in answer.body.data.items() for row in points if row.ratio is not None
+    ]
+    columns = tables.VOLUME_OI_RATIO.rows([row for _, row in rows], resolution=answer.body.resolution)
+    stamps = instants(answer, [row.timestamp or row.t for _, row in rows])
+    return columns | {"exchange": [venue for venue, _ in rows], "timestamp": stamps}
