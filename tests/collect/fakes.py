@@ -930,7 +930,9 @@ def _huobi(fakes: Fakes, place: str, params: dict[str, Any]) -> Any:
     if place.endswith("swap_his_open_interest"):
         hours = [row for row in fakes.truth.oi(params["contract_code"][:3]) if row[0] % HOUR == 0]
         past = [row for row in hours if row[0] * 1000 <= now][-min(int(params.get("size", 48)), 200) :]
-        ticks = [{"volume": c, "amount_type": 2, "ts": s * 1000, "value": c * m} for s, c, m in past[::-1]]
+        ticks = [
+            {"volume": 2 * c, "amount_type": 2, "ts": s * 1000, "value": 2 * c * m} for s, c, m in past[::-1]
+        ]  # of both sides
         data = {
             "symbol": params["contract_code"][:3],
             "contract_code": params["contract_code"],

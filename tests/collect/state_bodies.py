@@ -308,10 +308,10 @@ def _huobi_rates(states: Any, now: int, params: Row) -> Any:
 def _huobi_oi(states: Any, now: int, params: Row) -> Any:
     rows = [
         {
-            "volume": coins * 1000,
-            "amount": coins,
+            "volume": 2 * coins * 1000,  # HTX counts both sides
+            "amount": 2 * coins,
             "symbol": s,
-            "value": coins * mark,
+            "value": 2 * coins * mark,
             "contract_code": f"{s}-USDT",
             "trade_amount": 0,
             "trade_volume": 0,
@@ -333,7 +333,7 @@ def _huobi_tickers(states: Any, now: int, params: Row) -> Any:
             "close": str(mark),
             "vol": "1",
             "amount": "1",
-            "trade_turnover": "777",
+            "trade_turnover": "1554",
             "business_type": "swap",
             "ts": now,
         }

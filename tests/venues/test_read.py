@@ -338,6 +338,20 @@ CASES: list[tuple[str, str, Any, dict[str, Any], str, str, list[float | str]]] =
         "rate_bps_8h",
         [5.04],
     ),
+    # HTX counts both sides; its inverse list names no business type: 2,000 contracts of 100 USD are 100,000
+    (
+        "huobi",
+        "/swap-api/v1/swap_open_interest",
+        {
+            "status": "ok",
+            "ts": MS,
+            "data": [{"symbol": "BTC", "contract_code": "BTC-USD", "volume": 2000, "amount": 4}],
+        },
+        {},
+        "oi_history",
+        "oi_usd",
+        [100_000.0],
+    ),
     # v5 counts contracts in both fields; the stream's amount is coins
     (
         "huobi",

@@ -52,7 +52,7 @@ _UNITS: dict[str, Mapping[str, str]] = {
         "gateio": "contracts of one side; USD of both sides in its history",
         "lighter": "USD; by request: coins",
         "kraken": "coins; inverse: USD",
-        "huobi": "USD; inverse: contracts",
+        "huobi": "USD of both sides; inverse: contracts of both sides",
         "kucoin": "contracts",
         "mexc": "contracts",
         _OTHERS: "coins",

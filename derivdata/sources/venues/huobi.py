@@ -1,5 +1,7 @@
 """HTX (slug huobi): linear and inverse swaps.
 
+The venue's pages say "sum of both buy and sell sides" of open interest, its value, and the volume and
+turnover of 24 hours: each is halved here, so that it counts as every other venue's does.
 ``amount`` of a liquidation is coins in v3 and the stream, and contracts in v5, where it equals ``volume``.
 The interval of linear swaps is in no answer but the spacing of payments.
 """
@@ -19,6 +21,7 @@ from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoi
 from derivdata.sources.venues.wire import Wire, require_close, seconds_us
 
 _HOUR_US = 3_600_000_000
+_SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
 _LIMIT_CODES = {1032, 1067, 1084}
 
 
@@ -116,9 +119,9 @@ def funding_history(reading: Reading) -> Records:
 
 class _Oi(Wire):
     contract_code: str
-    business_type: str
     volume: float
     amount: float
+    business_type: str = "swap"  # only linear lists mix swaps and dated futures
     value: float | None = None
     trade_turnover: float | None = None
 
@@ -138,9 +141,20 @@ def open_interest(reading: Reading) -> Records:
         if row.business_type != "swap" or not item.perpetual:
             continue
         usd = item.usd(row.volume, None) if item.inverse else row.value
-        volume = row.trade_turnover or None
-        states.append(State(item, reading.ms(body.ts), oi_usd=usd, oi_coins=row.amount, volume_usd=volume))
+        states.append(
+            State(
+                item,
+                reading.ms(body.ts),
+                oi_usd=_one_side(usd),
+                oi_coins=row.amount / _SIDES,
+                volume_usd=_one_side(row.trade_turnover) or None,
+            )
+        )
     return Records(states=states)
+
+
+def _one_side(both: float | None) -> float | None:
+    return None if both is None else both / _SIDES
 
 
 class _OiTick(Wire):
@@ -170,7 +184,7 @@ def open_interest_history(reading: Reading) -> Records:
     for row in data.tick:
         time = reading.ms(row.ts)
         coins = row.volume if row.amount_type == 2 else item.coins(row.volume, None)
-        records.add_past(OiPoint(item, time, row.value, resolution, coins))
+        records.add_past(OiPoint(item, time, row.value / _SIDES, resolution, _one_side(coins)))
     return records
 
 
@@ -199,7 +213,7 @@ def merged(reading: Reading) -> Records:
                 reading.ms(body.ts),
                 last=last,
                 price=last,
-                volume_usd=reading.number(row.trade_turnover),
+                volume_usd=_one_side(reading.number(row.trade_turnover)),
                 change_pct=(last / first - 1) * 100 if last and first else None,
             )
         )
