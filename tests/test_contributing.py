@@ -44,7 +44,7 @@ class _Largest(Envelope):
 
 def largest(symbol: str) -> pd.DataFrame:
     """Return the largest venue of one symbol now."""
-    answer = transport.get(api.OI_LARGEST, {"symbol": symbol}, into=_Largest)
+    answer = transport.get(endpoints.OI_LARGEST, {"symbol": symbol}, into=_Largest)
     return tabulate(
         tables.OI_LARGEST,
         [answer],
