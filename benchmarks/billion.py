@@ -53,7 +53,7 @@ def figures(folder: Path, rows: int, symbols: int, venues: int) -> Iterator[tupl
     yield "reopened_seconds", round(timed(lambda: dd.open_archive(folder).info())[1], 4)
     end = _START + pd.Timedelta(days, "D")
     day = end - pd.Timedelta(1, "D")
-    one = {"symbols": ["SYM001"], "exchanges": ["venue01"]}
+    one = {"symbols": ["SYM001"], "venues": ["venue01"]}
     archive = dd.open_archive(folder)
     reads: dict[str, Callable[[], Any]] = {
         "one_pair_all_days": lambda: archive.read(_RATES, _START, end, **one),

@@ -91,8 +91,8 @@ def cached_history() -> Trace:
             dd.connect("sample")
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                dd.funding.history("BTC", "1d", exchanges=["okx"])
-                return trace(lambda: dd.funding.history("BTC", "1d", exchanges=["okx"]))
+                dd.funding.history("BTC", "1d", venues=["okx"])
+                return trace(lambda: dd.funding.history("BTC", "1d", venues=["okx"]))
         finally:
             dd.disconnect()
             if before is None:

@@ -72,7 +72,9 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         value = getattr(importlib.import_module(f"derivdata.{_NAMES[name]}"), name)
     else:
-        raise AttributeError(f"module 'derivdata' has no attribute {name!r}")
+        from derivdata.support.text import did_you_mean
+
+        raise AttributeError(f"module 'derivdata' has no attribute {name!r}{did_you_mean(name, __all__)}")
     globals()[name] = value
     return value
 

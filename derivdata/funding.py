@@ -129,8 +129,8 @@ def history(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return the funding rate of every venue over a window, sampled.
 
@@ -142,7 +142,7 @@ def history(
     start, end
         Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
         `end` is `derivdata.asof`.
-    exchanges
+    venues
         Venues; None is all. ``"Binance"`` and ``"htx"`` are read as the API's ``binance`` and ``huobi``.
     resolution
         Sampling step, ``"1m"`` to ``"1d"`` or ``"raw"``. None leaves the choice to the server, which
@@ -171,12 +171,12 @@ def history(
     -----
     ``GET /funding/historical``, Dev and above (Dev sees 30 days), two requests a second.
 
-    >>> dd.funding.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
+    >>> dd.funding.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
-    listed, venues = symbol_names(symbols), venue_names(exchanges)
-    spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, venues)
-    each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in listed]
+    listed, slugs = symbol_names(symbols), venue_names(venues)
+    spans = pieces(endpoints.FUNDING_HISTORICAL, times.window(start, end), resolution, slugs)
+    each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.FUNDING_HISTORICAL, each, spans, _History)
     return tabulate(tables.FUNDING_HISTORY, answers, _history_columns, listed=listed)
 
@@ -187,13 +187,13 @@ def settlements(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the funding payments of every venue over a window.
 
     Parameters
     ----------
-    symbols, start, end, exchanges
+    symbols, start, end, venues
         As in `history`.
 
     Returns
@@ -211,9 +211,9 @@ def settlements(
     -----
     ``GET /funding/settlement``, Dev and above. A position earns settlements in ``(entry, exit]``.
     """
-    listed, venues = symbol_names(symbols), venue_names(exchanges)
-    spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", venues)
-    each = [{"symbol": s, "exchanges": venues} for s in listed]
+    listed, slugs = symbol_names(symbols), venue_names(venues)
+    spans = pieces(endpoints.FUNDING_SETTLEMENT, times.window(start, end), "1h", slugs)
+    each = [{"symbol": s, "exchanges": slugs} for s in listed]
     answers = get_windows(endpoints.FUNDING_SETTLEMENT, each, spans, _Settlements)
     return tabulate(tables.FUNDING_SETTLEMENTS, answers, _settlement_columns, listed=listed)
 

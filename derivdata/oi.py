@@ -135,8 +135,8 @@ def history(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return open interest of one symbol or several on every venue over a window.
 
@@ -146,7 +146,7 @@ def history(
         Assets without quote; one request each, more for long windows.
     start, end
         Half-open window.
-    exchanges
+    venues
         Venues; None is all.
     resolution
         Step, ``"1m"`` to ``"1d"`` or ``"raw"``.
@@ -171,10 +171,10 @@ def history(
 
     Examples
     --------
-    >>> dd.oi.history(["BTC", "ETH"], "7d", exchanges=["binance"]).shape
+    >>> dd.oi.history(["BTC", "ETH"], "7d", venues=["binance"]).shape
     (336, 5)
     """
-    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
+    return quantities.history(_HISTORY, symbols, start, end, venues, resolution)
 
 
 @typed
@@ -182,14 +182,14 @@ def exchange_totals(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return open interest of every venue over all its symbols, over a window.
 
     Parameters
     ----------
-    start, end, exchanges, resolution
+    start, end, venues, resolution
         As in `history`.
 
     Returns
@@ -206,18 +206,18 @@ def exchange_totals(
     -----
     ``GET /oi/exchange-totals``, Dev and above.
     """
-    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
+    return quantities.exchange_totals(_TOTALS, start, end, venues, resolution)
 
 
 @typed
 def top_symbols(
-    exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+    venue: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
     """Return open interest of a venue's largest symbols over a window.
 
     Parameters
     ----------
-    exchange
+    venue
         One venue.
     start, end
         Half-open window.
@@ -239,7 +239,7 @@ def top_symbols(
     ``GET /oi/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
     chosen with hindsight.
     """
-    return quantities.top_symbols(_TOP, exchange, start, end, limit)
+    return quantities.top_symbols(_TOP, venue, start, end, limit)
 
 
 def _sparkline_columns(answer: Answer[_Summary]) -> dict[str, Any]:

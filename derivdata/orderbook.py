@@ -60,12 +60,12 @@ class _Depths(Envelope):
 
 
 @typed
-def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFrame:
+def book(symbol: str, venue: str, *, limit: int | None = None) -> pd.DataFrame:
     """Return the order book of one symbol on one venue now.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venue
         ``"BTC"``, ``"binance"``.
     limit
         Most levels of a side; the service's default unless given.
@@ -94,7 +94,7 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
     >>> bool(best["bid"] < best["ask"])
     True
     """
-    query = {"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "limit": limit}
+    query = {"symbol": symbol_of(symbol), "exchange": venue_of(venue), "limit": limit}
     answer = transport.get(endpoints.ORDERBOOK_BOOK, query, into=_Book)
     return tabulate(tables.ORDERBOOK_BOOK, [answer], _book_columns)
 
@@ -102,17 +102,17 @@ def book(symbol: str, exchange: str, *, limit: int | None = None) -> pd.DataFram
 @typed
 def depth_history(
     symbol: str,
-    exchange: str,
+    venue: str,
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    resolution: str | None = "1h",
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return the value bid and offered within 10, 25, 50 and 100 bps of the mid price, over a window.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venue
         ``"BTC"``, ``"binance"``.
     start, end
         Half-open window; a lookback such as ``"7d"`` reaches back from `end`.
@@ -141,9 +141,9 @@ def depth_history(
         endpoints.ORDERBOOK_DEPTH_HISTORY,
         times.window(start, end),
         resolution,
-        names(venue_of(exchange), "exchange"),
+        names(venue_of(venue), "venue"),
     )
-    each = [{"symbol": symbol_of(symbol), "exchange": venue_of(exchange), "resolution": resolution}]
+    each = [{"symbol": symbol_of(symbol), "exchange": venue_of(venue), "resolution": resolution}]
     answers = get_windows(endpoints.ORDERBOOK_DEPTH_HISTORY, each, spans, _Depths)
     return tabulate(tables.ORDERBOOK_DEPTH_HISTORY, answers, _depth_columns)
 

@@ -42,9 +42,9 @@ def history(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
     kind: Literal["mark", "index", "last"] = "mark",
-    resolution: str | None = "1h",
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return a price of every venue over a window.
 
@@ -56,7 +56,7 @@ def history(
     start, end
         Half-open window ``[start, end)``; a naive instant is UTC; ``"30d"`` looks back from `end`; no
         `end` is `derivdata.asof`.
-    exchanges
+    venues
         Venues; None is all.
     kind
         ``"mark"``, the price that margins and liquidations go by; ``"index"``, the venue's own index of spot
@@ -88,12 +88,12 @@ def history(
     ``GET /local/prices/history``, which is not part of the API document: the sample, an archive and the
     venues answer it.
 
-    >>> dd.prices.history(["BTC", "ETH"], "7d", exchanges=["okx"]).shape
+    >>> dd.prices.history(["BTC", "ETH"], "7d", venues=["okx"]).shape
     (336, 6)
     """
-    listed, venues = symbol_names(symbols), venue_names(exchanges)
-    spans = pieces(endpoints.PRICES_HISTORY, times.window(start, end), resolution, venues)
-    each = [{"symbol": s, "exchanges": venues, "kind": kind, "resolution": resolution} for s in listed]
+    listed, slugs = symbol_names(symbols), venue_names(venues)
+    spans = pieces(endpoints.PRICES_HISTORY, times.window(start, end), resolution, slugs)
+    each = [{"symbol": s, "exchanges": slugs, "kind": kind, "resolution": resolution} for s in listed]
     answers = get_windows(endpoints.PRICES_HISTORY, each, spans, _History)
     return tabulate(tables.PRICES_HISTORY, answers, _columns, listed=listed)
 

@@ -62,12 +62,12 @@ class _Hours(Envelope):
 
 
 @typed
-def market_hours(exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+def market_hours(venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Return sessions and holidays of the exchanges behind real-world assets.
 
     Parameters
     ----------
-    exchanges
+    venues
         Ids, short names or market identifier codes (``"XNYS"``); None is all.
 
     Returns
@@ -88,7 +88,7 @@ def market_hours(exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     -----
     ``GET /rwa/market-hours``, Pro and above.
     """
-    answer = transport.get(endpoints.RWA_MARKET_HOURS, {"exchange": exchanges}, into=_Hours)
+    answer = transport.get(endpoints.RWA_MARKET_HOURS, {"exchange": venues}, into=_Hours)
     return tabulate(tables.RWA_MARKET_HOURS, [answer], _columns)
 
 

@@ -79,8 +79,8 @@ def history(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return the volume of one symbol or several on every venue over a window.
 
@@ -90,7 +90,7 @@ def history(
         Assets without quote; one request each, more for long windows.
     start, end
         Half-open window.
-    exchanges
+    venues
         Venues; None is all.
     resolution
         Step, ``"1m"`` to ``"1d"`` or ``"raw"``; None leaves the choice to the server.
@@ -115,10 +115,10 @@ def history(
 
     Examples
     --------
-    >>> bool((dd.volume.history("BTC", "1d", exchanges=["binance", "okx"])["volume_usd"] > 0).all())
+    >>> bool((dd.volume.history("BTC", "1d", venues=["binance", "okx"])["volume_usd"] > 0).all())
     True
     """
-    return quantities.history(_HISTORY, symbols, start, end, exchanges, resolution)
+    return quantities.history(_HISTORY, symbols, start, end, venues, resolution)
 
 
 @typed
@@ -126,14 +126,14 @@ def exchange_totals(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return the volume of every venue over all its symbols, over a window.
 
     Parameters
     ----------
-    start, end, exchanges, resolution
+    start, end, venues, resolution
         As in `history`.
 
     Returns
@@ -150,18 +150,18 @@ def exchange_totals(
     -----
     ``GET /volume/exchange-totals``, Dev and above.
     """
-    return quantities.exchange_totals(_TOTALS, start, end, exchanges, resolution)
+    return quantities.exchange_totals(_TOTALS, start, end, venues, resolution)
 
 
 @typed
 def top_symbols(
-    exchange: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
+    venue: str, start: times.Instant, end: times.Instant | None = None, *, limit: int | None = None
 ) -> pd.DataFrame:
     """Return the volume of a venue's largest symbols over a window.
 
     Parameters
     ----------
-    exchange
+    venue
         One venue.
     start, end
         Half-open window.
@@ -183,7 +183,7 @@ def top_symbols(
     ``GET /volume/exchange-top-symbols-timeseries``, Dev and above. The list is today's: on past data it is
     chosen with hindsight.
     """
-    return quantities.top_symbols(_TOP, exchange, start, end, limit)
+    return quantities.top_symbols(_TOP, venue, start, end, limit)
 
 
 @typed
@@ -192,14 +192,14 @@ def oi_ratio(
     end: times.Instant | None = None,
     *,
     window_days: int | None = None,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1d",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1d",
 ) -> pd.DataFrame:
     """Return volume over open interest of every venue, over a window.
 
     Parameters
     ----------
-    start, end, exchanges, resolution
+    start, end, venues, resolution
         As in `history`.
     window_days
         Days that volume is added up over, 1 to 365 (Dev at most 7); the service's default unless given.
@@ -219,9 +219,9 @@ def oi_ratio(
     -----
     ``GET /volume-oi-ratio``, Dev and above.
     """
-    venues = venue_names(exchanges)
-    spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, venues)
-    each = [{"window_days": window_days, "exchanges": venues, "resolution": resolution}]
+    slugs = venue_names(venues)
+    spans = pieces(endpoints.VOLUME_OI_RATIO, times.window(start, end), resolution, slugs)
+    each = [{"window_days": window_days, "exchanges": slugs, "resolution": resolution}]
     answers = get_windows(endpoints.VOLUME_OI_RATIO, each, spans, _Ratios)
     return tabulate(tables.VOLUME_OI_RATIO, answers, _ratio_columns)
 

@@ -78,7 +78,7 @@ def with_outputs(app: Any, page: str, source: list[str]) -> None:
             for day, name in (("2026-06-29", "monday.ddz"), ("2026-06-30", "tuesday.ddz")):
                 dd.connect("sample", now=day)
                 with dd.record(name):
-                    dd.funding.history("BTC", "1d", exchanges=["binance"])
+                    dd.funding.history("BTC", "1d", venues=["binance"])
             dd.connect("sample")
             write_files(source[0])
             shared = _Run(page, names, itertools.count(1), simulations)

@@ -144,8 +144,8 @@ def test_a_value_is_not_shown_for_it_may_be_a_key() -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_arguments_that_do_not_fit_the_signature_are_the_functions_own_to_refuse() -> None:
-    with pytest.raises(TypeError, match=r"asked\(\) got an unexpected keyword argument 'other'"):
+def test_arguments_that_do_not_fit_the_signature_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"asked has no argument 'other'; it takes "):
         asked(other=1)
     with pytest.raises(TypeError, match=r"asked\(\) takes from 0 to 1 positional arguments"):
         asked(1.0, 2.0)

@@ -28,7 +28,7 @@ def test_fetch_prints_csv_and_keeps_notices_apart(capsys: pytest.CaptureFixture[
     frame = pd.read_csv(io.StringIO(printed.out))
     assert len(frame) == 48
     dd.connect("sample")
-    expected = dd.funding.history(["BTC", "ETH"], "2026-06-01", "2026-06-02", exchanges=["okx"])
+    expected = dd.funding.history(["BTC", "ETH"], "2026-06-01", "2026-06-02", venues=["okx"])
     assert frame["rate_bps_8h"].tolist() == expected["rate_bps_8h"].tolist()
     assert printed.err == "derivdata: the data is synthetic\n"
 
@@ -93,9 +93,9 @@ def test_export_writes_each_table_and_the_answers(tmp_path: Path, capsys: pytest
     recording = tmp_path / "r.ddz"
     dd.connect("sample", cache="off")
     with dd.record(recording):
-        dd.funding.history("BTC", "2026-06-01", "2026-06-02", exchanges=["okx"])
-        dd.funding.history("BTC", "2026-06-01T12:00", "2026-06-03", exchanges=["okx"])
-        whole = dd.oi.history("BTC", "2026-06-01", "2026-06-02", exchanges=["okx"])
+        dd.funding.history("BTC", "2026-06-01", "2026-06-02", venues=["okx"])
+        dd.funding.history("BTC", "2026-06-01T12:00", "2026-06-03", venues=["okx"])
+        whole = dd.oi.history("BTC", "2026-06-01", "2026-06-02", venues=["okx"])
         with pytest.raises(dd.errors.NotFound):
             dd.markets.symbol_stats("NOPE")
     assert main(["export", str(recording), "--to", str(tmp_path / "out"), "--format", "csv"]) == 0

@@ -54,7 +54,7 @@ CASES: list[tuple[str, str, tuple[Any, ...], dict[str, Any], int]] = [  # rows c
     ("funding", "settlements", ("BTC", *DAY), {}, 3),
     ("markets", "symbols", (), {}, 2),
     ("markets", "price_movers", (), {"min_volume_usd": 1e6, "limit": 2}, 3),
-    ("markets", "funding_leaders", (), {"exchanges": ["okx", "binance"]}, 2),
+    ("markets", "funding_leaders", (), {"venues": ["okx", "binance"]}, 2),
     ("oi", "exchanges", (), {}, 2),
     ("oi", "sparklines", (), {}, 14),
     ("oi", "history", ("BTC", *DAY), {"resolution": "12h"}, 3),
@@ -256,7 +256,7 @@ def test_markets_price_movers_read_the_wire() -> None:
 
 
 def test_markets_funding_leaders_read_the_wire() -> None:
-    frame = fetched("markets", "funding_leaders", exchanges=["okx", "binance"])
+    frame = fetched("markets", "funding_leaders", venues=["okx", "binance"])
     assert frame["symbol"].tolist() == ["PEPE", "BTC"]
     assert frame["funding_current_bps_8h"].tolist() == [45.5, 1.0]
     assert frame["oi_rank"].tolist() == [57, 1]

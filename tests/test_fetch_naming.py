@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_two_names_of_one_symbol_are_refused() -> None:
 )
 def test_venues_are_read_by_their_other_names(name: str, slug: str) -> None:
     body = history() | {"series": {slug: [{"timestamp": STAMP, "y": 1.0}]}}
-    assert asked(lambda: dd.funding.history("BTC", *DAY, exchanges=[name]), body)["exchanges"] == slug
+    assert asked(lambda: dd.funding.history("BTC", *DAY, venues=[name]), body)["exchanges"] == slug
     board = {"timestamp": "2026-06-30 12:00:00", "exchange": slug, "symbols": []}
     call = lambda: dd.markets.exchange_symbols(name)  # noqa: E731
     assert asked(call, board)["path"] == f"/markets/exchanges/{slug}/symbols"
@@ -65,8 +66,8 @@ def test_venues_are_read_by_their_other_names(name: str, slug: str) -> None:
 @pytest.mark.parametrize(("name", "near"), [("binanc", "binance"), ("hyperliqid", "hyperliquid")])
 def test_a_misspelt_venue_is_refused_before_sending(name: str, near: str) -> None:
     with answering(always({})) as requests:
-        with pytest.raises(ValueError, match=f"exchanges='{name}' is no venue; did you mean '{near}'"):
-            dd.funding.history("BTC", *DAY, exchanges=[name])
+        with pytest.raises(ValueError, match=f"venues='{name}' is no venue; did you mean '{near}'"):
+            dd.funding.history("BTC", *DAY, venues=[name])
         with pytest.raises(ValueError, match=f"did you mean '{near}'"):
             dd.orderbook.book("BTC", name)
     assert requests == []
@@ -74,7 +75,7 @@ def test_a_misspelt_venue_is_refused_before_sending(name: str, near: str) -> Non
 
 def test_a_venue_of_ones_own_is_asked_for() -> None:
     body = history() | {"series": {"okx2": [{"timestamp": STAMP, "y": 1.0}]}}
-    assert asked(lambda: dd.funding.history("BTC", *DAY, exchanges=["okx2"]), body)["exchanges"] == "okx2"
+    assert asked(lambda: dd.funding.history("BTC", *DAY, venues=["okx2"]), body)["exchanges"] == "okx2"
 
 
 def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
@@ -95,3 +96,32 @@ def test_a_symbol_without_rows_that_no_list_has_is_an_error() -> None:
     unlisted = answering(lambda r: (500, {}) if "metadata" in r.path else reply(r))
     with unlisted, pytest.warns(DataNotice, match="no data"):
         assert dd.funding.history("BTX", *DAY).empty, "no list could be read"
+
+
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        (
+            lambda: dd.funding.history("BTC", "1d", exchange=["okx"]),
+            "no argument 'exchange'; did you mean 'venues'?",
+        ),
+        (
+            lambda: dd.oi.top_symbols("okx", "1d", exchanges=1),
+            "no argument 'exchanges'; did you mean 'venue'?",
+        ),
+        (lambda: dd.prices.history("BTC", "1d", resoluton="1h"), "'resoluton'; did you mean 'resolution'?"),
+        (
+            lambda: dd.prices.history("BTC", "1d", colour="red"),
+            "'colour'; it takes symbols, start, end, venues, k",
+        ),
+        (
+            lambda: dd.oi.history("BTC", "1d", resolution="7h"),
+            "resolution='7h' is not one of None, raw, 1m, 3m",
+        ),
+        (lambda: dd.connect("Sample"), "'Sample' is no source and no folder; did you mean 'sample'?"),
+    ],
+)
+def test_a_wrong_word_is_refused_without_a_request_and_the_right_one_named(call: Any, refusal: str) -> None:
+    """Nothing is connected, so that whoever asked would fail otherwise."""
+    with pytest.raises((TypeError, ValueError), match=re.escape(refusal)):
+        call()

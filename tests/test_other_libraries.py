@@ -18,9 +18,7 @@ from derivdata.analysis import funding
 @pytest.fixture
 def rates() -> pd.DataFrame:
     dd.connect("sample")
-    return dd.funding.history(
-        ["BTC", "ETH"], "2026-06-01", "2026-06-08", exchanges=["binance", "hyperliquid"]
-    )
+    return dd.funding.history(["BTC", "ETH"], "2026-06-01", "2026-06-08", venues=["binance", "hyperliquid"])
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
@@ -70,7 +68,7 @@ def test_statsmodels_takes_a_spread(rates: pd.DataFrame) -> None:
 def mean_rate(symbol: str) -> tuple[str, float]:
     """What docs/other-libraries.md runs in a worker."""
     dd.connect("sample")
-    frame = dd.funding.history(symbol, "2026-06-01", "2026-06-02", exchanges=["okx"])
+    frame = dd.funding.history(symbol, "2026-06-01", "2026-06-02", venues=["okx"])
     return symbol, float(frame["rate_bps_8h"].mean())
 
 
@@ -85,7 +83,7 @@ def test_joblib_runs_fetches_in_threads() -> None:
 def test_vectorbt_takes_prices_and_scores(rates: pd.DataFrame) -> None:
     """Bought at the first price and held to the last one: the return is that of the price."""
     vbt = pytest.importorskip("vectorbt", reason="vectorbt is no development dependency")
-    price = dd.prices.history("BTC", "2026-06-01", "2026-06-08", exchanges=["okx"]).set_index("time")[
+    price = dd.prices.history("BTC", "2026-06-01", "2026-06-08", venues=["okx"]).set_index("time")[
         "price_usd"
     ]
     entries = pd.Series(np.arange(len(price)) == 0, index=price.index)

@@ -36,8 +36,10 @@ def test_every_public_name_is_there() -> None:
     assert set(dd.__all__) <= set(dir(dd))
     for name in dd.__all__:
         assert getattr(dd, name).__doc__, name
-    with pytest.raises(AttributeError, match="no attribute 'days'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'days'$"):
         _ = dd.days
+    with pytest.raises(AttributeError, match=r"no attribute 'fundng'; did you mean 'funding'\?"):
+        _ = dd.fundng
 
 
 def test_the_path_to_a_first_table_loads_no_plots_and_no_arrays() -> None:

@@ -27,13 +27,13 @@ def _dev() -> Iterator[None]:
 
 def test_thirty_days_begin_before_what_dev_sees_and_719_hours_do_not() -> None:
     with pytest.warns(DataNotice, match="start was raised from 2026-05-31T12:00:00Z to 2026-05-31T12:00:30Z"):
-        month = dd.funding.history("BTC", "30d", exchanges=["okx"])
+        month = dd.funding.history("BTC", "30d", venues=["okx"])
     assert month["time"].min() == FLOOR.ceil("h")
     assert len(month) == 719
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pd.testing.assert_frame_equal(
-            dd.funding.history("BTC", "719h", exchanges=["okx"]), month, check_flags=False
+            dd.funding.history("BTC", "719h", venues=["okx"]), month, check_flags=False
         )
 
 
@@ -47,5 +47,5 @@ def test_a_long_window_is_clamped_however_it_is_cut() -> None:
         with pytest.warns(DataNotice, match="left out 2025-09-0|start was raised"):
             return dd.funding.history("BTC", "2025-09-05", "2026-06-30", **options)  # type: ignore[arg-type]
 
-    every, one = noticed(resolution="1h"), noticed(resolution="1h", exchanges=["okx"])
+    every, one = noticed(resolution="1h"), noticed(resolution="1h", venues=["okx"])
     assert every["time"].min() == one["time"].min() == FLOOR.ceil("h")

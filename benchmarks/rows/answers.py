@@ -117,7 +117,7 @@ def _ratio(folder: Path) -> Made:
 def _at_the_money(folder: Path) -> Made:
     """Chains of the sample: those of a month, three times."""
     chains = sample.open().read(
-        "options_snapshot", _START, _START + pd.Timedelta(30, "D"), symbols=["BTC"], exchanges=["deribit"]
+        "options_snapshot", _START, _START + pd.Timedelta(30, "D"), symbols=["BTC"], venues=["deribit"]
     )
     archive = dd.open_archive(folder)
     for month in range(3):

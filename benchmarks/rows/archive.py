@@ -97,7 +97,7 @@ def _read(folder: Path) -> Made:
     ]
 
     def ours() -> pd.DataFrame:
-        return archive.read("funding_history", start, end, symbols=["SYM0030"], exchanges=["venue07"])
+        return archive.read("funding_history", start, end, symbols=["SYM0030"], venues=["venue07"])
 
     def theirs() -> Any:
         return pd.read_parquet(folder / "whole.parquet", filters=wanted)
@@ -121,7 +121,7 @@ def _series(folder: Path) -> Made:
     end = _START + pd.Timedelta(30, "D")
 
     def ours() -> pd.DataFrame:
-        return archive.read("funding_history", _START, end, symbols=["SYM0075"], exchanges=["venue07"])
+        return archive.read("funding_history", _START, end, symbols=["SYM0075"], venues=["venue07"])
 
     def theirs() -> pd.DataFrame:
         return dataset.dataset(files).to_table(filter=wanted, use_threads=False).to_pandas()

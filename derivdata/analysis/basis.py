@@ -44,8 +44,8 @@ def against_index(price: xr.DataArray, index: xr.DataArray) -> xr.DataArray:
 
     Examples
     --------
-    >>> mark = dd.panel(dd.prices.history("BTC", "1d", exchanges=["okx"]), "price_usd")
-    >>> index = dd.panel(dd.prices.history("BTC", "1d", exchanges=["okx"], kind="index"), "price_usd")
+    >>> mark = dd.panel(dd.prices.history("BTC", "1d", venues=["okx"]), "price_usd")
+    >>> index = dd.panel(dd.prices.history("BTC", "1d", venues=["okx"], kind="index"), "price_usd")
     >>> dd.analysis.basis.against_index(mark, index).sizes["time"]
     24
     """
@@ -56,31 +56,31 @@ def against_index(price: xr.DataArray, index: xr.DataArray) -> xr.DataArray:
 
 
 @typed
-def against_venue(price: xr.DataArray, exchange: str) -> xr.DataArray:
+def against_venue(price: xr.DataArray, venue: str) -> xr.DataArray:
     """Compute the basis of every venue against one of them.
 
     Parameters
     ----------
     price
         Prices [USD] of one kind, dims ``exchange`` and ``time``, others allowed.
-    exchange
+    venue
         The venue to measure against.
 
     Returns
     -------
     DataArray
-        ``basis_bps`` [bps] in the dims of `price`, positive where a venue is above `exchange`, which itself
+        ``basis_bps`` [bps] in the dims of `price`, positive where a venue is above `venue`, which itself
         is at 0. NaN where either has no price.
 
     Raises
     ------
     ValueError, TypeError
-        Dims are missing, the unit is another one, or `exchange` is not in the panel.
+        Dims are missing, the unit is another one, or `venue` is not in the panel.
     """
     require(price, "exchange", "time", units="USD", name="price")
-    require_venues(price, exchange=exchange)
-    reference = price.sel(exchange=exchange).drop_vars("exchange")
-    return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=exchange)
+    require_venues(price, exchange=venue)
+    reference = price.sel(exchange=venue).drop_vars("exchange")
+    return _basis(price, reference).transpose(*price.dims).assign_attrs(reference=venue)
 
 
 def _basis(price: xr.DataArray, reference: xr.DataArray) -> xr.DataArray:

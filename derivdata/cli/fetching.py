@@ -105,7 +105,7 @@ def _arguments(fetcher: Callable[..., Any], given: argparse.Namespace) -> dict[s
         ("SYMBOL", given.symbols, ("symbols", "symbol")),
         ("--since", given.since, _START),
         ("--until", given.until, _END),
-        ("--venues", given.venues, ("exchanges", "exchange")),
+        ("--venues", given.venues, ("venues", "venue")),
     )
     for option, values, names in options:
         if not values:

@@ -22,7 +22,7 @@ _HISTORIES = {
     "volume.history": endpoints.VOLUME_TIMESERIES,
     "prices.history": endpoints.PRICES_HISTORY,
 }
-_SETTLED = "1h"
+_SETTLED: times.Resolution = "1h"
 
 
 @typed
@@ -31,15 +31,15 @@ def plan(
     start: times.Instant,
     end: times.Instant | None = None,
     *,
-    exchanges: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    venues: str | Sequence[str] | None = None,
+    resolution: times.Resolution | None = "1h",
     latency_seconds: float = 0.3,
 ) -> pd.DataFrame:
     """Estimate how many requests a fetch of histories makes, and how long they take; send nothing.
 
     Parameters
     ----------
-    symbols, start, end, exchanges, resolution
+    symbols, start, end, venues, resolution
         As they would be given to ``dd.funding.history``.
     latency_seconds
         Seconds that the service is taken to need for one answer; requests go one after another.
@@ -64,7 +64,7 @@ def plan(
     rows = []
     for fetcher, endpoint in _HISTORIES.items():
         step = _SETTLED if endpoint is endpoints.FUNDING_SETTLEMENT else resolution
-        count = len(listed) * len(pieces(endpoint, window, step, venue_names(exchanges)))
+        count = len(listed) * len(pieces(endpoint, window, step, venue_names(venues)))
         each = max(spacing_seconds(endpoint), latency_seconds)
         rows.append(
             {

@@ -45,13 +45,13 @@ def history(
     symbols: str | Sequence[str],
     start: times.Instant,
     end: times.Instant | None,
-    exchanges: str | Sequence[str] | None,
-    resolution: str | None,
+    venues: str | Sequence[str] | None,
+    resolution: times.Resolution | None,
 ) -> pd.DataFrame:
     """Return a quantity of symbols on every venue over a window."""
-    venues = venue_names(exchanges)
-    spans = pieces(quantity.endpoint, times.window(start, end), resolution, venues)
-    each = [{"symbol": s, "exchanges": venues, "resolution": resolution} for s in symbol_names(symbols)]
+    slugs = venue_names(venues)
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
+    each = [{"symbol": s, "exchanges": slugs, "resolution": resolution} for s in symbol_names(symbols)]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
@@ -60,27 +60,25 @@ def exchange_totals(
     quantity: Quantity,
     start: times.Instant,
     end: times.Instant | None,
-    exchanges: str | Sequence[str] | None,
-    resolution: str | None,
+    venues: str | Sequence[str] | None,
+    resolution: times.Resolution | None,
 ) -> pd.DataFrame:
     """Return a quantity of every venue over all its symbols, over a window."""
-    venues = venue_names(exchanges)
-    spans = pieces(quantity.endpoint, times.window(start, end), resolution, venues)
-    each = [{"exchanges": venues, "resolution": resolution}]
+    slugs = venue_names(venues)
+    spans = pieces(quantity.endpoint, times.window(start, end), resolution, slugs)
+    each = [{"exchanges": slugs, "resolution": resolution}]
     answers = get_windows(quantity.endpoint, each, spans, quantity.into)
     return tabulate(quantity.table, answers, lambda answer: _columns(quantity, answer))
 
 
 def top_symbols(
-    quantity: Quantity, exchange: str, start: times.Instant, end: times.Instant | None, limit: int | None
+    quantity: Quantity, venue: str, start: times.Instant, end: times.Instant | None, limit: int | None
 ) -> pd.DataFrame:
     """Return a quantity of a venue's largest symbols over a window."""
-    venue = venue_of(exchange)
-    each = [{"exchange": venue, "limit": limit}]
+    slug = venue_of(venue)
+    each = [{"exchange": slug, "limit": limit}]
     answers = get_windows(quantity.endpoint, each, [times.window(start, end)], TopSymbols)
-    return tabulate(
-        quantity.table, answers, lambda a: _wide_rows(a, a.body.timeseries, venue, quantity.value)
-    )
+    return tabulate(quantity.table, answers, lambda a: _wide_rows(a, a.body.timeseries, slug, quantity.value))
 
 
 def _columns(quantity: Quantity, answer: Answer[Any]) -> dict[str, Any]:

@@ -60,8 +60,8 @@ class _Listed(msgspec.Struct):
 def pieces(
     endpoint: Endpoint,
     window: times.Window,
-    resolution: str | None,
-    exchanges: str | Sequence[str] | None,
+    resolution: times.Resolution | None,
+    venues: str | Sequence[str] | None,
 ) -> list[times.Window]:
     """Cut the window into spans that one answer each can carry.
 
@@ -70,10 +70,10 @@ def pieces(
     """
     if resolution is None:
         return [window]
-    listed = exchanges.split(",") if isinstance(exchanges, str) else exchanges
-    venues = _VENUES if listed is None or "all" in listed else len(names(listed, "exchanges"))
+    listed = venues.split(",") if isinstance(venues, str) else venues
+    count = _VENUES if listed is None or "all" in listed else len(names(listed, "venues"))
     step = times.resolution(resolution) or _RAW_STEP
-    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * venues
+    step_bytes = _ROW_BYTES.get(endpoint.path, _POINT_BYTES) * count
     return cut(window, step * (_BYTES_PER_ANSWER // step_bytes))
 
 

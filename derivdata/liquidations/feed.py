@@ -30,7 +30,7 @@ def poll(
     every: float = 10.0,
     limit: int = LIMIT,
     min_usd: float | None = None,
-    exchanges: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
     symbols: str | Sequence[str] | None = None,
     exclude_symbols: str | Sequence[str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
@@ -45,7 +45,7 @@ def poll(
         Seconds between two questions, once the feed has caught up.
     limit
         Most orders in one answer, no more than the service allows.
-    min_usd, exchanges, symbols, exclude_symbols
+    min_usd, venues, symbols, exclude_symbols
         As in `events`.
     sleep
         What waits; a test gives its own.
@@ -72,7 +72,7 @@ def poll(
     missed. Where it lacks the oldest the span before its first order is ``missed``: raise `limit`.
     """
     query = {
-        "exchange": venue_names(exchanges),
+        "exchange": venue_names(venues),
         "symbol": symbol_filter(symbols),
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }

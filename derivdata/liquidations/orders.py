@@ -55,7 +55,7 @@ def events(
     since: times.Instant | None = None,
     limit: int = LIMIT,
     min_usd: float | None = None,
-    exchanges: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
     symbols: str | Sequence[str] | None = None,
     exclude_symbols: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
@@ -69,7 +69,7 @@ def events(
         Most orders in the answer. One that is full comes with a `DataNotice`: there may be more.
     min_usd
         Smallest value [USD]. The service ignores it together with `since`; it is applied here.
-    exchanges, symbols, exclude_symbols
+    venues, symbols, exclude_symbols
         Venues and assets; `symbols` and `exclude_symbols` exclude each other.
 
     Returns
@@ -104,7 +104,7 @@ def events(
         "since": after,
         "limit": limit,
         "min_usd": min_usd,
-        "exchange": venue_names(exchanges),
+        "exchange": venue_names(venues),
         "symbol": symbol_filter(symbols),
         "exclude_symbol": symbol_filter(exclude_symbols, "exclude_symbols"),
     }

@@ -57,7 +57,7 @@ def history(
     end: times.Instant | None = None,
     *,
     symbols: str | Sequence[str] | None = None,
-    resolution: str | None = "1h",
+    resolution: times.Resolution | None = "1h",
 ) -> pd.DataFrame:
     """Return liquidated value by venue and side over a window.
 

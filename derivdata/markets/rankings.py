@@ -90,12 +90,12 @@ class _Stats(_Figures, kw_only=True):
 
 
 @typed
-def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+def symbols(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Return the leaderboard of symbols, ranked by open interest.
 
     Parameters
     ----------
-    exchanges
+    venues
         Venues over which the figures are computed; None is all.
 
     Returns
@@ -119,7 +119,7 @@ def symbols(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
     >>> board["symbol"].head(3).tolist(), board["oi_usd"].is_monotonic_decreasing
     (['BTC', 'ETH', 'SOL'], True)
     """
-    answer = transport.get(endpoints.MARKETS_SYMBOLS, {"exchanges": venue_names(exchanges)}, into=_Symbols)
+    answer = transport.get(endpoints.MARKETS_SYMBOLS, {"exchanges": venue_names(venues)}, into=_Symbols)
     return tabulate(
         tables.MARKETS_SYMBOLS,
         [answer],
@@ -132,7 +132,7 @@ def price_movers(
     *,
     min_volume_usd: float | None = None,
     limit: int | None = None,
-    exchanges: str | Sequence[str] | None = None,
+    venues: str | Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the largest gainers and losers of the last 24 hours.
 
@@ -142,7 +142,7 @@ def price_movers(
         Smallest 24-hour volume of a symbol [USD]; the service's default is 10,000,000.
     limit
         Entries per list; the service's default unless given.
-    exchanges
+    venues
         Venues; None is all.
 
     Returns
@@ -159,18 +159,18 @@ def price_movers(
     -----
     ``GET /markets/price-movers`` (wire ``min_value``), Dev and above.
     """
-    query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(exchanges)}
+    query = {"min_value": min_volume_usd, "limit": limit, "exchanges": venue_names(venues)}
     answer = transport.get(endpoints.MARKETS_PRICE_MOVERS, query, into=_Movers)
     return tabulate(tables.MARKETS_PRICE_MOVERS, [answer], _mover_columns)
 
 
 @typed
-def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+def funding_leaders(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Return the highest funding rates among all pairs of symbol and venue.
 
     Parameters
     ----------
-    exchanges
+    venues
         Venues; None is all.
 
     Returns
@@ -188,7 +188,7 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
     ``GET /markets/funding-leaders``, Dev and above.
     """
     answer = transport.get(
-        endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(exchanges)}, into=_Leaders
+        endpoints.MARKETS_FUNDING_LEADERS, {"exchanges": venue_names(venues)}, into=_Leaders
     )
     return tabulate(
         tables.MARKETS_FUNDING_LEADERS,
@@ -198,12 +198,12 @@ def funding_leaders(*, exchanges: str | Sequence[str] | None = None) -> pd.DataF
 
 
 @typed
-def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFrame:
+def price_buckets(*, venues: str | Sequence[str] | None = None) -> pd.DataFrame:
     """Count the symbols by how much their price changed in 24 hours.
 
     Parameters
     ----------
-    exchanges
+    venues
         Venues; None is all.
 
     Returns
@@ -222,7 +222,7 @@ def price_buckets(*, exchanges: str | Sequence[str] | None = None) -> pd.DataFra
     ``GET /markets/price-buckets``, Dev and above.
     """
     answer = transport.get(
-        endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(exchanges)}, into=_PriceBuckets
+        endpoints.MARKETS_PRICE_BUCKETS, {"exchanges": venue_names(venues)}, into=_PriceBuckets
     )
     return tabulate(tables.MARKETS_PRICE_BUCKETS, [answer], _bucket_columns)
 

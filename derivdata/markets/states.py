@@ -95,12 +95,12 @@ def exchanges() -> pd.DataFrame:
 
 
 @typed
-def exchange_symbols(exchange: str) -> pd.DataFrame:
+def exchange_symbols(venue: str) -> pd.DataFrame:
     """Return the state of every symbol on one venue now.
 
     Parameters
     ----------
-    exchange
+    venue
         Venue's slug.
 
     Returns
@@ -120,7 +120,7 @@ def exchange_symbols(exchange: str) -> pd.DataFrame:
     ``GET /markets/exchanges/{exchange}/symbols``, Dev and above.
     """
     answer = transport.get(
-        endpoints.MARKETS_EXCHANGE_SYMBOLS, {"exchange": venue_of(exchange)}, into=_ExchangeSymbols
+        endpoints.MARKETS_EXCHANGE_SYMBOLS, {"exchange": venue_of(venue)}, into=_ExchangeSymbols
     )
     return tabulate(
         tables.MARKETS_EXCHANGE_SYMBOLS,
@@ -169,12 +169,12 @@ def symbol_exchanges(symbol: str) -> pd.DataFrame:
 
 
 @typed
-def exchange_history(exchange: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
+def exchange_history(venue: str, start: times.Instant, end: times.Instant | None = None) -> pd.DataFrame:
     """Return volume and open interest of one venue over a window.
 
     Parameters
     ----------
-    exchange
+    venue
         Venue's slug.
     start, end
         Half-open window ``[start, end)``; a lookback such as ``"30d"`` reaches back from `end`.
@@ -200,7 +200,7 @@ def exchange_history(exchange: str, start: times.Instant, end: times.Instant | N
     """
     answers = get_windows(
         endpoints.MARKETS_EXCHANGE_TIMESERIES,
-        [{"exchange": venue_of(exchange)}],
+        [{"exchange": venue_of(venue)}],
         [times.window(start, end)],
         _ExchangeHistory,
     )

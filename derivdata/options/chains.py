@@ -73,12 +73,12 @@ class _Metrics(Envelope):
 
 
 @typed
-def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.DataFrame:
+def snapshot(symbol: str | Sequence[str], venues: str | Sequence[str]) -> pd.DataFrame:
     """Return every active option of one symbol or several on one venue or several now.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venues
         ``"BTC"``, ``"deribit"``, or lists of them: one request for each pair. A pair that the document does
         not list is asked all the same, with a `DataNotice`: venues are added over time.
 
@@ -107,18 +107,18 @@ def snapshot(symbol: str | Sequence[str], exchange: str | Sequence[str]) -> pd.D
     >>> len(chain), chain["expiry"].nunique(), sorted(chain["side"].unique())
     (764, 11, ['call', 'put'])
     """
-    pairs = [(s, e) for s in names(symbol, "symbol") for e in names(exchange, "exchange")]
+    pairs = [(s, e) for s in names(symbol, "symbol") for e in names(venues, "venues")]
     answers = transport.progress(pairs, total=len(pairs), label=endpoints.OPTIONS_SNAPSHOT.path)
     return tabulate(tables.OPTIONS_SNAPSHOT, (_requested(*pair) for pair in answers), _columns)
 
 
 @typed
-def surface(symbol: str, exchange: str) -> xr.Dataset:
+def surface(symbol: str, venue: str) -> xr.Dataset:
     """Return every active option of one symbol on one venue now, by expiry, strike and side.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venue
         As in `snapshot`.
 
     Returns
@@ -141,13 +141,13 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
     >>> dict(dd.options.surface("BTC", "deribit").sizes)
     {'expiry': 11, 'strike': 97, 'side': 2}
     """
-    answer = _requested(symbol, exchange)
+    answer = _requested(symbol, venue)
     columns, notices, _ = columns_of(tables.OPTIONS_SNAPSHOT, answer, _columns)
     for notice in notices:
         transport.notify(answer.request, notice)
     provenance = transport.provenance([replace(answer, notices=(*answer.notices, *notices))])
     if not answer.body.instruments and not provenance["notices"]:
-        transport.notify(answer.request, f"no options on {symbol} at {exchange}")
+        transport.notify(answer.request, f"no options on {symbol} at {venue}")
     return surface_of(
         tables.OPTIONS_SNAPSHOT.joined([columns]),
         symbol=answer.body.symbol,
@@ -158,12 +158,12 @@ def surface(symbol: str, exchange: str) -> xr.Dataset:
 
 
 @typed
-def metrics(symbol: str, exchange: str) -> pd.DataFrame:
+def metrics(symbol: str, venue: str) -> pd.DataFrame:
     """Return at-the-money volatility per expiry, now and a day ago.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venue
         As in `snapshot`.
 
     Returns
@@ -180,9 +180,9 @@ def metrics(symbol: str, exchange: str) -> pd.DataFrame:
     -----
     ``GET /options/metrics``, Dev and above.
     """
-    symbol, exchange = symbol_of(symbol), venue_of(exchange)
-    warn_off_matrix(symbol, exchange)
-    answer = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": exchange}, into=_Metrics)
+    symbol, venue = symbol_of(symbol), venue_of(venue)
+    warn_off_matrix(symbol, venue)
+    answer = transport.get(endpoints.OPTIONS_METRICS, {"symbol": symbol, "exchange": venue}, into=_Metrics)
     return tabulate(
         tables.OPTIONS_METRICS,
         [answer],

@@ -70,13 +70,13 @@ class _OverviewHistory(Envelope):
 
 @typed
 def atm_history(
-    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+    symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
 ) -> pd.DataFrame:
     """Return at-the-money volatility of every hour and expiry over a window.
 
     Parameters
     ----------
-    symbol, exchange
+    symbol, venue
         As in `snapshot`.
     start, end
         Half-open window; a lookback such as ``"30d"`` reaches back from `end`. The service knows only whole
@@ -101,23 +101,23 @@ def atm_history(
     -----
     ``GET /options/atm-history``, Dev and above.
     """
-    symbol, exchange = symbol_of(symbol), venue_of(exchange)
+    symbol, venue = symbol_of(symbol), venue_of(venue)
     window = times.window(start, end)
-    query = {"symbol": symbol, "exchange": exchange, "range": days_back(window)}
-    warn_off_matrix(symbol, exchange)
+    query = {"symbol": symbol, "exchange": venue, "range": days_back(window)}
+    warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_ATM_HISTORY, query, into=_AtmHistory)
     return tabulate(tables.OPTIONS_ATM_HISTORY, [answer], _atm_columns, within=window)
 
 
 @typed
 def surface_history(
-    symbol: str, exchange: str, start: times.Instant, end: times.Instant | None = None
+    symbol: str, venue: str, start: times.Instant, end: times.Instant | None = None
 ) -> xr.Dataset:
     """Return the options surface of every hour over a window.
 
     Parameters
     ----------
-    symbol, exchange, start, end
+    symbol, venue, start, end
         As in `atm_history`.
 
     Returns
@@ -138,15 +138,15 @@ def surface_history(
     may thin out surfaces by the length of the range that is asked for, so that no day is asked for beyond the
     window: of whole days, the first hour may be missing.
     """
-    symbol, exchange = symbol_of(symbol), venue_of(exchange)
+    symbol, venue = symbol_of(symbol), venue_of(venue)
     window = times.window(start, end)
     back = days_back(window, spare=pd.Timedelta(0))
-    query = {"symbol": symbol, "exchange": exchange, "range": back}
-    warn_off_matrix(symbol, exchange)
+    query = {"symbol": symbol, "exchange": venue, "range": back}
+    warn_off_matrix(symbol, venue)
     answer = transport.get(endpoints.OPTIONS_SURFACE_HISTORY, query, into=_SurfaceHistory)
     frame = tabulate(tables.OPTIONS_SURFACE_HISTORY, [answer], _surface_columns, within=window)
     surface = tables.surface_history(frame)
-    return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=exchange)
+    return surface if len(frame) else surface.assign_coords(symbol=symbol, exchange=venue)
 
 
 @typed

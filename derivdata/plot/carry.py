@@ -182,7 +182,7 @@ def cumulative_funding(
     sampled: pd.DataFrame | xr.DataArray,
     settled: pd.DataFrame | None = None,
     *,
-    exchange: str,
+    venue: str,
     symbol: str | None = None,
     naive: bool = False,
     source: Any = None,
@@ -196,7 +196,7 @@ def cumulative_funding(
         Table ``funding_history`` or its panel of ``rate_bps_8h`` [bps/8h].
     settled
         Table ``funding_settlements`` of the same window, or None.
-    exchange, symbol
+    venue, symbol
         Which venue; which symbol, where there are several.
     naive
         Also draw the samples added up as if each were a payment, which counts an hourly sample eight times:
@@ -216,7 +216,7 @@ def cumulative_funding(
     """
     panel = sampled if isinstance(sampled, xr.DataArray) else tables.panel(sampled, "rate_bps_8h")
     rates, symbol = one_symbol(panel, symbol)
-    rates = _venue(rates, exchange)
+    rates = _venue(rates, venue)
     accrued = funding.cumulative(rates, gaps="skip")["funding_bps"]
     ax = axes(ax)
     times = rates["time"].values
@@ -225,7 +225,7 @@ def cumulative_funding(
         times, accrued, color=PALETTE[0], lw=1.8, label=f"integral of the samples: {_last(accrued):+.1f} bps"
     )
     if settled is not None:
-        paid = _payments(settled, symbol, exchange)
+        paid = _payments(settled, symbol, venue)
         label = f"sum of the payments: {_last(paid):+.1f} bps"
         ax.step(paid["time"].values, paid, where="post", color=PALETTE[1], lw=1.2, label=label)
         lines["payments_bps"] = paid.to_series()
@@ -239,7 +239,7 @@ def cumulative_funding(
     ax.axhline(0, color=GREY, lw=0.8)
     total, days = _last(accrued), (times[-1] - times[0]) / np.timedelta64(1, "D")
     did = "paid" if total >= 0 else "received"
-    dress(ax, title=f"{symbol} on {exchange}: a long {did} {abs(total):.1f} bps in {days:.3g} days")
+    dress(ax, title=f"{symbol} on {venue}: a long {did} {abs(total):.1f} bps in {days:.3g} days")
     ax.set_ylabel("cumulative funding [bps of notional]")
     legend(ax)
     utc_axis(ax)

@@ -48,7 +48,7 @@ def liquidations(
     price: Any = None,
     start: Any = None,
     end: Any = None,
-    venues: int = 12,
+    top: int = 12,
     source: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -66,7 +66,7 @@ def liquidations(
         one symbol. None draws no strip of the price.
     start, end
         The span that is drawn; the events' own without them.
-    venues
+    top
         How many venues have a row of their own, those with the most value; the others share one.
     source, ax
         As in every figure: see `derivdata.plot`.
@@ -88,14 +88,14 @@ def liquidations(
     first, last = _span(events, start, end)
     heights = (4.2, 1.8, 0.35) if price is None else (1.3, 3.6, 1.8, 0.35)
     *upper, raster, sums, seen = strips(ax, *heights, size=(8.0, 6.0 if price is None else 7.2))
-    names = _raster(raster, events, venues)
+    names = _raster(raster, events, top)
     assets = ", ".join(sorted(set(events["symbol"].astype(str)))) or "no order"
     value = float(events["value_usd"].sum())
     longs = float(events.loc[events["side"] == "long", "value_usd"].sum()) / value if value else 0.0
     words = f"{value / 1e6:,.1f} M USD liquidated, {100 * longs:.0f} % longs" if value else "no liquidation"
-    top = upper[0] if upper else raster
+    highest = upper[0] if upper else raster
     dress(raster)
-    dress(top, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
+    dress(highest, title=f"{assets if len(assets) < 40 else 'Many symbols'}: {words}")
     raster.set_yticks(range(len(names)), names)
     margin = max((last - first) * 0.01, pd.Timedelta(1, "min"))
     raster.set(
@@ -104,7 +104,7 @@ def liquidations(
         xlim=(first - margin, last + margin),
     )
     if upper:
-        _price(top, price, first, last)
+        _price(highest, price, first, last)
     _bars(sums, events, first, last)
     dress(sums)
     legend(sums, "above")
@@ -143,12 +143,12 @@ def _naive(when: Any) -> pd.Timestamp:
     return stamp if stamp.tzinfo is None else stamp.tz_convert("UTC").tz_localize(None)
 
 
-def _raster(ax: Axes, events: pd.DataFrame, venues: int) -> list[str]:
+def _raster(ax: Axes, events: pd.DataFrame, top: int) -> list[str]:
     """Draw one row of dots per venue, the largest orders first so that small ones stay on top."""
     total = events.groupby("exchange", observed=True)["value_usd"].sum().sort_values(ascending=False)
-    names = [str(name) for name in total.index[:venues]]
-    if len(total) > venues:
-        names.append(f"{len(total) - venues} others")
+    names = [str(name) for name in total.index[:top]]
+    if len(total) > top:
+        names.append(f"{len(total) - top} others")
     row = {name: place for place, name in enumerate(names)}
     largest = float(events["value_usd"].max()) if len(events) else 1.0
     ordered = events.sort_values("value_usd", ascending=False)

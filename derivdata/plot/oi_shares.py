@@ -38,7 +38,7 @@ _LEAST_POINTS = 24
 
 @figure_function
 def oi_share(
-    data: Any, *, symbol: str | None = None, venues: int = 7, source: Any = None, ax: Axes | None = None
+    data: Any, *, symbol: str | None = None, top: int = 7, source: Any = None, ax: Axes | None = None
 ) -> Axes:
     """Draw the venues' shares of a symbol's open interest over time, stacked, and their concentration.
 
@@ -48,7 +48,7 @@ def oi_share(
         Table ``oi_history`` or its panel of ``oi_usd`` [USD].
     symbol
         Which symbol, where there are several.
-    venues
+    top
         How many venues are named; the others are one band.
     source, ax
         As in every figure: see `derivdata.plot`.
@@ -69,10 +69,10 @@ def oi_share(
     upper, lower = strips(ax, 4.0, 1.2)
     frame: pd.DataFrame = share.transpose("time", "exchange").to_pandas()
     order = frame.ffill().iloc[-1].sort_values(ascending=False).index
-    bands = frame[order[:venues]].copy()
-    if len(order) > venues:
-        bands["others"] = frame[order[venues:]].sum(axis=1, min_count=1)
-    colors = [*PALETTE[: min(venues, len(order))], GREY][: bands.shape[1]]
+    bands = frame[order[:top]].copy()
+    if len(order) > top:
+        bands["others"] = frame[order[top:]].sum(axis=1, min_count=1)
+    colors = [*PALETTE[: min(top, len(order))], GREY][: bands.shape[1]]
     upper.stackplot(bands.index, bands.to_numpy().T, colors=colors, lw=0)
     _label_bands(upper, bands.ffill().iloc[-1], colors)
     lead = bands.columns[0]
@@ -115,7 +115,7 @@ def share_trend(
     data: Any,
     *,
     symbol: str | None = None,
-    venues: int = 15,
+    top: int = 15,
     days: float | None = None,
     source: Any = None,
     ax: Axes | None = None,
@@ -128,7 +128,7 @@ def share_trend(
         Table ``oi_history``, its panel of ``oi_usd`` [USD], or what ``dd.analysis.oi.share_trend`` gave.
     symbol
         Which symbol, where there are several.
-    venues
+    top
         How many venues are drawn, those with the steepest trends.
     days
         Length of time that the changes are of [days]; None takes the window of a table or panel, and 1 for
@@ -157,7 +157,7 @@ def share_trend(
     frame = trend[columns].to_dataframe()[columns].dropna()
     if frame.empty:
         raise ValueError("no venue has a trend: shares need three points or more")
-    steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:venues]]
+    steepest = frame.loc[frame["slope"].abs().sort_values(ascending=False).index[:top]]
     steepest = steepest.sort_values("slope", ascending=False)
     sure = ((steepest["low"] > 0) | (steepest["high"] < 0)) & (steepest["status"] == 0)
     length = days or window or 1.0

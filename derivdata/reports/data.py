@@ -99,13 +99,13 @@ class Data:
     def funding(self) -> pd.DataFrame | None:
         """Return table ``funding_history`` of all symbols."""
         wanted = self.report_options
-        fetch = partial(funding.history, exchanges=wanted.venues, resolution=wanted.resolution)
+        fetch = partial(funding.history, venues=wanted.venues, resolution=wanted.resolution)
         return self._fetch_once("funding rates", lambda: self._of_known_symbols(fetch))
 
     def settlements(self) -> pd.DataFrame | None:
         """Return table ``funding_settlements`` of all symbols."""
         wanted = self.report_options
-        fetch = partial(funding.settlements, exchanges=wanted.venues)
+        fetch = partial(funding.settlements, venues=wanted.venues)
         return self._fetch_once("funding settlements", lambda: self._of_known_symbols(fetch))
 
     def funding_now(self) -> pd.DataFrame | None:
@@ -165,7 +165,7 @@ class Data:
             symbol,
             wanted.window.start - _BEFORE,
             wanted.window.end,
-            exchanges=venues,
+            venues=venues,
             resolution=wanted.resolution,
         )
         return self._fetch_once(f"prices of {symbol}", fetch, optional=True)
@@ -178,7 +178,7 @@ class Data:
             since=self.liquidations_start,
             limit=EVENTS,
             symbols=wanted.symbols,
-            exchanges=wanted.venues,
+            venues=wanted.venues,
         )
         return self._fetch_once("liquidations", fetch)
 
@@ -260,7 +260,7 @@ class Data:
 
     def _history(self, what: str, fetch: Callable[..., pd.DataFrame], symbols: Any) -> pd.DataFrame | None:
         wanted = self.report_options
-        fetch = partial(fetch, symbols, *wanted.window, exchanges=wanted.venues, resolution=wanted.resolution)
+        fetch = partial(fetch, symbols, *wanted.window, venues=wanted.venues, resolution=wanted.resolution)
         return self._fetch_once(what, fetch)
 
     def _fetch_once(

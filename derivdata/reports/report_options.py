@@ -18,7 +18,7 @@ FEE_BPS = 5.0
 """Assumed cost of one trade where none is given [bps]: a usual taker fee of the first tier."""
 
 OTHERS = "others"
-_STEPS = ((45, "1h"), (180, "4h"), (400, "8h"))
+_STEPS: tuple[tuple[int, times.Resolution], ...] = ((45, "1h"), (180, "4h"), (400, "8h"))
 
 Fees = float | Mapping[str, float]
 
@@ -50,7 +50,7 @@ class ReportOptions:
         return self.fees.get(venue, self.fees[OTHERS])
 
     @property
-    def resolution(self) -> str:
+    def resolution(self) -> times.Resolution:
         """Step of the histories: finer for shorter windows."""
         days = (self.window.end - self.window.start) / pd.Timedelta(1, "D")
         return next((step for longest, step in _STEPS if days <= longest), "1d")

@@ -6,6 +6,7 @@ What an annotation cannot say (a unit, a dim, a range) each function checks itse
 from __future__ import annotations
 
 import functools
+import inspect
 import numbers
 import re
 import sys
@@ -15,6 +16,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
+
+from derivdata.support.text import did_you_mean
 
 __all__ = ["Numbers", "typed"]
 
@@ -65,19 +68,28 @@ def typed(function: Callable[P, T]) -> Callable[P, T]:
     Raises
     ------
     TypeError
-        An argument is of another kind: the message names it and says what it must be, but does not show its
-        value, which may be a key.
+        An argument is not known: the message names the nearest one. Or it is of another kind: the message
+        names it and says what it must be, but does not show its value, which may be a key.
     ValueError
         An argument is not one of the choices of its `Literal`; or Python's arithmetic has no result for the
         single numbers that the message lists, such as a division by zero.
     """
-    positional = function.__code__.co_varnames[: function.__code__.co_argcount]
+    code = function.__code__
+    positional = code.co_varnames[: code.co_argcount]
+    known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
     # Built at the first call: only then is every name defined that the annotations use.
     rules = functools.cache(lambda: _rules(function))
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         expected = rules()
+        for name in () if takes_any else kwargs:
+            if name not in known:
+                listed = f"; it takes {', '.join(known) or 'nothing'}"
+                raise TypeError(
+                    f"{function.__name__} has no argument {name!r}{did_you_mean(name, known, listed)}"
+                )
         placed = [_checked(expected, name, value) for name, value in zip(positional, args, strict=False)]
         named = {name: _checked(expected, name, value) for name, value in kwargs.items()}
         try:

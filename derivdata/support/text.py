@@ -1,20 +1,50 @@
-"""Text of others (a service, a file name) made safe to show."""
+"""Text of others (a service, a file name) made safe to show, and names that were nearly right."""
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
+from collections.abc import Collection
 
-__all__ = ["escape_controls"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__all__ = ["did_you_mean", "escape_controls"]
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 """Unicode categories that a terminal obeys or does not show: control, direction, line separators."""
 _PRINTABLE_ASCII = r"\x20-\x7e"
+
+_OTHER_WORDS = {
+    "exchange": ("venues", "venue"),
+    "exchanges": ("venues", "venue"),
+    "coin": ("symbols", "symbol"),
+    "coins": ("symbols", "symbol"),
+    "asset": ("symbols", "symbol"),
+    "assets": ("symbols", "symbol"),
+    "ticker": ("symbols", "symbol"),
+    "tickers": ("symbols", "symbol"),
+    "since": ("start",),
+    "until": ("end",),
+    "freq": ("resolution", "interval"),
+    "frequency": ("resolution", "interval"),
+    "interval": ("resolution",),
+    "seed": ("rng",),
+    "n": ("top", "limit"),
+}
+"""Other libraries' words for what is called otherwise here: no spelling is near enough to find it by."""
+
+
+def did_you_mean(wrong: str, known: Collection[str], otherwise: str = "") -> str:
+    """Return the end of a message about a name that is not known: the nearest that is, or `otherwise`.
+
+    Examples
+    --------
+    >>> did_you_mean("exchange", ["symbols", "venues"])
+    "; did you mean 'venues'?"
+    """
+    folded = {name.casefold(): name for name in known}
+    words = [word for word in _OTHER_WORDS.get(wrong, ()) if word in known]
+    near = words or [folded[n] for n in difflib.get_close_matches(wrong.casefold(), folded, n=1)]
+    return f"; did you mean {near[0]!r}?" if near else otherwise
 
 
 def escape_controls(text: str, keep: str = "") -> str:

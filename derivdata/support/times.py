@@ -10,7 +10,7 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ __all__ = [
     "RESOLUTIONS",
     "SECONDS_PER_YEAR",
     "Instant",
+    "Resolution",
     "Window",
     "asof",
     "instant",
@@ -50,9 +51,13 @@ def __dir__() -> list[str]:
 
 Instant: TypeAlias = str | dt.datetime | pd.Timestamp | np.datetime64
 
+Resolution: TypeAlias = Literal["raw", "1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d"]
+"""Names of the API's resolutions."""
+
 RESOLUTIONS = {
     name: pd.Timedelta(int(name[:-1]), name[-1].replace("d", "D"))
-    for name in ("1m", "3m", "5m", "15m", "30m", "1h", "2h", "4h", "8h", "12h", "1d")
+    for name in get_args(Resolution)
+    if name != "raw"
 }
 """Bucket lengths by the API's name; ``"raw"`` has none."""
 

@@ -268,7 +268,7 @@ def symbol_filter(value: str | Sequence[str] | None, argument: str = "symbols") 
     return None if value is None else symbol_names(value, argument)
 
 
-def venue_of(name: str, argument: str = "exchange") -> str:
+def venue_of(name: str, argument: str = "venue") -> str:
     """Return the API's slug of a venue: ``huobi`` of ``htx``, ``binance`` of ``Binance``.
 
     Raises
@@ -287,7 +287,7 @@ def venue_of(name: str, argument: str = "exchange") -> str:
     return name
 
 
-def venue_names(value: Any, argument: str = "exchanges") -> Any:
+def venue_names(value: Any, argument: str = "venues") -> Any:
     """Return the slugs of one venue or several; None, and what is no text, is the endpoint's to check."""
     if value is None:
         return None

@@ -39,7 +39,7 @@ def concat(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     Examples
     --------
     >>> days = [("2026-06-01", "2026-06-02"), ("2026-06-08", "2026-06-09")]
-    >>> rates = dd.concat([dd.funding.history("BTC", *day, exchanges=["okx"]) for day in days])
+    >>> rates = dd.concat([dd.funding.history("BTC", *day, venues=["okx"]) for day in days])
     >>> len(rates), dd.provenance(rates)["synthetic"]
     (48, True)
     """

@@ -47,7 +47,7 @@ def panel(table: pd.DataFrame, column: str = "rate_bps_8h") -> xr.DataArray:
 
     Examples
     --------
-    >>> oi = dd.panel(dd.oi.history("BTC", "1d", exchanges=["binance", "okx"]), "oi_usd")
+    >>> oi = dd.panel(dd.oi.history("BTC", "1d", venues=["binance", "okx"]), "oi_usd")
     >>> oi.dims, oi.shape, oi.attrs["units"]
     (('symbol', 'exchange', 'time'), (1, 2, 24), 'USD')
     """

@@ -583,7 +583,7 @@ def test_a_panel_of_one_symbol_and_a_lazy_one_give_the_same() -> None:
 
 def test_provenance_stays_with_the_result() -> None:
     dd.connect("sample")
-    rates = dd.panel(dd.funding.history("BTC", "3d", exchanges=["binance", "okx"]))
+    rates = dd.panel(dd.funding.history("BTC", "3d", venues=["binance", "okx"]))
     result = backtest.carry(rates, backtest.SpreadThreshold(0.1), backtest.Costs(fees_bps=1.0))
     assert dd.provenance(result)["synthetic"] is True
     assert result.attrs["kind"] == "sampled"

@@ -62,15 +62,13 @@ def test_the_samples_basis_is_the_premium_that_it_publishes() -> None:
     window = ("2026-06-29", "2026-06-29T06:00")
     mark, index = (
         dd.panel(
-            dd.prices.history("BTC", *window, exchanges=["okx", "vest"], kind=kind, resolution="5m"),
+            dd.prices.history("BTC", *window, venues=["okx", "vest"], kind=kind, resolution="5m"),
             "price_usd",
         )
         for kind in ("mark", "index")
     )
     found = basis.against_index(mark, index).sel(symbol="BTC")
-    truth = sample.truth(
-        "premium", symbols=["BTC"], exchanges=["okx", "vest"], start=window[0], end=window[1]
-    )
+    truth = sample.truth("premium", symbols=["BTC"], venues=["okx", "vest"], start=window[0], end=window[1])
     wide = truth.pivot(index="exchange", columns="time", values="premium_bps")
     assert found.sizes["time"] == 72
     np.testing.assert_allclose(found.values, wide.to_numpy(), atol=1e-6)
@@ -92,8 +90,8 @@ def test_open_interest_in_coins_by_hand() -> None:
 def test_the_samples_coins_do_not_move_with_the_price() -> None:
     """Its open interest is a level times the price: in coins the price's move is gone."""
     dd.connect("sample")
-    held = dd.panel(dd.oi.history("BTC", "30d", exchanges=["okx"], resolution="1h"), "oi_usd")
-    price = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], resolution="1h"), "price_usd")
+    held = dd.panel(dd.oi.history("BTC", "30d", venues=["okx"], resolution="1h"), "oi_usd")
+    price = dd.panel(dd.prices.history("BTC", "30d", venues=["okx"], resolution="1h"), "price_usd")
     coins = oi.in_coins(held, price).squeeze(drop=True).to_series()
     frame = pd.DataFrame(
         {

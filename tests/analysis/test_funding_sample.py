@@ -22,7 +22,7 @@ def test_true_half_lives_lie_in_their_intervals():
     symbols = ["BTC", "ETH"]
     truth = sample.truth("spreads", symbols=symbols)
     venues = sorted({*truth["exchange"], *truth["other_exchange"]})
-    table = _table("funding_history", symbols, "2026-03-01", "2026-06-01", exchanges=venues)
+    table = _table("funding_history", symbols, "2026-03-01", "2026-06-01", venues=venues)
     panel = dd.panel(table[table["time"].dt.minute == 0])
     spreads = funding.pair_spreads(panel)
     inside = []
@@ -69,7 +69,7 @@ def test_what_was_paid_is_the_sum_of_rate_times_interval(settlements):
 
 def test_hourly_samples_foretell_what_an_hourly_venue_pays():
     """Hyperliquid settles every hour: the integral of its samples is what it pays, to a few per cent."""
-    chosen = {"exchanges": ["hyperliquid"]}
+    chosen = {"venues": ["hyperliquid"]}
     sampled = dd.panel(_table("funding_history", ["BTC"], "2026-05-01", "2026-06-01", **chosen))
     table = _table("funding_settlements", ["BTC"], "2026-05-01T00:01", "2026-06-01T00:01", **chosen)
     paid = funding.cumulative(dd.panel(table), interval_hours=dd.panel(table, "interval_hours"), gaps="skip")

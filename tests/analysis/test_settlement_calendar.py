@@ -79,7 +79,7 @@ def test_a_payment_at_the_instant_itself_has_been_made() -> None:
 
 def test_venues_without_payments_take_the_interval_of_the_facts_or_are_unknown() -> None:
     due = next_settlements(
-        TABLE, "2026-11-01 09:30", symbols=["BTC", "LPT"], exchanges=["binance", "dydx", "mexc"]
+        TABLE, "2026-11-01 09:30", symbols=["BTC", "LPT"], venues=["binance", "dydx", "mexc"]
     )
     due = due.set_index(["symbol", "exchange"])
     assert due.loc[("LPT", "binance"), ["interval_hours", "basis"]].tolist() == [4.0, "facts"]

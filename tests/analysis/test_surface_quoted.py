@@ -23,7 +23,7 @@ each_market = pytest.mark.parametrize("market", MARKETS, ids="-".join)
 @lru_cache(maxsize=8)
 def snapshot(market: tuple[str, str]) -> pd.DataFrame:
     return sample.open().latest(
-        "options_snapshot", NOW, within=pd.Timedelta("1h"), symbols=[market[0]], exchanges=[market[1]]
+        "options_snapshot", NOW, within=pd.Timedelta("1h"), symbols=[market[0]], venues=[market[1]]
     )
 
 
@@ -33,7 +33,7 @@ def fitted(market: tuple[str, str], **options: Any) -> xr.Dataset:
 
 
 def truth(market: tuple[str, str], topic: str = "surface") -> pd.DataFrame:
-    pair = {"symbols": [market[0]], "exchanges": [market[1]]}
+    pair = {"symbols": [market[0]], "venues": [market[1]]}
     table = sample.truth(topic, **pair, start=NOW, end=NOW + pd.Timedelta("1h"))
     return table.assign(expiry=table["expiry"].dt.tz_localize(None))
 

@@ -28,7 +28,7 @@ def truth(symbol: str, venue: str) -> xr.Dataset:
     frame = sample.truth(
         "surface",
         symbols=[symbol],
-        exchanges=[venue],
+        venues=[venue],
         start=NOW,
         end="2026-06-30T13:00",
         source="sample@1",

@@ -251,7 +251,7 @@ def test_the_sample_has_the_volatility_that_it_publishes() -> None:
     from derivdata.sources import sample
 
     dd.connect("sample")
-    price = dd.panel(dd.prices.history("BTC", "60d", exchanges=["okx"], resolution="5m"), "price_usd")
+    price = dd.panel(dd.prices.history("BTC", "60d", venues=["okx"], resolution="5m"), "price_usd")
     found = volatility.bipower(price, price.sizes["time"] - 1)["volatility"].isel(time=-1).item()
     truth = sample.truth("prices", symbols=["BTC"])["volatility"].item()
     assert found == pytest.approx(truth, rel=0.05)

@@ -12,7 +12,7 @@ EVER = (pd.Timestamp("2000-01-01", tz="UTC"), pd.Timestamp("2100-01-01", tz="UTC
 
 def rates(
     symbols: Sequence[str] = ("BTC", "ETH"),
-    exchanges: Sequence[str] = ("binance", "okx"),
+    venues: Sequence[str] = ("binance", "okx"),
     *,
     hours: int = 96,
     start: pd.Timestamp = START,
@@ -33,7 +33,7 @@ def rates(
                 }
             )
             for symbol in symbols
-            for exchange in exchanges
+            for exchange in venues
         ],
         ignore_index=True,
     )

@@ -40,22 +40,22 @@ def files_on_disk(archive: Archive) -> set[str]:
 
 def test_wrong_rows_are_replaced_and_the_others_stay(archive: Archive) -> None:
     """A unit mistake on one pair: 96 rows, each 8 times too small."""
-    others = read(archive, exchanges=["binance"])
+    others = read(archive, venues=["binance"])
     right = rates(["BTC"], ["okx"])
     done = archive.replace(FUNDING, right.assign(rate_bps_8h=right["rate_bps_8h"] * 8), OKX_BTC, reason="1 h")
     assert done == (1, 96, 96)
-    assert read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist() == [
+    assert read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist() == [
         8.0 * i for i in range(96)
     ]
-    pd.testing.assert_frame_equal(read(archive, exchanges=["binance"]), others)
+    pd.testing.assert_frame_equal(read(archive, venues=["binance"]), others)
     assert len(read(archive)) == 384
 
 
 def test_a_deletion_leaves_what_lies_outside_its_window(archive: Archive) -> None:
     assert archive.delete(FUNDING, {"exchange": ["okx"]}, start=hour(10), end=hour(12)) == (1, 4, 0)
-    left = read(archive, symbols=["ETH"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    left = read(archive, symbols=["ETH"], venues=["okx"])["rate_bps_8h"].tolist()
     assert left == [float(i) for i in range(96) if i not in (10, 11)]
-    assert len(read(archive, exchanges=["binance"])) == 192
+    assert len(read(archive, venues=["binance"])) == 192
 
 
 def test_a_venue_that_is_deleted_is_listed_no_more_and_comes_back(archive: Archive) -> None:
@@ -97,7 +97,7 @@ def test_rows_that_were_appended_since_outlast_an_undo(archive: Archive) -> None
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=2, plus=100.0))
     archive.append(FUNDING, rates(["BTC"], ["okx"], hours=1, start=hour(200), plus=7.0))
     archive.undo(1)
-    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
     assert found == [100.0, 101.0, *map(float, range(2, 96)), 7.0]
 
 
@@ -108,7 +108,7 @@ def test_rows_that_outlasted_an_undo_outlast_that_it_is_undone(archive: Archive)
     assert archive.undo(1) == (2, 0, 2)
     assert archive.undo(2) == (3, 2, 0)
     assert archive.corrections()[["removed", "added"]].to_numpy().tolist() == [[3, 0], [0, 2], [2, 0]]
-    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
     assert found == [9.99, *map(float, range(3, 96))]
 
 
@@ -119,7 +119,7 @@ def test_an_undo_that_has_no_row_to_bring_back_is_logged(archive: Archive) -> No
     assert archive.undo(1) == (2, 0, 0)
     assert archive.corrections()["undone"].tolist() == [True, False]
     assert archive.undo(2) == (3, 0, 0)
-    found = read(archive, symbols=["BTC"], exchanges=["okx"])["rate_bps_8h"].tolist()
+    found = read(archive, symbols=["BTC"], venues=["okx"])["rate_bps_8h"].tolist()
     assert found == [9.99, *map(float, range(1, 96))]
 
 

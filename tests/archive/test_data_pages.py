@@ -104,7 +104,7 @@ def _uneven() -> pd.DataFrame:
     return frame
 
 
-_ONE: dict[str, Any] = {"symbols": ["B"], "exchanges": ["zo"]}
+_ONE: dict[str, Any] = {"symbols": ["B"], "venues": ["zo"]}
 
 
 def test_one_series_is_read_without_pyarrow_opening_a_file(
@@ -138,7 +138,7 @@ def test_pages_and_whole_groups_give_the_same(tmp_path: Path, monkeypatch: pytes
     window = (START + pd.Timedelta("30h"), START + pd.Timedelta("60h30min"))
     for symbols in (None, ["A"], ["A", "C"]):
         for columns in (None, ["time"], ["rate_bps_8h", "kind", "exchange"]):
-            read: dict[str, Any] = {"symbols": symbols, "exchanges": ["zo"], "columns": columns}
+            read: dict[str, Any] = {"symbols": symbols, "venues": ["zo"], "columns": columns}
             few = archive.read("funding_history", *window, **read)
             with monkeypatch.context() as patch:
                 patch.setattr(series_reader, "_FEW_GROUPS", -1)

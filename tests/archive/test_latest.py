@@ -69,7 +69,7 @@ def test_the_newest_rows_at_any_instant(tmp_path: Path, table: str) -> None:
     assert list(tmp_path.rglob("*.newest"))
     for hours in (-1.0, 0.0, 0.5, 26.0, 48.0, 47.9, 95.3, 99.0, 130.0, 400.0):
         for within in (pd.Timedelta(1, "h"), pd.Timedelta(3, "D")):
-            for chosen in ({}, {"symbols": ["BTC"]}, {"exchanges": ["okx"]}):
+            for chosen in ({}, {"symbols": ["BTC"]}, {"venues": ["okx"]}):
                 at = START + pd.Timedelta(hours, "h")
                 expected = oracle(archive, table, at, within, **chosen)
                 pd.testing.assert_frame_equal(archive.latest(table, at, within=within, **chosen), expected)

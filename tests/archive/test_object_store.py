@@ -164,7 +164,7 @@ def test_one_series_takes_two_requests_a_file(bucket: str, monkeypatch: pytest.M
     footers._footer.cache_clear()  # the append has looked at the file's end
     again = open_archive(archive.location)
     for requests in (2, 1):
-        rows = again.read(FUNDING, *EVER, symbols=["B"], exchanges=["okx"])
+        rows = again.read(FUNDING, *EVER, symbols=["B"], venues=["okx"])
         assert rows["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
         assert len(reads) == requests
         reads.clear()
@@ -323,7 +323,7 @@ def test_it_is_served_like_a_folder(bucket: str) -> None:
     archive.append(FUNDING, rates())
     dd.connect(archive.location)
     try:
-        found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), exchanges=["okx"])
+        found = dd.funding.history("BTC", START, START + pd.Timedelta("2D"), venues=["okx"])
         assert found["rate_bps_8h"].tolist() == [float(i) for i in range(48)]
         assert dd.provenance(found)["source"] == "derivs"
     finally:

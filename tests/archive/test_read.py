@@ -26,13 +26,13 @@ def test_the_window_is_half_open(archive: Archive) -> None:
 
 
 def test_symbols_and_venues_are_chosen(archive: Archive) -> None:
-    rows = archive.read("funding_history", *EVER, symbols=["ETH", "XYZ"], exchanges=["okx"])
+    rows = archive.read("funding_history", *EVER, symbols=["ETH", "XYZ"], venues=["okx"])
     assert len(rows) == 96
     assert rows["symbol"].cat.categories.tolist() == ["ETH"]
     assert rows["exchange"].cat.categories.tolist() == ["okx"]
 
 
-@pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"exchanges": ["nowhere"]}])
+@pytest.mark.parametrize("wanted", [{"symbols": ["XYZ"]}, {"symbols": []}, {"venues": ["nowhere"]}])
 def test_what_is_not_there_is_an_empty_table(archive: Archive, wanted: dict[str, list[str]]) -> None:
     rows = archive.read("funding_history", *EVER, **wanted)
     pd.testing.assert_frame_equal(rows, tables.FUNDING_HISTORY.empty())
@@ -62,7 +62,7 @@ def test_every_filter_gives_what_a_plain_filter_gives(
                     & (frame["time"] >= start)
                     & (frame["time"] < end)
                 ]
-                found = archive.read("funding_history", start, end, symbols=symbols, exchanges=venues)
+                found = archive.read("funding_history", start, end, symbols=symbols, venues=venues)
                 pd.testing.assert_frame_equal(found, tables.FUNDING_HISTORY.conform(chosen))
 
 

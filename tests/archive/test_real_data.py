@@ -25,7 +25,7 @@ def at(text: str) -> pd.Timestamp:
 def row(archive: Archive, table: str, symbol: str, exchange: str, time: str) -> pd.DataFrame:
     instant = at(time)
     end = instant + pd.Timedelta(1, "us")
-    return archive.read(table, instant, end, symbols=[symbol], exchanges=[exchange])
+    return archive.read(table, instant, end, symbols=[symbol], venues=[exchange])
 
 
 def test_every_row_of_every_file_is_there(archive: Archive) -> None:
@@ -72,8 +72,8 @@ def test_every_venue_settles_on_its_own_grid(archive: Archive) -> None:
 
 def test_known_holes_stay_holes(archive: Archive) -> None:
     december = (at("2020-12-01"), at("2021-01-01"))
-    assert archive.read("funding_settlements", *december, exchanges=["gateio"]).empty
-    htx = archive.read("funding_settlements", *EVER, symbols=["BTC"], exchanges=["huobi"])["time"]
+    assert archive.read("funding_settlements", *december, venues=["gateio"]).empty
+    htx = archive.read("funding_settlements", *EVER, symbols=["BTC"], venues=["huobi"])["time"]
     assert htx.diff().max() == pd.Timedelta("1D")
 
 

@@ -61,7 +61,7 @@ def test_reads_by_the_index_give_what_reads_without_it_give(
                     "start": START + pd.Timedelta(first, "h"),
                     "end": START + pd.Timedelta(last, "h"),
                     "symbols": symbols,
-                    "exchanges": venues,
+                    "venues": venues,
                 }
                 plain = _without_index(archive, monkeypatch, **read)
                 pd.testing.assert_frame_equal(archive.read(**read), plain)
@@ -88,7 +88,7 @@ def _random_rows(rng: np.random.Generator) -> pd.DataFrame:
 
 def _chosen(frame: pd.DataFrame, read: dict[str, Any]) -> np.ndarray[Any, Any]:
     chosen = (frame["time"] >= read["start"]) & (frame["time"] < read["end"])
-    for column, values in (("symbol", read["symbols"]), ("exchange", read["exchanges"])):
+    for column, values in (("symbol", read["symbols"]), ("exchange", read["venues"])):
         if values is not None:
             chosen &= frame[column].isin(values)
     return chosen.to_numpy()
@@ -109,7 +109,7 @@ def test_reads_of_random_archives_give_the_rows_that_were_stored(
             "start": start + pd.Timedelta(int(rng.integers(0, 2)), "us"),
             "end": start + pd.Timedelta(int(rng.integers(1, 80)), "h"),
             "symbols": [None, ["B"], ["A", "Bé", "absent"]][rng.integers(3)],
-            "exchanges": [None, ["zo"]][rng.integers(2)],
+            "venues": [None, ["zo"]][rng.integers(2)],
         }
 
     archive = open_archive(tmp_path)
@@ -121,13 +121,13 @@ def test_reads_of_random_archives_give_the_rows_that_were_stored(
     stored = pd.concat([stored, more]).drop_duplicates(key)
     cut = {"start": START + pd.Timedelta("20h"), "end": START + pd.Timedelta("70h")}
     archive.delete("funding_history", {"symbol": "BTC"}, **cut)
-    stored = stored[~_chosen(stored, {**cut, "symbols": ["BTC"], "exchanges": None})]
+    stored = stored[~_chosen(stored, {**cut, "symbols": ["BTC"], "venues": None})]
     other = _random_rows(rng)
     other = other[other["symbol"] == "A"]
     archive.replace("funding_history", other, {"symbol": "A"})
     stored = pd.concat([stored[stored["symbol"] != "A"], other]).sort_values(key, ignore_index=True)
 
-    everything = {"start": EVER[0], "end": EVER[1], "symbols": None, "exchanges": None}
+    everything = {"start": EVER[0], "end": EVER[1], "symbols": None, "venues": None}
     assert any(index is not None for index in _indexes(archive))
     for read in (everything, *(some_read() for _ in range(6))):
         expected = stored[_chosen(stored, read)].reset_index(drop=True)
@@ -230,7 +230,7 @@ def test_reads_of_any_window_and_series_are_the_rows_of_the_whole_files(
 ) -> None:
     archive, stored = uneven_months
     start = _month(0) + pd.Timedelta(first, "h") + pd.Timedelta(micros, "us")
-    read = {"start": start, "end": start + pd.Timedelta(hours, "h"), "symbols": symbols, "exchanges": venues}
+    read = {"start": start, "end": start + pd.Timedelta(hours, "h"), "symbols": symbols, "venues": venues}
     rows = archive.read("funding_history", **read)
     expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, read)])
     pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
@@ -257,10 +257,10 @@ def test_files_with_and_without_an_index_are_read_together(
     runs = [index.runs for index in indexes if index is not None]
     assert len({id(each) for each in runs}) == 3  # those without gaps share theirs
     stored = pd.concat(days)
-    for read in ({"symbols": ["B"], "exchanges": ["zo"]}, {"symbols": ["A"]}, {"exchanges": ["okx"]}):
+    for read in ({"symbols": ["B"], "venues": ["zo"]}, {"symbols": ["A"]}, {"exchanges": ["okx"]}):
         window = (_month(0) + pd.Timedelta("5h"), _month(5) + pd.Timedelta("30h"))
         rows = archive.read("funding_history", *window, **read)
-        wanted = {"start": window[0], "end": window[1], "symbols": None, "exchanges": None, **read}
+        wanted = {"start": window[0], "end": window[1], "symbols": None, "venues": None, **read}
         expected = tables.FUNDING_HISTORY.conform(stored[_chosen(stored, wanted)])
         pd.testing.assert_frame_equal(rows, expected, check_categorical=False)
 

@@ -96,7 +96,7 @@ def test_values_by_hand(tmp_path: Path) -> None:
     assert okx["value"].tolist() == [5557.5] * 4
     assert okx["symbols"].tolist() == [7] * 4
     assert set(sums["resolution"]) == {"1h"}
-    one = archive.step_sums(OI, START + pd.Timedelta(1, "h"), START + pd.Timedelta(2, "h"), exchanges=["okx"])
+    one = archive.step_sums(OI, START + pd.Timedelta(1, "h"), START + pd.Timedelta(2, "h"), venues=["okx"])
     assert one[["value", "symbols"]].values.tolist() == [[5557.5, 7.0]]
 
 
@@ -116,7 +116,7 @@ def test_files_are_added_up_and_only_few_rows_are_read(
         archive.append(OI, hour, accept=["unit"])
     assert_whole(archive)
     assert_as_rows(archive)
-    assert_as_rows(archive, exchanges=["okx"])
+    assert_as_rows(archive, venues=["okx"])
     assert len(list(tmp_path.rglob("*.sums"))) == 2
     files = archive._manifest().tables[OI].files
     assert max(file.level for file in files) > 0

@@ -19,7 +19,7 @@ TABLE_NAMES = ["funding_history", "funding_snapshot", "oi_history", "liquidation
 
 def fetched() -> dict[str, Any]:
     surface = dd.options.surface("BTC", "deribit")
-    history = dd.funding.history(["BTC", "ETH"], "1d", exchanges=["binance", "okx", "hyperliquid"])
+    history = dd.funding.history(["BTC", "ETH"], "1d", venues=["binance", "okx", "hyperliquid"])
     return {
         "funding_history": history,
         "funding_snapshot": dd.funding.snapshot(),

@@ -55,7 +55,7 @@ def _fill(archive: Archive, fakes: Fakes, clock: SimulatedClock, *venues: str, *
 
 def _hold_settlements(archive: Archive, fakes: Fakes, exchange: str) -> None:
     first, end = (pd.Timestamp(t, tz="UTC") for t in (START, END))
-    rows = archive.read("funding_settlements", first, end, exchanges=[exchange])
+    rows = archive.read("funding_settlements", first, end, venues=[exchange])
     for symbol in SYMBOLS:
         payments = fakes.truth.payments(exchange, symbol)
         truth = [row for row in payments if first.timestamp() <= row[0] < end.timestamp()]

@@ -77,7 +77,7 @@ def test_a_slow_venue_holds_up_no_read_of_another(fakes: Fakes) -> None:
     window = [pd.Timestamp(day, tz="UTC") for day in ("2026-01-12", "2026-01-15")]
 
     def read(*venues: str) -> None:
-        store.read("funding_settlements", *window, symbols=["BTC"], exchanges=venues)
+        store.read("funding_settlements", *window, symbols=["BTC"], venues=venues)
 
     both = threading.Thread(target=read, args=("bybit", "okx"), daemon=True)
     alone = threading.Thread(target=read, args=("bybit",), daemon=True)
@@ -197,7 +197,7 @@ def test_a_book_is_asked_for_when_it_is_older_than_a_minute(fakes: Fakes, clock:
 
 def test_liquidations_of_a_named_venue_are_fetched(fakes: Fakes, clock: SimulatedClock) -> None:
     dd.connect("venues", venues=["gateio"])
-    rows = dd.liquidations.events(exchanges=["gateio"], min_usd=350_000)
+    rows = dd.liquidations.events(venues=["gateio"], min_usd=350_000)
     assert _asked(fakes, "/futures/usdt/liq_orders") > 24
     assert set(rows["symbol"]) == {"BTC", "ETH"}
     assert rows["side"].value_counts().gt(9).all()

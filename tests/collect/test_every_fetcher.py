@@ -256,7 +256,7 @@ def test_liquidations_of_the_past_are_the_truth(market: Fakes) -> None:
     first, last = (pd.Timestamp(at, tz="UTC").timestamp() for at in (start, end))
     truth = [event for event in liquidated("BTC", first, last) if event.ms < last * 1000]
     for exchange in ("gateio", "deribit", "dydx", "kraken", "paradex", "huobi"):
-        rows = _told("liquidations.events", since=start, symbols="BTC", exchanges=[exchange], limit=5000)
+        rows = _told("liquidations.events", since=start, symbols="BTC", venues=[exchange], limit=5000)
         rows = rows[rows["time"] < pd.Timestamp(end, tz="UTC")]
         assert len(rows) == len(truth) > 5, exchange
         assert rows["value_usd"].sum() == pytest.approx(sum(event.value for event in truth)), exchange

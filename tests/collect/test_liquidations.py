@@ -51,7 +51,7 @@ def _truth(symbol: str, start: pd.Timestamp, end: pd.Timestamp, *, of_seconds: b
 
 
 def _rows(archive: Archive, exchange: str, start: pd.Timestamp, end: pd.Timestamp) -> Counter[Any]:
-    rows = archive.read(TABLE, start, end, exchanges=[exchange])
+    rows = archive.read(TABLE, start, end, venues=[exchange])
     return Counter(
         (round(time.timestamp() * 1000), str(symbol), str(side), round(value))
         for time, symbol, side, value in zip(

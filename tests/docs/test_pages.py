@@ -56,7 +56,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     for day, name in (("2026-06-29", "monday.ddz"), ("2026-06-30", "tuesday.ddz")):
         dd.connect("sample", now=day)
         with dd.record(name):
-            dd.funding.history("BTC", "1d", exchanges=["binance"])
+            dd.funding.history("BTC", "1d", venues=["binance"])
     dd.connect("sample")
     return {"dd": dd, "np": np, "pd": pd, "xr": xr}
 

@@ -40,7 +40,7 @@ CASES: dict[str, Callable[..., Any]] = {
         [made.carry("low", "middle", hold) for hold in HORIZONS], source=made.funding(), **k
     ),
     "cumulative_funding": lambda **k: plot.cumulative_funding(
-        made.constant(1.0, 10), made.payments(1.0, 10), exchange="alpha", naive=True, **k
+        made.constant(1.0, 10), made.payments(1.0, 10), venue="alpha", naive=True, **k
     ),
     "oi_share": lambda **k: plot.oi_share(made.holdings(), **k),
     "share_trend": lambda **k: plot.share_trend(made.holdings(), **k),

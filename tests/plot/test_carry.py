@@ -75,7 +75,7 @@ def test_net_carry_wants_one_pair_at_several_horizons() -> None:
 
 def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> None:
     """1 bps/8h for 30 days is 90 bps; its 720 hourly samples add up to 720."""
-    ax = plot.cumulative_funding(made.constant(1.0, 30), made.payments(1.0, 30), exchange="alpha", naive=True)
+    ax = plot.cumulative_funding(made.constant(1.0, 30), made.payments(1.0, 30), venue="alpha", naive=True)
     last = {line.get_label(): line.get_ydata()[-1] for line in ax.lines if len(line.get_xdata()) > 2}
     assert last == {
         "integral of the samples: +90.0 bps": pytest.approx(90.0),
@@ -85,10 +85,10 @@ def test_ninety_points_of_funding_and_eight_times_as_many_that_are_none() -> Non
 
 
 def test_cumulative_funding_without_payments_or_venue() -> None:
-    ax = plot.cumulative_funding(made.constant(-1.0, 3), exchange="alpha")
+    ax = plot.cumulative_funding(made.constant(-1.0, 3), venue="alpha")
     labels = [t.get_text() for t in ax.get_legend().get_texts()]
     assert labels == ["integral of the samples: -9.0 bps"]
     with pytest.raises(ValueError, match="exchange='beta': the data has alpha"):
-        plot.cumulative_funding(made.constant(1.0, 3), exchange="beta")
+        plot.cumulative_funding(made.constant(1.0, 3), venue="beta")
     with pytest.raises(ValueError, match="settled has no payments of BTC on gamma"):
-        plot.cumulative_funding(made.funding(), made.payments(1.0, 3), exchange="gamma")
+        plot.cumulative_funding(made.funding(), made.payments(1.0, 3), venue="gamma")

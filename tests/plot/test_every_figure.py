@@ -134,7 +134,7 @@ def test_synthetic_data_is_labelled_though_pandas_dropped_its_provenance(read: s
         now = archive.now
         day = pd.Timedelta(1, "D")
         tables = [
-            archive.latest("options_snapshot", now, within=day, exchanges=[venue]).assign(time=now)
+            archive.latest("options_snapshot", now, within=day, venues=[venue]).assign(time=now)
             for venue in ("deribit", "okx")
         ]
         assert all(table.attrs["provenance"]["synthetic"] for table in tables)

@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 
 def test_bands_are_the_shares_and_the_line_their_concentration() -> None:
     """At the end alpha holds 59 %, beta 21 %, gamma 20 %: 0.3481 + 0.0441 + 0.04 = 0.4322."""
-    ax = plot.oi_share(made.holdings(), venues=2)
+    ax = plot.oi_share(made.holdings(), top=2)
     assert [t.get_text() for t in ax.texts[1::2]] == ["alpha 59 %", "beta 21 %", "others 20 %"]
     places = [t.get_position()[1] for t in ax.texts[1::2]]
     assert places == pytest.approx([0.295, 0.695, 0.90]), "in the middle of each band"
@@ -39,7 +39,7 @@ def test_trends_are_a_point_a_day_over_the_window() -> None:
     assert "alpha gained most, 39 points" in " ".join(ax.get_title(loc="left").split())
     assert unsure.get_xdata() == pytest.approx([0.0], abs=1e-9)
     share = oi.market_share(plot.oi_shares.panel_of(made.holdings(), "oi_usd").isel(symbol=0))
-    again = plot.share_trend(oi.share_trend(share), venues=1)
+    again = plot.share_trend(oi.share_trend(share), top=1)
     assert len(again.get_yticklabels()) == 1
     assert again.get_xlabel().startswith("change of share by its trend [percentage points a day]")
 
@@ -134,7 +134,7 @@ def test_the_price_stands_above_the_dots() -> None:
 
 
 def test_venues_beyond_the_first_share_a_row() -> None:
-    ax = plot.liquidations(made.liquidated(), venues=1)
+    ax = plot.liquidations(made.liquidated(), top=1)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["beta", "1 others"]
     rows = np.concatenate([c.get_offsets()[:, 1].round() for c in ax.collections if len(c.get_offsets())])
     assert (rows == 1).sum() == 8

@@ -38,7 +38,7 @@ def hourly(n: int) -> tuple[int, Any]:
     """Request one hour of a history, a different one for each `n`."""
     day, hour = divmod(n, 24)
     start, end = (f"2026-06-{1 + day:02}T{hour:02}:{minute}:00Z" for minute in ("00", "59"))
-    frame = dd.funding.history("BTC", start, end, exchanges=["okx"], resolution="1h")
+    frame = dd.funding.history("BTC", start, end, venues=["okx"], resolution="1h")
     return n, [str(frame["time"].iloc[0]), float(frame["rate_bps_8h"].iloc[0])]
 
 

@@ -249,7 +249,7 @@ def test_one_path_that_a_firewall_refuses_leaves_a_hole_that_is_filled_when_it_a
     told.refusals.clear()
     clock.wait(3600)
     assert _fill(archive, fakes, "2026-01-30", "2026-01-31", "gateio", names=names).failed == []
-    rows = archive.read("oi_history", first, end, symbols=["BTC"], exchanges=["gateio"])
+    rows = archive.read("oi_history", first, end, symbols=["BTC"], venues=["gateio"])
     truth = [
         coins * mark for s, coins, mark in told.truth.oi("BTC") if first.timestamp() <= s < end.timestamp()
     ]

@@ -47,7 +47,7 @@ def alarm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Alarm]:
 
 def fetched(n: int) -> pd.DataFrame:
     start = END - pd.Timedelta(n + 1, "h")
-    return dd.oi.history("BTC", start, start + pd.Timedelta(1, "h"), exchanges="binance")
+    return dd.oi.history("BTC", start, start + pd.Timedelta(1, "h"), venues="binance")
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs setitimer")

@@ -36,7 +36,7 @@ from tests.transport.conftest import KEY, Open
 from tests.transport.server import Asked, Reply, serving
 
 DAY = ("2026-06-01", "2026-06-02")
-OKX = {"exchanges": ["okx"]}
+OKX = {"venues": ["okx"]}
 STEP = {"resolution": "4h"}
 NOON = pd.Timestamp("2026-06-30T12:00", tz="UTC")
 
@@ -64,7 +64,7 @@ CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "volume.top_symbols": (("okx", *DAY), {"limit": 2}),
     "volume.oi_ratio": (DAY, OKX | STEP | {"window_days": 1}),
     "liquidations.events": ((), {"since": "3h", "limit": 4000, "symbols": ["BTC", "ETH"]}),
-    "liquidations.poll": (("10m",), {"limit": 400, "exchanges": ["binance", "okx", "bybit"]}),
+    "liquidations.poll": (("10m",), {"limit": 400, "venues": ["binance", "okx", "bybit"]}),
     "liquidations.history": (DAY, STEP),
     "liquidations.aggregates": (("4h",), {"group_by": "exchange"}),
     "options.snapshot": (("BTC", "deribit"), {}),

@@ -24,7 +24,7 @@ ASKING = """
     sys.stdin.readline()
     for n in range(int(sys.argv[4])):
         end = f"2026-06-{int(sys.argv[3]) + 1:02d}T{n + 1:02d}:00:00Z"
-        assert len(dd.funding.history("BTC", "1h", end, exchanges="binance")) == 1
+        assert len(dd.funding.history("BTC", "1h", end, venues="binance")) == 1
 """
 
 

@@ -28,9 +28,7 @@ def btc():
         for v, s in sample.truth("funding", symbols=["BTC"])[["exchange", "style"]].to_numpy()
         if s == "free"
     ]
-    return wide(
-        rates("BTC", "2025-09-01", "2026-07-01", exchanges=[*venues, "binance", "grvt", "hyperliquid"])
-    )
+    return wide(rates("BTC", "2025-09-01", "2026-07-01", venues=[*venues, "binance", "grvt", "hyperliquid"]))
 
 
 @pytest.mark.parametrize(
@@ -43,16 +41,14 @@ def test_a_rate_is_that_of_plain_python(venue, instant):
     stamp = pd.Timestamp(instant, tz="UTC")
     day, step = divmod(int(stamp.timestamp()) // 300, 288)
     base = sample.truth("funding_base", symbols=["BTC"]).iloc[0]
-    own = sample.truth("funding", symbols=["BTC"], exchanges=[venue]).iloc[0]
+    own = sample.truth("funding", symbols=["BTC"], venues=[venue]).iloc[0]
     x = scalar.ou(scalar.key("symbol", "BTC"), base.half_life_hours, day, step, 288)
     y = scalar.ou(scalar.key("pair", f"BTC|{venue}"), own.half_life_hours, day, step, 288)
     premium = base.mean_bps_8h + base.deviation_bps_8h * (x + base["tail"] * x**3)
     premium += own.mean_bps_8h + own.deviation_bps_8h * y
     band = 0.0 if math.isnan(own.band_bps_8h) else own.band_bps_8h
     expected = premium + min(max(1.0 - premium, -band), band)
-    row = STORE.read(
-        "funding_history", stamp, stamp + pd.Timedelta("5min"), symbols=["BTC"], exchanges=[venue]
-    )
+    row = STORE.read("funding_history", stamp, stamp + pd.Timedelta("5min"), symbols=["BTC"], venues=[venue])
     assert row["rate_bps_8h"].tolist() == pytest.approx([expected], abs=1e-6)
 
 
@@ -86,9 +82,9 @@ def test_clamped_venues_stand_at_one_and_free_ones_do_not(btc):
 
 def test_tails_are_fat():
     """Smaller symbols are squeezed: the kurtosis of changes of the base is far above the normal's 3."""
-    free = wide(
-        rates("KAVA", "2025-09-01", "2026-06-30", exchanges=["coinbase", "paradex", "cryptocom"])
-    ).mean(axis=1)
+    free = wide(rates("KAVA", "2025-09-01", "2026-06-30", venues=["coinbase", "paradex", "cryptocom"])).mean(
+        axis=1
+    )
     change = free.diff(12).dropna()
     assert ((change - change.mean()) ** 4).mean() / change.var() ** 2 > 10
     extremes = STORE.read(
@@ -149,7 +145,7 @@ def test_intervals_change_when_the_truth_says():
     for change in changes.sample(6, random_state=2).itertuples():
         paid = STORE.read(
             "funding_settlements", change.time - pd.Timedelta("3D"), change.time + pd.Timedelta("3D"),
-            symbols=[change.symbol], exchanges=[change.exchange],
+            symbols=[change.symbol], venues=[change.exchange],
         )  # fmt: skip
         before, after = (paid[paid["time"] <= change.time], paid[paid["time"] > change.time])
         for part, hours in ((before, {1, 4, 8} - {change.interval_hours}), (after, {change.interval_hours})):

@@ -19,7 +19,7 @@ TABLES_BY_TIME = (
     "hip4_oi",
     "builders_history",
 )
-FEW = {"symbols": ["BTC"], "exchanges": ["binance", "deribit"]}
+FEW = {"symbols": ["BTC"], "venues": ["binance", "deribit"]}
 CUTS = ("2026-03-09 22:00", "2026-03-09 23:07", "2026-03-10 00:00", "2026-03-10 09:30", "2026-03-11 00:10")
 
 

@@ -25,11 +25,11 @@ def at(text):
 
 
 def chain(symbol, exchange, instant, store=STORE):
-    return store.latest("options_snapshot", at(instant), within=HOUR, symbols=[symbol], exchanges=[exchange])
+    return store.latest("options_snapshot", at(instant), within=HOUR, symbols=[symbol], venues=[exchange])
 
 
 def slices(symbol, exchange, instant, topic="surface", source="sample@1"):
-    pair = {"symbols": [symbol], "exchanges": [exchange]}
+    pair = {"symbols": [symbol], "venues": [exchange]}
     return sample.truth(topic, **pair, start=at(instant), end=at(instant) + HOUR, source=source)
 
 
@@ -232,7 +232,7 @@ def test_the_sample_of_version_0_1_is_there_unchanged():
 
 def test_the_samples_differ_in_their_options_alone():
     window = at("2026-03-10 05:00"), at("2026-03-10 06:00")
-    few = {"symbols": ["BTC"], "exchanges": ["binance", "deribit"]}
+    few = {"symbols": ["BTC"], "venues": ["binance", "deribit"]}
     assert STORE.tables() == FIRST.tables()
     for table in ("funding_history", "oi_history", "liquidations_fills", "markets_symbol_exchanges"):
         pd.testing.assert_frame_equal(STORE.read(table, *window, **few), FIRST.read(table, *window, **few))
@@ -331,7 +331,7 @@ def test_one_venue_gives_no_greeks():
 
 def test_the_surface_moves_smoothly():
     """At-the-money volatility of a fixed expiry from hour to hour: small steps, no jump at midnight."""
-    t = sample.truth("surface", symbols=["BTC"], exchanges=["deribit"], start="2026-06-20", end="2026-06-25")
+    t = sample.truth("surface", symbols=["BTC"], venues=["deribit"], start="2026-06-20", end="2026-06-25")
     level = t.loc[t["expiry"] == at("2026-09-25 08:00"), "atm_iv"].to_numpy()
     assert np.ptp(level) > 0.002
     assert np.abs(np.diff(level)).max() < 0.002

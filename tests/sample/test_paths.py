@@ -53,7 +53,7 @@ def test_where_walks_and_months_are_kept_to_leaves_no_seam() -> None:
     market, edge, day = sample.open(), pd.Timestamp("2025-10-03", tz="UTC"), pd.Timedelta(1, "D")
     for table in ("oi_history", "options_overview_history"):
         late, early, whole = (
-            market.read(table, start, end, symbols=["BTC"], exchanges=["binance", "deribit"])
+            market.read(table, start, end, symbols=["BTC"], venues=["binance", "deribit"])
             for start, end in ((edge, edge + day), (edge - day, edge), (edge - day, edge + day))
         )
         joined = TABLES[table].conform(pd.concat([early, late], ignore_index=True))

@@ -11,7 +11,7 @@ from derivdata.sources import sample
 from derivdata.tables import TABLES
 
 STORE = sample.open()
-FEW = {"symbols": ["BTC", "PEPE"], "exchanges": ["binance", "hyperliquid", "okx"]}
+FEW = {"symbols": ["BTC", "PEPE"], "venues": ["binance", "hyperliquid", "okx"]}
 START, END = "2026-03-09 23:40", "2026-03-10 00:30"
 
 

@@ -10,7 +10,7 @@ from derivdata.tables import TABLES, VENUES
 
 HISTORIES = ("funding_history", "funding_settlements", "oi_history", "volume_history")
 BASE = (*HISTORIES, "liquidations_fills", "options_snapshot", "markets_symbol_exchanges")
-FEW = {"symbols": ["BTC", "XRP", "PEPE"], "exchanges": ["binance", "deribit", "lighter", "vest"]}
+FEW = {"symbols": ["BTC", "XRP", "PEPE"], "venues": ["binance", "deribit", "lighter", "vest"]}
 
 
 def at(text):
@@ -66,7 +66,7 @@ def test_rows_are_the_table(store, table):
     pd.testing.assert_frame_equal(frame, TABLES[table].conform(frame))
     assert frame["time"].between(at("2026-03-10 05:00"), at("2026-03-10 09:00"), inclusive="left").all()
     assert set(frame["symbol"]) <= set(FEW["symbols"])
-    assert set(frame["exchange"]) <= set(FEW["exchanges"])
+    assert set(frame["exchange"]) <= set(FEW["venues"])
 
 
 @pytest.mark.parametrize("table", BASE)
@@ -88,7 +88,7 @@ def test_a_filter_keeps_rows_as_they_are(store, table):
     window = at("2026-04-13 15:50"), at("2026-04-13 17:10")
     everything = store.read(table, *window)
     few = store.read(table, *window, **FEW)
-    kept = everything["symbol"].isin(FEW["symbols"]) & everything["exchange"].isin(FEW["exchanges"])
+    kept = everything["symbol"].isin(FEW["symbols"]) & everything["exchange"].isin(FEW["venues"])
     assert 0 < len(few) < len(everything)
     pd.testing.assert_frame_equal(TABLES[table].conform(everything[kept]), few)
 
@@ -116,7 +116,7 @@ def test_latest_of_everything_is_latest_of_each(store):
 def test_latest_reaches_back_to_what_ended(store):
     spans = sample.truth("funding").dropna(subset="end")
     ended = spans.iloc[0]
-    chosen = {"symbols": [ended["symbol"]], "exchanges": [ended["exchange"]]}
+    chosen = {"symbols": [ended["symbol"]], "venues": [ended["exchange"]]}
     after = ended["end"] + pd.Timedelta("50h")
     found = store.latest("oi_history", after, within=pd.Timedelta("3D"), **chosen)
     assert found["time"].tolist() == [ended["end"] - pd.Timedelta("1h")]
@@ -143,7 +143,7 @@ def test_nothing_before_the_start_nor_of_the_unknown(store, table):
         store.read(table, before, start),
         store.latest(table, start - pd.Timedelta("1us"), within=pd.Timedelta("9D")),
         store.read(table, start, start + pd.Timedelta("1D"), symbols=["NOSUCH"]),
-        store.latest(table, store.now, within=pd.Timedelta("1D"), exchanges=["nosuch"]),
+        store.latest(table, store.now, within=pd.Timedelta("1D"), venues=["nosuch"]),
         store.read(table, store.now, store.now, symbols=["BTC"]),
     ):
         assert empty.empty

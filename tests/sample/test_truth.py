@@ -28,7 +28,7 @@ def test_a_window_where_there_is_no_time_is_refused(topic):
 
 @pytest.mark.parametrize("topic", [t for t in TOPICS if t != "shocks"])
 def test_symbols_and_venues_are_kept(topic):
-    frame = sample.truth(topic, symbols=["ETH", "SOL"], exchanges=["bybit", "lighter", "zo"])
+    frame = sample.truth(topic, symbols=["ETH", "SOL"], venues=["bybit", "lighter", "zo"])
     assert 0 < len(set(frame["symbol"])) <= len({"ETH", "SOL"} & set(frame["symbol"]))
     assert set(frame.get("exchange", [])) <= {"bybit", "lighter", "zo"}
 
@@ -47,7 +47,7 @@ def test_pairs_are_those_of_the_tables():
 
 def test_windows_are_half_open():
     hours = sample.truth(
-        "surface", symbols=["BTC"], exchanges=["okx"], start="2026-06-01 07:30", end="2026-06-01 10:00"
+        "surface", symbols=["BTC"], venues=["okx"], start="2026-06-01 07:30", end="2026-06-01 10:00"
     )
     assert [t.hour for t in hours["time"].unique()] == [8, 9]
     assert sample.truth("surface", symbols=["TSLA"]).empty

@@ -47,15 +47,15 @@ class MemoryStore:
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         frame = self.frames[table]
         keep = (frame["time"] >= start) & (frame["time"] < end)
         if symbols is not None:
             keep &= frame["symbol"].isin(symbols)
-        if exchanges is not None:
-            keep &= frame["exchange"].isin(exchanges)
+        if venues is not None:
+            keep &= frame["exchange"].isin(venues)
         rows = tables.TABLES[table].conform(frame[keep])
         # Rows come in any order with `columns`: backwards here, so that nobody relies on another.
         return rows if columns is None else rows.iloc[::-1].reset_index(drop=True)[list(columns)]
@@ -67,10 +67,10 @@ class MemoryStore:
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         moment = pd.Timedelta(1, "us")
-        frame = self.read(table, at - within, at + moment, symbols=symbols, exchanges=exchanges)
+        frame = self.read(table, at - within, at + moment, symbols=symbols, venues=venues)
         key = [name for name in tables.TABLES[table].key if name not in ("time", "instrument_name")]
         newest = frame.groupby(key, observed=True)["time"].transform("max")
         return tables.TABLES[table].conform(frame[frame["time"] == newest])

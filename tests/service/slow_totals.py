@@ -23,11 +23,11 @@ def totals(
     window: Window,
     resolution: str | None,
     *,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
     added: bool = False,
 ) -> Series:
     def made(day: Window, used: str | None = None) -> Series:
-        found = _series(view, table, value, day, resolution, exchanges, added, used)
+        found = _series(view, table, value, day, resolution, venues, added, used)
         grouped = found.frame.astype({"exchange": str}).groupby(["time", "exchange"])[value]
         summed = pd.DataFrame({"value": grouped.sum(), "symbol_count": grouped.size()}).reset_index()
         return found._replace(frame=summed[_COLUMNS])
@@ -48,12 +48,12 @@ def _series(
     value: str,
     day: Window,
     resolution: str | None,
-    exchanges: Sequence[str] | None,
+    venues: Sequence[str] | None,
     added: bool,
     used: str | None,
 ) -> Series:
     """What `View.series` returns of a day, but for its rounding."""
-    frame, step = view.around(table, day, resolution, exchanges=exchanges)
+    frame, step = view.around(table, day, resolution, venues=venues)
     step = used or step
     long = buckets.longer(frame[buckets.ends(frame) > day.start], step) if added else []
     notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]

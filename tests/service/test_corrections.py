@@ -47,10 +47,10 @@ def test_a_correction_is_stated_wherever_its_rows_are_served(archive: Archive) -
     dd.connect(str(archive.path))
     for _ in range(2):
         assert notices() == [DELETED]
-    assert notices(exchanges=["okx"]) == [DELETED]
+    assert notices(venues=["okx"]) == [DELETED]
     assert notices("ETH") == []
-    assert notices(exchanges=["binance"]) == []
-    late = dd.funding.history("BTC", "2026-02-01", "2026-02-02", exchanges=["okx"])
+    assert notices(venues=["binance"]) == []
+    late = dd.funding.history("BTC", "2026-02-01", "2026-02-02", venues=["okx"])
     assert dd.provenance(late)["notices"] == [], "rows that no correction touched"
     assert archive.read(FUNDING, *(pd.Timestamp(t, tz="UTC") for t in WINDOW)).attrs["provenance"][
         "notices"
@@ -70,7 +70,7 @@ def test_what_was_remembered_still_states_it(archive: Archive) -> None:
     stated = "correction 1: 1 rows replaced by 1 (symbol=ETH, exchange=okx, from 2026-02-02T23:00:00Z): coins"
     dd.connect(str(archive.path))
     for chosen in (None, ["binance"], ["okx"]):
-        assert stated in dd.provenance(dd.markets.symbols(exchanges=chosen))["notices"]
+        assert stated in dd.provenance(dd.markets.symbols(venues=chosen))["notices"]
 
 
 DAYS = {"1 to 3 January": ("2026-01-01", "2026-01-04"), "1 January": ("2026-01-01", "2026-01-02")}

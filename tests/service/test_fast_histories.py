@@ -26,7 +26,7 @@ DAYS = [pd.Timestamp(day, tz="UTC").as_unit("us") for day in ("2026-05-14", "202
 
 def chains() -> pd.DataFrame:
     """Two days of chains, some late, two missing, with rows that are not quoted and two equal distances."""
-    frame = SAMPLE.read("options_snapshot", *DAYS, symbols=["BTC"], exchanges=["deribit"])
+    frame = SAMPLE.read("options_snapshot", *DAYS, symbols=["BTC"], venues=["deribit"])
     late = frame["time"].dt.hour % 5 == 2
     frame["time"] = frame["time"].mask(late, frame["time"] + pd.Timedelta(10, "min"))
     gap = (frame["time"] - DAYS[0]) / pd.Timedelta(1, "h")
@@ -106,7 +106,7 @@ def test_some_columns_are_those_of_the_whole_table(
     table: str, columns: list[str], stored: bool, tmp_path: Path
 ) -> None:
     """Dtypes too, and where there are no rows."""
-    few = {"symbols": ["BTC"], "exchanges": ["deribit", "okx"]}
+    few = {"symbols": ["BTC"], "venues": ["deribit", "okx"]}
     last = DAYS[0] + pd.Timedelta(3, "h")
     store = SAMPLE
     if stored:

@@ -89,14 +89,14 @@ def test_events_say_by_venue_when_it_was_asked(folder: Path) -> None:
 
 def test_only_the_venues_of_the_question_count(folder: Path) -> None:
     dd.connect(str(folder), now=NOW)
-    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR, exchanges="bybit")
+    orders, notices = _noticed(dd.liquidations.events, since=NOW - 24 * HOUR, venues="bybit")
     assert len(orders) == 2
     assert notices == []
     assert set(dd.provenance(orders)["coverage"]["asked"]) == {"bybit"}
-    none, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, exchanges="gateio", symbols="ETH")
+    none, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="ETH")
     assert none.empty
     assert "not at all: gateio" in notices[0], "it was asked of BTC alone"
-    quiet, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, exchanges="gateio", symbols="BTC")
+    quiet, notices = _noticed(dd.liquidations.events, since=NOW - 2 * HOUR, venues="gateio", symbols="BTC")
     assert quiet.empty
     assert notices == [], "asked, and there were none"
 
@@ -109,7 +109,7 @@ def test_several_symbols_were_asked_when_each_of_them_was(folder: Path) -> None:
     ]
     archive.merge("liquidations_fills", FILLS.empty(), requests=more)
     dd.connect(str(folder), now=NOW)
-    given: dict[str, Any] = {"since": NOW - 24 * HOUR, "exchanges": "gateio"}
+    given: dict[str, Any] = {"since": NOW - 24 * HOUR, "venues": "gateio"}
     for symbols, spans, part in (
         (["BTC"], [_span(24, 0)], None),
         (["BTC", "ETH"], [_span(18, 12), _span(1, 0)], "29%"),

@@ -18,7 +18,7 @@ def by_day(view: View, table: str, value: str, window: Window, *, added: bool) -
     """The series of every day, at the finest of their resolutions."""
 
     def made(day: Window, used: str | None = None) -> Series:
-        return view.series(table, value, day, None, exchanges=["okx"], added=added, used=used)
+        return view.series(table, value, day, None, venues=["okx"], added=added, used=used)
 
     days = cut(window, DAY)
     parts = [made(day) for day in days]

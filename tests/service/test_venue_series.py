@@ -234,7 +234,7 @@ def test_rows_are_read_around_a_listing_and_the_clock_alone(archive: Read) -> No
     assert okx == [8] * 8 + [9] * 10
     assert archive.rows == 3, "of NEW at 09:00, 10:00 and 11:00"
     assert_same(view, "2026-06-01T05:00Z", "4h")
-    assert_same(view, "2026-06-01T05:00Z", "1h", exchanges=["okx"])
+    assert_same(view, "2026-06-01T05:00Z", "1h", venues=["okx"])
     assert_same(view, "2026-06-01T05:00Z", "1d")
 
 
@@ -354,8 +354,8 @@ def test_native_names_are_left_to_the_rows(tmp_path: Path) -> None:
     rows = pd.concat([hours("BTC-USDT", "okx", 0, [1.0] * 24), hours("BTC-USDC", "okx", 0, [10.0] * 24)])
 
     class Summed(MemoryStore):
-        def step_sums(self, table: str, start: Any, end: Any, *, exchanges: Any = None) -> pd.DataFrame:
-            return sums_of_frame(self.read(table, start, end, exchanges=exchanges), "oi_usd")
+        def step_sums(self, table: str, start: Any, end: Any, *, venues: Any = None) -> pd.DataFrame:
+            return sums_of_frame(self.read(table, start, end, venues=venues), "oi_usd")
 
     store = Summed({OI: rows}, now="2026-06-02")
     assert store.step_sums(OI, START, START + HOUR)["value"].tolist() == [11.0]
@@ -382,8 +382,8 @@ def test_the_sample_sums_what_it_returns_as_rows(table: str, value: str) -> None
     """Over a month in which pairs come and go; hashes differ, and are equal where the others are."""
     store, end = sample.open(), START + pd.Timedelta(1, "D")
     span = START - pd.Timedelta(20, "D"), end
-    found = store.step_sums(table, *span, exchanges=["okx", "hyperliquid"])
-    rows = store.read(table, *span, exchanges=["okx", "hyperliquid"])
+    found = store.step_sums(table, *span, venues=["okx", "hyperliquid"])
+    rows = store.read(table, *span, venues=["okx", "hyperliquid"])
     expected = sums_of_frame(rows, value)
     assert found is not None
     kinds = {"exchange": str, "resolution": str}

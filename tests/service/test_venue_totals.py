@@ -69,7 +69,7 @@ COLUMNS = [("oi_history", "oi_usd", False), ("volume_history", "volume_usd", Tru
 @pytest.mark.parametrize(("table", "value", "added"), COLUMNS)
 @pytest.mark.parametrize("resolution", [None, "raw", "15m", "1h", "4h", "1d"])
 @pytest.mark.parametrize(
-    ("start", "end", "exchanges"),
+    ("start", "end", "venues"),
     [
         ("2026-06-26T05:00Z", "2026-06-29T17:30Z", None),
         ("2026-06-28T00:00Z", None, ["okx", "binance"]),
@@ -84,16 +84,16 @@ def test_the_same_as_the_slow_reference(
     resolution: str | None,
     start: str,
     end: str | None,
-    exchanges: Any,
+    venues: Any,
 ) -> None:
     source = STORES[store]
     if store == "sample":
-        exchanges = exchanges or ["okx", "deribit"]
+        venues = venues or ["okx", "deribit"]
     view = View(BaseSymbols(source), source.now)
     window = resolve(
         {"start": pd.Timestamp(start), "end": end and pd.Timestamp(end)}, now=view.now, tier="pro"
     )
-    options = {"exchanges": exchanges, "added": added}
+    options = {"venues": venues, "added": added}
     expected = slow_totals.totals(view, table, value, window, resolution, **options)
     for _ in range(2):  # made, then remembered
         found = totals(view, table, value, window, resolution, **options)
@@ -133,7 +133,7 @@ def test_a_window_that_overlaps_reads_the_new_days_alone() -> None:
             {"start": pd.Timestamp(start), "end": pd.Timestamp("2026-06-22T00:00Z")}, now=view.now, tier="pro"
         )
         before = store.days
-        totals(view, "oi_history", "oi_usd", window, "4h", exchanges=["okx"])
+        totals(view, "oi_history", "oi_usd", window, "4h", venues=["okx"])
         return round(store.days - before, 2)
 
     assert 21 < ask("2026-06-01T00:00Z") < 24
@@ -164,7 +164,7 @@ def test_cancelled_work_keeps_the_days_that_it_had_made() -> None:
             {"start": pd.Timestamp("2026-04-01T00:00Z"), "end": pd.Timestamp(end)}, now=view.now, tier="pro"
         )
         before = store.days
-        totals(view, "oi_history", "oi_usd", window, "4h", exchanges=["okx"])
+        totals(view, "oi_history", "oi_usd", window, "4h", venues=["okx"])
         return store.days - before
 
     with pytest.raises(Cancelled):

@@ -35,7 +35,7 @@ class Costs:
     slippage_bps: float = 0.0
     liquidation_bps: float = 0.0
 
-    def by_side(self, symbols: Sequence[str], exchanges: Sequence[str]) -> Floats:
+    def by_side(self, symbols: Sequence[str], venues: Sequence[str]) -> Floats:
         """Return the fees [bps] over (buy, sell), symbols and venues.
 
         Raises
@@ -43,14 +43,14 @@ class Costs:
         ValueError, TypeError
             A venue has no fee, or one that is no number.
         """
-        fees = np.empty((2, len(symbols), len(exchanges)))
+        fees = np.empty((2, len(symbols), len(venues)))
         if self.fees_bps is None:
-            fees[:] = _published(symbols, exchanges)
+            fees[:] = _published(symbols, venues)
             return fees
         if not isinstance(self.fees_bps, Mapping):
             fees[:] = _number(self.fees_bps, "fees_bps")
             return fees
-        for place, venue in enumerate(exchanges):
+        for place, venue in enumerate(venues):
             if venue not in self.fees_bps:
                 given = ", ".join(map(str, self.fees_bps)) or "none"
                 raise ValueError(f"fees_bps has no fee of {venue!r}; it has {given}")
@@ -62,9 +62,9 @@ class Costs:
         return fees
 
 
-def _published(symbols: Sequence[str], exchanges: Sequence[str]) -> list[list[float]]:
-    fees = [[fact_value(venue, "taker_fee_bps", symbol) for venue in exchanges] for symbol in symbols]
-    lacking = {venue for row in fees for venue, fee in zip(exchanges, row, strict=True) if fee is None}
+def _published(symbols: Sequence[str], venues: Sequence[str]) -> list[list[float]]:
+    fees = [[fact_value(venue, "taker_fee_bps", symbol) for venue in venues] for symbol in symbols]
+    lacking = {venue for row in fees for venue, fee in zip(venues, row, strict=True) if fee is None}
     if lacking:
         raise ValueError(
             f"no taker fee with a source is known of {', '.join(sorted(lacking))} for every symbol "

@@ -100,7 +100,7 @@ def carry(
 
     Examples
     --------
-    >>> paid = dd.funding.settlements(["BTC", "ETH"], "30d", exchanges=["binance", "hyperliquid", "okx"])
+    >>> paid = dd.funding.settlements(["BTC", "ETH"], "30d", venues=["binance", "hyperliquid", "okx"])
     >>> rates, hours = dd.panel(paid), dd.panel(paid, "interval_hours")
     >>> rule = dd.analysis.backtest.SpreadThreshold(enter_bps_8h=1.0, mean_hours=72)
     >>> costs = dd.analysis.backtest.Costs(fees_bps=2.0)

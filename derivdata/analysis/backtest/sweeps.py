@@ -51,7 +51,7 @@ def sweep(panel: xr.DataArray, rules: Mapping[str, Any], costs: Costs, **options
     Examples
     --------
     >>> backtest = dd.analysis.backtest
-    >>> rates = dd.panel(dd.funding.history("BTC", "10d", exchanges=["binance", "hyperliquid", "okx"]))
+    >>> rates = dd.panel(dd.funding.history("BTC", "10d", venues=["binance", "hyperliquid", "okx"]))
     >>> rules = {f"from {level} bps": backtest.SpreadThreshold(level) for level in (0.5, 1.0, 2.0)}
     >>> table = backtest.sweep(rates, rules, backtest.Costs(fees_bps=1.0))
     >>> table["rule"].tolist()

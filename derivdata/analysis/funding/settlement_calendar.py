@@ -26,7 +26,7 @@ def next_settlements(
     at: Instant,
     *,
     symbols: Sequence[str] | None = None,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return when each venue pays funding of each symbol next, and what that rests on.
 
@@ -36,7 +36,7 @@ def next_settlements(
         Table ``funding_settlements``. Payments after `at` are not looked at.
     at
         The instant in question: a payment at it has been made.
-    symbols, exchanges
+    symbols, venues
         Also pairs of these without payments in the table; by default those of the table only.
 
     Returns
@@ -62,7 +62,7 @@ def next_settlements(
 
     Examples
     --------
-    >>> paid = dd.funding.settlements("BTC", "2d", exchanges=["binance", "hyperliquid"])
+    >>> paid = dd.funding.settlements("BTC", "2d", venues=["binance", "hyperliquid"])
     >>> due = dd.analysis.funding.next_settlements(paid, dd.asof())
     >>> due[["exchange", "hours_until", "basis"]].to_numpy().tolist()
     [['hyperliquid', 1.0, 'payments'], ['binance', 4.0, 'payments']]
@@ -79,9 +79,9 @@ def next_settlements(
     }
     listed = [
         list(names) if names is not None else sorted({pair[place] for pair in by_pair})
-        for place, names in enumerate((symbols, exchanges))
+        for place, names in enumerate((symbols, venues))
     ]
-    if symbols is not None or exchanges is not None:
+    if symbols is not None or venues is not None:
         for symbol in listed[0]:
             for exchange in listed[1]:
                 by_pair.setdefault((symbol, exchange), _assumed(symbol, exchange, now))

@@ -46,7 +46,7 @@ def spread(panel: xr.DataArray, long: str, short: str) -> xr.DataArray:
 
     Examples
     --------
-    >>> rates = dd.panel(dd.funding.history("BTC", "1d", exchanges=["binance", "hyperliquid"]))
+    >>> rates = dd.panel(dd.funding.history("BTC", "1d", venues=["binance", "hyperliquid"]))
     >>> dd.analysis.funding.spread(rates, "binance", "hyperliquid").dims
     ('symbol', 'time')
     """

@@ -67,7 +67,7 @@ def market_share(
 
     Examples
     --------
-    >>> held = dd.panel(dd.oi.history("BTC", "2d", exchanges=["binance", "okx", "bybit"]), "oi_usd")
+    >>> held = dd.panel(dd.oi.history("BTC", "2d", venues=["binance", "okx", "bybit"]), "oi_usd")
     >>> share = dd.analysis.oi.market_share(held)
     >>> share.sum("exchange").round(12).values.min().item()
     1.0

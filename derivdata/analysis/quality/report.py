@@ -104,7 +104,7 @@ def quality(
 
     Examples
     --------
-    >>> rates = dd.funding.history("BTC", "7d", exchanges=["bybit", "okx"])
+    >>> rates = dd.funding.history("BTC", "7d", venues=["bybit", "okx"])
     >>> report = dd.quality(rates)
     >>> report[["exchange", "expected", "present", "missing"]]
       exchange  expected  present  missing

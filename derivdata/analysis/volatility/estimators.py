@@ -61,7 +61,7 @@ def realised(
 
     Examples
     --------
-    >>> prices = dd.panel(dd.prices.history("BTC", "30d", exchanges=["okx"], kind="mark"), "price_usd")
+    >>> prices = dd.panel(dd.prices.history("BTC", "30d", venues=["okx"], kind="mark"), "price_usd")
     >>> days = dd.analysis.volatility.bars(prices)
     >>> monthly = dd.analysis.volatility.realised(days, window=20)
     >>> monthly.dropna("time", how="all").isel(time=-1).round(2).item()

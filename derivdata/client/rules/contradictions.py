@@ -98,7 +98,7 @@ def venues(e: Evidence) -> Iterator[str]:
     requested = e.requested_names.get("exchanges", e.requested_names.get("exchange"))
     others = sorted(set(e.words.get("exchange", ())) - requested) if requested is not None else []
     if others:
-        yield f"asked for exchanges {', '.join(sorted(requested or ()))}, rows are of {', '.join(others[:5])}"
+        yield f"asked for venues {', '.join(sorted(requested or ()))}, rows are of {', '.join(others[:5])}"
 
 
 @rule(

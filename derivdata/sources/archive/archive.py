@@ -64,9 +64,9 @@ def open_archive(
     Examples
     --------
     >>> archive = dd.open_archive("my-archive")
-    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", venues=["binance"]))
     24
-    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", exchanges=["binance"]))
+    >>> archive.append("oi_history", dd.oi.history("BTC", "1d", venues=["binance"]))
     0
     """
     storage = open_storage(path)

@@ -112,7 +112,7 @@ class ArchiveContents:
         return self._with_ledger(lambda name: requests_frame(self._storage, name))
 
     def unanswered(
-        self, table: str, exchange: str, symbol: str | None, start: times.Instant, end: times.Instant
+        self, table: str, venue: str, symbol: str | None, start: times.Instant, end: times.Instant
     ) -> list[times.Window]:
         """Return the parts of ``[start, end)`` for which the ledger has no answer of a venue.
 
@@ -121,7 +121,7 @@ class ArchiveContents:
         window = times.Window(times.instant(start, "start"), times.instant(end, "end"))
         table = archive_table(table).name
         return self._with_ledger(
-            lambda name: unanswered_windows(self._storage, name, table, exchange, symbol, window)
+            lambda name: unanswered_windows(self._storage, name, table, venue, symbol, window)
         )
 
     def info(self) -> pd.DataFrame:

@@ -31,7 +31,7 @@ class ArchiveReader(ArchiveContents):
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the rows of a table with ``start <= time < end``; an empty table where there are none.
@@ -42,7 +42,7 @@ class ArchiveReader(ArchiveContents):
             Name of the table.
         start, end
             Half-open window; an instant without a zone is UTC.
-        symbols, exchanges
+        symbols, venues
             Values to keep; None keeps all.
         columns
             Columns to return, with the rows in any order: several times faster for sums over many series.
@@ -56,7 +56,7 @@ class ArchiveReader(ArchiveContents):
             A file is damaged, missing, or that of another table.
         """
         keyed = archive_table(table)
-        where = read_filter(keyed, symbols, exchanges)
+        where = read_filter(keyed, symbols, venues)
         if columns is not None and not set(columns) <= set(keyed.columns):
             raise ValueError(f"columns={list(columns)}: table {table} has {', '.join(keyed.columns)}")
         window = TimeRange(micros(start), micros(end))
@@ -73,7 +73,7 @@ class ArchiveReader(ArchiveContents):
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return sums over the symbols of each venue, by resolution and instant with ``start <= time < end``.
 
@@ -86,7 +86,7 @@ class ArchiveReader(ArchiveContents):
             ``"oi_history"`` or ``"volume_history"``.
         start, end
             Half-open window; an instant without a zone is UTC.
-        exchanges
+        venues
             Venues to keep; None keeps all.
 
         Returns
@@ -105,7 +105,7 @@ class ArchiveReader(ArchiveContents):
         keyed = archive_table(table)
         if table not in SUMMED:
             raise ValueError(f"table={table!r}: sums are kept of {' and '.join(SUMMED)}")
-        where = read_filter(keyed, None, exchanges)
+        where = read_filter(keyed, None, venues)
         window = TimeRange(micros(start), micros(end))
         sums = self._with_files(
             keyed, lambda files: scan_sums(self._storage, keyed, files, window, where.get("exchange"))
@@ -120,7 +120,7 @@ class ArchiveReader(ArchiveContents):
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row at or before `at`, no older than `within`, of each series.
 
@@ -128,7 +128,7 @@ class ArchiveReader(ArchiveContents):
         last instant.
         """
         keyed = archive_table(table)
-        where = read_filter(keyed, symbols, exchanges)
+        where = read_filter(keyed, symbols, venues)
         last = times.instant(at, "at")
         window = TimeRange(micros(last - within), micros(last) + 1)
         newest = self._with_files(
@@ -145,14 +145,14 @@ class ArchiveReader(ArchiveContents):
         start: pd.Timestamp | None = None,
         end: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> Any:
         """Return the rows as a dask frame, for tables larger than memory; None leaves the window open.
 
         Rows are in no order over the partitions. Needs the extra ``derivdata[dask]``.
         """
         keyed = archive_table(table)
-        where = read_filter(keyed, symbols, exchanges)
+        where = read_filter(keyed, symbols, venues)
         return lazy_frame(self._storage, keyed, self._entry(keyed), time_range(start, end), where)
 
     def panel(
@@ -164,7 +164,7 @@ class ArchiveReader(ArchiveContents):
         end: times.Instant,
         step: str | pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         kind: str | None = None,
         chunks: int | None = None,
     ) -> Any:
@@ -179,7 +179,7 @@ class ArchiveReader(ArchiveContents):
         step
             Spacing of the grid, ``"1m"`` or ``"1h"``. Every row must lie on it: one that does not is a
             ValueError when its chunk is computed.
-        symbols, exchanges
+        symbols, venues
             Values to keep; None keeps all.
         kind
             Of ``prices_history``, whose rows are keyed by it too: ``"mark"``, ``"index"`` or ``"last"``.
@@ -201,7 +201,7 @@ class ArchiveReader(ArchiveContents):
             for prices or given for another table.
         """
         keyed = archive_table(table)
-        where = read_filter(keyed, symbols, exchanges)
+        where = read_filter(keyed, symbols, venues)
         kinds = keyed.columns["kind"].allowed if "kind" in keyed.key else (None,)
         if kind not in kinds:
             raise ValueError(f"kind={kind!r}: a panel of {table} takes {' or '.join(map(repr, kinds))}")

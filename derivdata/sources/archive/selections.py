@@ -46,7 +46,7 @@ EVER = TimeRange(-(2**63), 2**63 - 1)
 
 
 def read_filter(
-    table: Table, symbols: Sequence[str] | None, exchanges: Sequence[str] | None
+    table: Table, symbols: Sequence[str] | None, venues: Sequence[str] | None
 ) -> dict[str, frozenset[str]]:
     """Return the symbols and venues that a read asks for, as values by column.
 
@@ -55,7 +55,7 @@ def read_filter(
     ValueError
         The table has no such column.
     """
-    arguments = {"symbol": ("symbols", symbols), "exchange": ("exchanges", exchanges)}
+    arguments = {"symbol": ("symbols", symbols), "exchange": ("venues", venues)}
     where = {}
     for column, (argument, values) in arguments.items():
         if values is None:

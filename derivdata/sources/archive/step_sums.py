@@ -99,7 +99,7 @@ def scan_sums(
     table: Table,
     files: Iterable[DataFile],
     window: TimeRange,
-    exchanges: frozenset[str] | None,
+    venues: frozenset[str] | None,
 ) -> pd.DataFrame:
     """Return the sums of the rows of some files, by venue, resolution and time.
 
@@ -111,9 +111,9 @@ def scan_sums(
         A file is absent.
     """
     value = SUMMED[table.name]
-    where = {} if exchanges is None else {"exchange": exchanges}
+    where = {} if venues is None else {"exchange": venues}
     near = [file for file in files if window.touches(file.first, file.last)]
-    read = partial(_read_sums, storage, window=window, exchanges=exchanges)
+    read = partial(_read_sums, storage, window=window, venues=venues)
     with ThreadPoolExecutor(_READERS) as pool:  # from a store of objects each is a request
         parts = list(pool.map(read, (file for file in near if file.sums)))
     others = [file for file in near if not file.sums]
@@ -123,19 +123,19 @@ def scan_sums(
     return _frame_of_sums(parts)
 
 
-def _chosen(sums: pa.Table, window: TimeRange, exchanges: frozenset[str] | None) -> pa.Table:
+def _chosen(sums: pa.Table, window: TimeRange, venues: frozenset[str] | None) -> pa.Table:
     """Return the sums of some venues within a window."""
     stamps = np.asarray(sums["time"].cast(pa.int64()))
     inside = (stamps >= window.start) & (stamps < window.end)
-    if exchanges is not None:
+    if venues is not None:
         inside &= np.asarray(
-            pc.is_in(sums["exchange"].cast(pa.string()), pa.array(sorted(exchanges), pa.string()))
+            pc.is_in(sums["exchange"].cast(pa.string()), pa.array(sorted(venues), pa.string()))
         )
     return sums if inside.all() else sums.filter(pa.array(inside))
 
 
 def _read_sums(
-    storage: Storage, file: DataFile, window: TimeRange, exchanges: frozenset[str] | None
+    storage: Storage, file: DataFile, window: TimeRange, venues: frozenset[str] | None
 ) -> pa.Table:
     """Read the sums beside a file, of some venues within a window."""
     with footers.reading(storage.place(file.sums_path)):
@@ -143,7 +143,7 @@ def _read_sums(
         if footers.digest(data).hexdigest() != file.sums:
             raise OSError("it is not the one that was written")
         sums = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
-    return _chosen(sums, window, exchanges)
+    return _chosen(sums, window, venues)
 
 
 def _sums_of_rows(rows: pa.Table, value: str) -> pa.Table:

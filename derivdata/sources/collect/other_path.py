@@ -53,7 +53,7 @@ def without_other_path(
     if rows.empty:
         return rows
     first, last = rows["time"].min() - _APART, rows["time"].max() + _APART
-    stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), exchanges=[exchange])
+    stored = archive.read(LIQUIDATIONS, first, last + pd.Timedelta(1, "us"), venues=[exchange])
     ids = stored["order_id"].astype(str)
     stored_ids = set(ids) & set(rows["order_id"].astype(str))
     others: dict[tuple[str, str], list[tuple[pd.Timestamp, float]]] = defaultdict(list)

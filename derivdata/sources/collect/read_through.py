@@ -182,7 +182,7 @@ class ReadThrough:
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return rows of a window, after what the ledger lacks of it was asked.
@@ -192,12 +192,12 @@ class ReadThrough:
         Liquidations of the past are asked of venues that are named: some stand among all trades.
         """
         self._tell_of_lacking(table)
-        named = exchanges is not None if table == LIQUIDATIONS else symbols is not None
+        named = venues is not None if table == LIQUIDATIONS else symbols is not None
         if table in _FILLED and named and not self._inherited:
-            self._fill(table, start, end, symbols or (), exchanges)
+            self._fill(table, start, end, symbols or (), venues)
         polled = table == "oi_history" and symbols is None
         some = None if columns is None else [*dict.fromkeys([*columns, *(["resolution"] if polled else [])])]
-        rows = self.archive.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=some)
+        rows = self.archive.read(table, start, end, symbols=symbols, venues=venues, columns=some)
         if polled:
             rows = rows[rows["resolution"] == "raw"].reset_index(drop=True)
         return rows if columns is None else rows[list(columns)]
@@ -208,11 +208,11 @@ class ReadThrough:
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the sums of what `read` returns of all symbols: of open interest those of polls."""
         self._tell_of_lacking(table)
-        sums = self.archive.step_sums(table, start, end, exchanges=exchanges)
+        sums = self.archive.step_sums(table, start, end, venues=venues)
         return sums[sums["resolution"] == "raw"] if table == "oi_history" else sums
 
     def latest(
@@ -222,23 +222,23 @@ class ReadThrough:
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest rows, of the state that `refresh` asked for last; a book is asked for first."""
         self._tell_of_lacking(table)
-        if table == BOOKS[0] and symbols and exchanges and not self._inherited:
-            self._ask_books(symbols, exchanges)
+        if table == BOOKS[0] and symbols and venues and not self._inherited:
+            self._ask_books(symbols, venues)
             at = max(at, self.clock.utc().ceil("s"))
-        return self.archive.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
+        return self.archive.latest(table, at, within=within, symbols=symbols, venues=venues)
 
     def close(self) -> None:
         """Close every connection."""
         self._collector.close()
 
-    def _ask_books(self, symbols: Sequence[str], exchanges: Sequence[str]) -> None:
+    def _ask_books(self, symbols: Sequence[str], venues: Sequence[str]) -> None:
         """Ask for the order books that are older than a minute."""
         with self._poll_lock:
-            for symbol, exchange in product(symbols, exchanges):
+            for symbol, exchange in product(symbols, venues):
                 now, last_request = self.clock.utc(), self._books.get((symbol, exchange))
                 if exchange not in self._collector.venues or exchange in self._collector.gone:
                     continue
@@ -253,23 +253,23 @@ class ReadThrough:
         start: pd.Timestamp,
         end: pd.Timestamp,
         symbols: Sequence[str],
-        exchanges: Sequence[str] | None,
+        venues: Sequence[str] | None,
     ) -> None:
-        venues = [
+        asked = [
             name
             for name in self._collector.venues
-            if name not in self._collector.gone and (exchanges is None or name in exchanges)
+            if name not in self._collector.gone and (venues is None or name in venues)
         ]
         last = min(end, (self.clock.utc() - _SETTLED_AFTER).floor("5min"))
         first = max(start, _FIRST)
-        if table not in HISTORIES or not venues or first >= last:
+        if table not in HISTORIES or not asked or first >= last:
             return
         done = backfill(
             self.archive,
             symbols,
             first,
             last,
-            venues=venues,
+            venues=asked,
             names=[table],
             clock=self.clock,
             addresses=self._addresses,

@@ -23,7 +23,7 @@ def status(archive: Archive, now: pd.Timestamp) -> pd.DataFrame:
     ledger = archive.requests()
     for (exchange, table), requests in ledger.groupby(["exchange", "table"], sort=True):
         answered, failed = requests[requests["answered"]], requests[~requests["answered"]]
-        recent = archive.read(table, now - _HOUR, now + _HOUR, exchanges=[exchange])
+        recent = archive.read(table, now - _HOUR, now + _HOUR, venues=[exchange])
         last = answered["end"].max() if len(answered) else pd.NaT
         rows.append(
             {

@@ -23,10 +23,10 @@ _BOOK = noise.key("order book")
 _Names = Sequence[str] | None
 
 
-def newest(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
+def newest(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of every pair's newest book with ``first <= time <= last`` [µs]."""
     step = last // STEP_US
-    chosen = _trading(select(names, exchanges), np.array([step])) if step * STEP_US >= first else None
+    chosen = _trading(select(names, venues), np.array([step])) if step * STEP_US >= first else None
     if chosen is None or not len(chosen):
         return {}
     price, size = _sides(chosen, np.array([step]))
@@ -42,10 +42,10 @@ def newest(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str,
     }
 
 
-def depths(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
+def depths(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the depth of every book with ``first <= time < last`` [µs], summed from its levels."""
     steps = np.arange(-(-first // STEP_US), -(-last // STEP_US))
-    chosen = select(names, exchanges)
+    chosen = select(names, venues)
     if not steps.size or not len(chosen):
         return {}
     parts = [_depths(chosen, steps[steps // STEPS == day]) for day in np.unique(steps // STEPS).tolist()]

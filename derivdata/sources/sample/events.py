@@ -17,10 +17,10 @@ __all__ = ["chains", "fills", "newest_chains"]
 Names = Sequence[str] | None
 
 
-def fills(first: int, last: int, names: Names, exchanges: Names, columns: Names = None) -> dict[str, Any]:
+def fills(first: int, last: int, names: Names, venues: Names, columns: Names = None) -> dict[str, Any]:
     """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
     days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
-    parts = [_fills_begun(d, first, last, select(names, exchanges).row) for d in days]
+    parts = [_fills_begun(d, first, last, select(names, venues).row) for d in days]
     columns_of = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     if columns is None:
         order = np.lexsort(
@@ -50,20 +50,20 @@ def chains(
     first: int,
     last: int,
     names: Names,
-    exchanges: Names,
+    venues: Names,
     columns: Names = None,
 ) -> dict[str, Any]:
     """Return the columns of the hourly chains with ``first <= time < last`` [µs], or some of them."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    return _chains(surface, hours, names, exchanges, columns)
+    return _chains(surface, hours, names, venues, columns)
 
 
 def newest_chains(
-    surface: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+    surface: options.SurfaceModel, first: int, last: int, names: Names, venues: Names
 ) -> dict[str, Any]:
     """Return the columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
     hour = last // HOUR_US * HOUR_US
-    return _chains(surface, np.array([hour] if hour >= first else [], dtype=np.int64), names, exchanges)
+    return _chains(surface, np.array([hour] if hour >= first else [], dtype=np.int64), names, venues)
 
 
 def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
@@ -90,12 +90,12 @@ def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
 
 
 def _chains(
-    surface: options.SurfaceModel, hours: Ints, names: Names, exchanges: Names, columns: Names = None
+    surface: options.SurfaceModel, hours: Ints, names: Names, venues: Names, columns: Names = None
 ) -> dict[str, Any]:
     days = options.session(hours)
     by_day = [
         options.chain(surface, symbol, exchange, day, hours[days == day], columns)
-        for symbol, exchange in options.markets(names, exchanges)
+        for symbol, exchange in options.markets(names, venues)
         for day in np.unique(days).tolist()
     ]
     if not by_day:

@@ -25,9 +25,9 @@ _TAKER = noise.key("side of the last trade")
 _Names = Sequence[str] | None
 
 
-def quotes(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
+def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the prices with ``first <= time < last`` [µs]."""
-    every = select(names, exchanges)
+    every = select(names, venues)
     parts = []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         chosen = every.trading(day, day + 1)
@@ -60,10 +60,10 @@ def quotes(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str,
     }
 
 
-def newest(first: int, last: int, names: _Names, exchanges: _Names) -> dict[str, Any]:
+def newest(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
     """Return the columns of the newest prices of each pair with ``first <= time <= last`` [µs]."""
     step = last // STEP_US * STEP_US
-    return quotes(step, step + 1, names, exchanges) if step >= first else {}
+    return quotes(step, step + 1, names, venues) if step >= first else {}
 
 
 def _trade(chosen: Any, day: int, step: Any) -> Floats:

@@ -125,7 +125,7 @@ class Sample:
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the rows of a table with ``start <= time < end``, as its table; empty where it has none.
@@ -137,11 +137,11 @@ class Sample:
         if first >= last:
             arrays = {}
         elif table in _PROJECTED:
-            arrays = self._events[table](first, last, symbols, exchanges, columns)
+            arrays = self._events[table](first, last, symbols, venues, columns)
         elif table in self._events:
-            arrays = self._events[table](first, last, symbols, exchanges)
+            arrays = self._events[table](first, last, symbols, venues)
         else:
-            arrays = histories.read(table, first, last, select(symbols, exchanges))
+            arrays = histories.read(table, first, last, select(symbols, venues))
         if columns is None or not arrays or not len(arrays["time"]):
             frame = _built(table, arrays)
             return frame if columns is None else frame[list(columns)]
@@ -153,12 +153,12 @@ class Sample:
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame | None:
         """Return sums over the symbols of each venue, as an archive does; None where there is no row."""
         _check(table)
         first, last = max(micros(start), micros(START)), micros(end)
-        made = histories.step_sums(table, first, last, select(None, exchanges)) if first < last else {}
+        made = histories.step_sums(table, first, last, select(None, venues)) if first < last else {}
         return pd.DataFrame(made, copy=False) if made else None
 
     def latest(
@@ -168,7 +168,7 @@ class Sample:
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row at or before `at`, no older than `within`, per key without its time.
 
@@ -180,10 +180,10 @@ class Sample:
         if first > last:
             return TABLES[table].empty()
         if table in self._newest:
-            return _built(table, self._newest[table](first, last, symbols, exchanges))
+            return _built(table, self._newest[table](first, last, symbols, venues))
         if table in self._events:
-            return _newest(table, _built(table, self._events[table](first, last + 1, symbols, exchanges)))
-        return _built(table, histories.latest(table, first, last, select(symbols, exchanges)))
+            return _newest(table, _built(table, self._events[table](first, last + 1, symbols, venues)))
+        return _built(table, histories.latest(table, first, last, select(symbols, venues)))
 
 
 def _built(name: str, columns: dict[str, Any]) -> pd.DataFrame:

@@ -169,15 +169,15 @@ def exchange_names() -> tuple[str, ...]:
     return tuple(sorted(VENUES))
 
 
-def select(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> Pairs:
+def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
     """Return the pairs of some symbols on some venues; None is all of them."""
     every = pairs()
     keep = np.ones(len(every), dtype=bool)
     if names is not None:
         wanted = set(names)
         keep &= np.array([n in wanted for n in symbols().name])[every.symbol]
-    if exchanges is not None:
-        wanted = set(exchanges)
+    if venues is not None:
+        wanted = set(venues)
         keep &= np.array([v in wanted for v in exchange_names()])[every.exchange]
     return every if keep.all() else every.take(np.flatnonzero(keep))
 

@@ -99,14 +99,14 @@ class BaseSymbols:
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
         # Which contract of a symbol is shown is decided by whole rows.
         some = None if self._bases(table) else columns
-        frame = self._store.read(table, start, end, symbols=wanted, exchanges=exchanges, columns=some)
+        frame = self._store.read(table, start, end, symbols=wanted, venues=venues, columns=some)
         named = self._named(table, frame)
         return named if columns is None else named[list(columns)]
 
@@ -116,12 +116,12 @@ class BaseSymbols:
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame | None:
         """Return the store's sums, if it keeps any and they are of what is shown."""
         if not isinstance(self._store, SummedStore) or self._bases(table):
             return None
-        return self._store.step_sums(table, start, end, exchanges=exchanges)
+        return self._store.step_sums(table, start, end, venues=venues)
 
     def latest(
         self,
@@ -130,11 +130,11 @@ class BaseSymbols:
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Read as the store does, by base symbol."""
         wanted = self._natives(table, symbols)
-        frame = self._store.latest(table, at, within=within, symbols=wanted, exchanges=exchanges)
+        frame = self._store.latest(table, at, within=within, symbols=wanted, venues=venues)
         return self._named(table, frame)
 
     def _bases(self, table: str) -> dict[str, tuple[str, int]]:

@@ -25,7 +25,7 @@ def events(
     end: pd.Timestamp,
     *,
     symbols: Sequence[str] | None = None,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Return the orders with ``start <= time < end``, sorted by time; an order's time is its last fill's.
 
@@ -33,7 +33,7 @@ def events(
     one of two windows that meet. One that the store holds both whole and as fills is taken whole.
     """
     whole_orders, parts = (
-        view.read(table, start - LEAD, end + LEAD, symbols=symbols, exchanges=exchanges)
+        view.read(table, start - LEAD, end + LEAD, symbols=symbols, venues=venues)
         for table in reversed(TABLES)
     )
     orders = consolidate(parts)

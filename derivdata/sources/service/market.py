@@ -43,9 +43,9 @@ def pairs(view: View) -> pd.DataFrame:
     return view.once("pairs", lambda: _pairs(view))
 
 
-def within(frame: pd.DataFrame, exchanges: Sequence[str] | None) -> pd.DataFrame:
+def within(frame: pd.DataFrame, venues: Sequence[str] | None) -> pd.DataFrame:
     """Keep the rows of some venues, or all where none are named."""
-    return frame if exchanges is None else frame[frame["exchange"].isin(exchanges)]
+    return frame if venues is None else frame[frame["exchange"].isin(venues)]
 
 
 def funding_now(view: View, symbols: Sequence[str] | None = None) -> pd.DataFrame:

@@ -35,7 +35,7 @@ def requested_spans(
     end: pd.Timestamp,
     *,
     symbols: Sequence[str] | None = None,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> RequestCoverage | None:
     """Return the parts of a window for which each venue's liquidations were asked and answered.
 
@@ -49,7 +49,7 @@ def requested_spans(
     answered = answered[(answered["end"] > start) & (answered["start"] < end)]
     if symbols is not None:
         answered = answered[answered["symbol"].isna() | answered["symbol"].isin(symbols)]
-    names = sorted(set(ledger["exchange"])) if exchanges is None else sorted(exchanges)
+    names = sorted(set(ledger["exchange"])) if venues is None else sorted(venues)
     spans: dict[str, list[times.Window]] = {}
     some: dict[str, list[str]] = {}
     for name in names:
@@ -95,7 +95,7 @@ def never_requested(
     start: pd.Timestamp,
     end: pd.Timestamp,
     *,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> list[str]:
     """Return a notice, for an answer without rows, where no venue has answered for any part of its window.
 
@@ -106,15 +106,15 @@ def never_requested(
         return []
     about = (ledger["symbol"].isna() | (ledger["symbol"] == symbol)) & (ledger["table"] == table)
     inside = (ledger["end"] > start) & (ledger["start"] < end)
-    named = True if exchanges is None else ledger["exchange"].isin(exchanges)
+    named = True if venues is None else ledger["exchange"].isin(venues)
     requested = ledger[about & inside & named]
     if requested["answered"].any():
         return []
     what, failed = f"{table} of {symbol} in this range was", sorted(set(requested["exchange"]))
     if failed:
         return [f"{what} requested of {_listed(failed)} without an answer (no rows is then not none)"]
-    venues = "any venue" if exchanges is None else _listed(sorted(exchanges))
-    return [f"{what} never requested of {venues} (no rows is then not none)"]
+    whom = "any venue" if venues is None else _listed(sorted(venues))
+    return [f"{what} never requested of {whom} (no rows is then not none)"]
 
 
 def on_wire(coverage: RequestCoverage) -> dict[str, list[list[str]]]:

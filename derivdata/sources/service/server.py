@@ -26,6 +26,7 @@ from derivdata.sources.service.connections import REQUEST_SECONDS
 from derivdata.sources.service.store import LiveStore, Store
 from derivdata.support import times
 from derivdata.support.forking import renew_in_child
+from derivdata.support.text import did_you_mean
 from derivdata.tables import endpoints
 
 __all__ = ["Local", "clock_of", "open_store", "serve", "start"]
@@ -101,6 +102,8 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
     ------
     ArchiveError
         There is no archive at the path, or it cannot be read.
+    ValueError
+        Nothing is at the path, which is nearly the name of a source.
     """
     if source in ("sample", "sample@1"):
         from derivdata.sources import sample
@@ -110,6 +113,9 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
         from derivdata.sources.collect.read_through import open_venues
 
         return open_venues(archive, venues)
+    near = did_you_mean(source, ("sample", VENUES))
+    if near and not os.path.exists(source):
+        raise ValueError(f"{source!r} is no source and no folder{near}")
     from derivdata.sources.archive import open_archive
 
     return open_archive(source, create=False)

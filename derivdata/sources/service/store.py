@@ -70,7 +70,7 @@ class Store(Protocol):
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Rows of a base table with ``start <= time < end``, as its table; empty where it has none.
@@ -86,7 +86,7 @@ class Store(Protocol):
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Newest row at or before `at`, no older than `within`, per key without its time.
 
@@ -114,7 +114,7 @@ class SummedStore(Protocol):
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame | None:
         """Return what `derivdata.sources.archive.Archive.step_sums` does, of the rows that `read` returns.
 

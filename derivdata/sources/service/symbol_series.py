@@ -35,7 +35,7 @@ def symbols_of(
     requested, days = adaptive(window.requested), cut(window, DAY)
 
     def read(span: Window) -> pd.DataFrame:
-        return view.around(table, span, requested, exchanges=[exchange])[0]
+        return view.around(table, span, requested, venues=[exchange])[0]
 
     def divide(frame: pd.DataFrame, some: list[Window], used: str | None) -> Iterator[DayAtStep[Points]]:
         whole = some[0]._replace(end=some[-1].end)

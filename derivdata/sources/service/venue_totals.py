@@ -41,7 +41,7 @@ def totals(
     window: Window,
     resolution: str | None,
     *,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
     added: bool = False,
 ) -> Series:
     """Add up and count the symbols of every venue and step.
@@ -53,7 +53,7 @@ def totals(
     Series
         Its frame has exchange (text), time, value, symbol_count; sorted by time and venue.
     """
-    named = None if exchanges is None else tuple(sorted(exchanges))
+    named = None if venues is None else tuple(sorted(venues))
     question = _Question(table, value, resolution or adaptive(window.requested), named, added)
     days = cut(window, DAY)
     parts, used, notices = at_one_step(question.step, lambda used: _made(view, question, days, used))
@@ -73,7 +73,7 @@ def _made(view: View, question: _Question, days: list[Window], used: str | None)
 
     def read(window: Window) -> pd.DataFrame:
         def sums(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
-            return view.step_sums(question.table, question.value, start, end, exchanges=question.exchanges)
+            return view.step_sums(question.table, question.value, start, end, venues=question.exchanges)
 
         return read_around(sums, window, times.resolution(question.step))
 
@@ -136,7 +136,7 @@ class _Unsure:
         symbols = changed_symbols(sums[near], view.store.symbols(question.table))
         if not symbols:
             return None
-        rows = stated(view.read(question.table, start, self._end, symbols=symbols, exchanges=self._venues))
+        rows = stated(view.read(question.table, start, self._end, symbols=symbols, venues=self._venues))
         rows = rows[~rows["resolution"].isin(self._step.left_out)]
         rest = without(sums[near], rows, question.value)
         if rest is None:
@@ -150,7 +150,7 @@ class _Unsure:
     def _from_rows(self) -> Totals:
         """Make them from all rows of the venues."""
         question, span = self._question, Window(self._first, self._end, self._end - self._first, [])
-        rows, _ = self._view.around(question.table, span, self._step.used, exchanges=self._venues)
+        rows, _ = self._view.around(question.table, span, self._step.used, venues=self._venues)
         rows = rows[~rows["resolution"].isin(self._step.left_out)]
         result = by_rows(rows, question.value, self._width, self._view.horizon, added=question.added)
         return self._wanted(result)

@@ -169,7 +169,7 @@ class View:
         end: pd.Timestamp,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Read the rows of a table with ``start <= time < end`` that are known at the clock.
@@ -181,7 +181,7 @@ class View:
         if start >= end or not self.has(table):
             empty = tables.TABLES[table].empty()
             return empty if columns is None else empty[list(columns)]
-        frame = self.store.read(table, start, end, symbols=symbols, exchanges=exchanges, columns=columns)
+        frame = self.store.read(table, start, end, symbols=symbols, venues=venues, columns=columns)
         return self._known(table, corrections.note_read(frame), end)
 
     def step_sums(
@@ -191,7 +191,7 @@ class View:
         start: pd.Timestamp,
         end: pd.Timestamp,
         *,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Sum a column of the rows that `read` returns over the symbols of each venue, step and instant.
 
@@ -200,13 +200,13 @@ class View:
         check()
         end = min(end, self.horizon)
         if start < end and self.has(table) and isinstance(self.store, SummedStore):
-            sums = self.store.step_sums(table, start, end, exchanges=exchanges)
+            sums = self.store.step_sums(table, start, end, venues=venues)
             if sums is not None:
                 return self._known(table, corrections.note_read(sums), end)
         from derivdata.sources.archive.step_sums import sums_of_frame  # many services sum nothing
 
         names = ("symbol", "exchange", "resolution", "time", value)
-        return sums_of_frame(self.read(table, start, end, exchanges=exchanges, columns=names), value)
+        return sums_of_frame(self.read(table, start, end, venues=venues, columns=names), value)
 
     def _known(self, table: str, frame: pd.DataFrame, end: pd.Timestamp) -> pd.DataFrame:
         """Return those of the rows before `end` that are known at the clock."""
@@ -220,7 +220,7 @@ class View:
         *,
         at: pd.Timestamp | None = None,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return the newest row of every series whose value still holds at an instant (default: the clock).
 
@@ -229,7 +229,7 @@ class View:
         at = self.now if at is None else min(at, self.now)
         if not self.has(table):
             return tables.TABLES[table].empty()
-        frame = self.latest(table, at, within=_LONGEST, symbols=symbols, exchanges=exchanges)
+        frame = self.latest(table, at, within=_LONGEST, symbols=symbols, venues=venues)
         return frame[(at - frame["time"]) <= _reach(frame)]
 
     def latest(
@@ -239,11 +239,11 @@ class View:
         *,
         within: pd.Timedelta,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
     ) -> pd.DataFrame:
         """Return what the store's `latest` does; every read of an answer passes here or through `read`."""
         return corrections.note_read(
-            self.store.latest(table, at, within=within, symbols=symbols, exchanges=exchanges)
+            self.store.latest(table, at, within=within, symbols=symbols, venues=venues)
         )
 
     def series(
@@ -254,7 +254,7 @@ class View:
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         added: bool = False,
         used: str | None = None,
         kind: str | None = None,
@@ -271,7 +271,7 @@ class View:
         while start < window.end or not parts:
             end = min(start.floor("1D") + days * _LONGEST, window.end)
             part = window._replace(start=start, end=end)
-            series, rows = self._part(table, value, part, resolution, symbols, exchanges, added, used, kind)
+            series, rows = self._part(table, value, part, resolution, symbols, venues, added, used, kind)
             parts.append((part, series))
             per_day = max(rows, len(series.frame), 1) / max((end - start) / _LONGEST, 1.0)
             start, days = end, min(max(int(_BLOCK_ROWS / per_day), 1), 3650)
@@ -280,7 +280,7 @@ class View:
         whole = [
             series
             if series.used == finest
-            else self._part(table, value, part, resolution, symbols, exchanges, added, finest, kind)[0]
+            else self._part(table, value, part, resolution, symbols, venues, added, finest, kind)[0]
             for part, series in parts
         ]
         notices = list(dict.fromkeys(notice for series in whole for notice in series.notices))
@@ -293,13 +293,13 @@ class View:
         window: Window,
         resolution: str | None,
         symbols: Sequence[str] | None,
-        exchanges: Sequence[str] | None,
+        venues: Sequence[str] | None,
         added: bool,
         used: str | None,
         kind: str | None,
     ) -> tuple[Series, int]:
         """Return a column over a window that fits into memory, and how many rows were read for it."""
-        frame, step = self.around(table, window, resolution, symbols=symbols, exchanges=exchanges, kind=kind)
+        frame, step = self.around(table, window, resolution, symbols=symbols, venues=venues, kind=kind)
         rows, step = len(frame), used or step
         long = buckets.longer(frame[buckets.ends(frame) > window.start], step) if added else []
         notices = [f"rows by {name} are left out: they are longer than buckets of {step}" for name in long]
@@ -315,7 +315,7 @@ class View:
         resolution: str | None,
         *,
         symbols: Sequence[str] | None = None,
-        exchanges: Sequence[str] | None = None,
+        venues: Sequence[str] | None = None,
         kind: str | None = None,
     ) -> tuple[pd.DataFrame, str]:
         """Read a window, the whole buckets that it touches, and what reaches into the first.
@@ -324,7 +324,7 @@ class View:
         """
 
         def read(start: pd.Timestamp, end: pd.Timestamp) -> pd.DataFrame:
-            frame = self.read(table, start, end, symbols=symbols, exchanges=exchanges)
+            frame = self.read(table, start, end, symbols=symbols, venues=venues)
             return frame if kind is None else frame[frame["kind"] == kind]
 
         used = resolution or adaptive(window.requested)

@@ -66,12 +66,12 @@ def endpoints() -> pd.DataFrame:
 
 
 @typed
-def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
+def facts(venues: Sequence[str] | None = None, *, day: times.Instant | None = None) -> pd.DataFrame:
     """Return what is known of the venues' funding intervals, caps, floors, fees and contracts, with sources.
 
     Parameters
     ----------
-    exchanges
+    venues
         Slugs of venues; None takes all.
     day
         The day in question: of each fact, the newest that is not later. None returns all of them, also
@@ -92,7 +92,7 @@ def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None =
     Raises
     ------
     ValueError
-        `exchanges` names a venue of which nothing is known, or `day` is no instant.
+        `venues` names a venue of which nothing is known, or `day` is no instant.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None =
     [37.5, 'bps per interval']
     """
     rows = venue_facts.frame()
-    if exchanges is not None:
-        unknown = [venue for venue in exchanges if venue not in set(rows["exchange"])]
+    if venues is not None:
+        unknown = [venue for venue in venues if venue not in set(rows["exchange"])]
         if unknown:
-            venues = ", ".join(rows["exchange"].unique())
-            raise ValueError(f"exchanges: no fact of {unknown[0]!r} is known; there are some of {venues}")
-        rows = rows[rows["exchange"].isin(exchanges)]
+            known = ", ".join(rows["exchange"].unique())
+            raise ValueError(f"venues: no fact of {unknown[0]!r} is known; there are some of {known}")
+        rows = rows[rows["exchange"].isin(venues)]
     if day is not None:
         until = f"{times.instant(day, 'day'):%Y-%m-%d}"
         rows = rows[rows["as_of"] <= until].sort_values("as_of", kind="stable")
@@ -117,7 +117,7 @@ def facts(exchanges: Sequence[str] | None = None, *, day: times.Instant | None =
 
 @typed
 def read(
-    exchange: str,
+    venue: str,
     request: str,
     body: bytes | str,
     *,
@@ -128,7 +128,7 @@ def read(
 
     Parameters
     ----------
-    exchange
+    venue
         The venue's slug; a dex of Hyperliquid has its own, such as ``"tradexyz"``.
     request
         The path or channel, as in `endpoints`, with the parameters or the instrument where the body does not
@@ -166,7 +166,7 @@ def read(
     >>> rows["rate_bps_8h"].tolist()
     [1.0]
     """
-    reading = opened(exchange, request, body, at=at, context=context)
+    reading = opened(venue, request, body, at=at, context=context)
     VENUES[reading.exchange].refuse(reading)
     endpoint = reading.endpoint
     if endpoint is None:
@@ -175,7 +175,7 @@ def read(
 
 
 def records(
-    exchange: str,
+    venue: str,
     request: str,
     body: bytes | str,
     *,
@@ -183,7 +183,7 @@ def records(
     context: Mapping[str, Any] | Context | None = None,
 ) -> Records:
     """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
-    reading = opened(exchange, request, body, at=at, context=context)
+    reading = opened(venue, request, body, at=at, context=context)
     VENUES[reading.exchange].refuse(reading)
     return Records() if reading.endpoint is None else reading.endpoint.read(reading)
 

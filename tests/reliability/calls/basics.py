@@ -51,7 +51,7 @@ CALLS: Calls = {
     "tables.venue_slug": lambda: {"name": "Binance"},
     "tables.surface_history": lambda: {"rows": options()},
     "venues.read": lambda: {
-        "exchange": "binance", "request": "/fapi/v1/fundingRate",
+        "venue": "binance", "request": "/fapi/v1/fundingRate",
         "body": '[{"symbol": "BTCUSDT", "fundingTime": 1698768000000, "fundingRate": "0.0001"}]',
         "at": "2023-11-01", "context": {"interval_hours": 8.0},
     },

@@ -29,7 +29,7 @@ __all__ = ["CALLS"]
 
 CALLS: Calls = {
     "plot.cumulative_funding": lambda: {
-        "sampled": history(), "settled": None, "exchange": "binance", "symbol": "BTC", "source": None,
+        "sampled": history(), "settled": None, "venue": "binance", "symbol": "BTC", "source": None,
         "ax": None,
     },
     "plot.funding_heatmap": lambda: {

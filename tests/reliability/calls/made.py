@@ -292,4 +292,4 @@ VOGT = smile.Raw(a=0.02, b=0.13, rho=-0.3, m=0.0, sigma=0.4)
 LOCAL = [-0.2, -0.1, 0.0, 0.1, 0.2]
 AT = {"forward": 100.0, "strike": 100.0, "year_fraction": 0.5, "side": "call"}
 PRICE = {**AT, "rate": 0.0, "premium": "linear"}
-HISTORY = {**DAY, "exchanges": ["binance", "okx"], "resolution": "1h"}
+HISTORY = {**DAY, "venues": ["binance", "okx"], "resolution": "1h"}

@@ -39,7 +39,7 @@ CALLS: Calls = {
     "analysis.basis.against_index": lambda: {
         "price": amounts("price_usd"), "index": amounts("price_usd"),
     },
-    "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "exchange": "okx"},
+    "analysis.basis.against_venue": lambda: {"price": amounts("price_usd"), "venue": "okx"},
     "analysis.funding.best_pair": lambda: {
         "panel": rates(), "oi_usd": amounts(), "min_oi_usd": 1.0, "age_hours": None, "max_age_hours": None,
         "tradable": VENUES,
@@ -117,9 +117,9 @@ CALLS: Calls = {
     },
     "analysis.backtest.trades": lambda: {"result": backtested()},
     "analysis.funding.next_settlements": lambda: {
-        "settlements": settlements(), "at": "2026-06-30 12:00", "symbols": ["BTC"], "exchanges": ["okx"],
+        "settlements": settlements(), "at": "2026-06-30 12:00", "symbols": ["BTC"], "venues": ["okx"],
     },
-    "venues.facts": lambda: {"exchanges": ["okx"], "day": "2026-06-30"},
+    "venues.facts": lambda: {"venues": ["okx"], "day": "2026-06-30"},
     "analysis.oi.by_kind": lambda: {"oi": amounts()},
     "analysis.oi.hhi": lambda: {"share": share(), "dim": "exchange"},
     "analysis.oi.market_share": lambda: {

@@ -38,7 +38,7 @@ def truth(
     topic: str,
     *,
     symbols: Sequence[str] | None = None,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
     start: times.Instant | None = None,
     end: times.Instant | None = None,
     source: Name = "sample",
@@ -82,7 +82,7 @@ def truth(
             ``rho``, ``psi`` (θφ).
         ``"volatilities"``
             Volatility and log-moneyness of every strike, expiry and full hour of the window.
-    symbols, exchanges
+    symbols, venues
         What to keep; None is everything.
     start, end
         Half-open window, for the last four topics alone; unless given, the last hour up to the sample's
@@ -104,7 +104,7 @@ def truth(
     if topic in _TIMELESS:
         if start is not None or end is not None:
             raise ValueError(f"topic {topic!r} has no time: leave out start and end")
-        return _TIMELESS[topic](select(symbols, exchanges))
+        return _TIMELESS[topic](select(symbols, venues))
     if topic not in TOPICS:
         raise ValueError(f"topic={topic!r} is not one of {', '.join(TOPICS)}")
     window = times.window(
@@ -113,5 +113,5 @@ def truth(
     )
     first, last = micros(window.start), micros(window.end)
     if topic in _PAIRS:
-        return _PAIRS[topic](first, last, symbols, exchanges)
-    return _OPTIONS[topic](model, first, last, symbols, exchanges)
+        return _PAIRS[topic](first, last, symbols, venues)
+    return _OPTIONS[topic](model, first, last, symbols, venues)

@@ -17,9 +17,9 @@ __all__ = ["clusters", "premium", "surface", "volatilities"]
 Names = Sequence[str] | None
 
 
-def clusters(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
+def clusters(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the clusters that begin in ``[first, last)`` [µs]; with their orders on the chosen venues."""
-    chosen = select(names, exchanges)
+    chosen = select(names, venues)
     parts = [_begun(d, chosen.row) for d in range(first // DAY_US, (last - 1) // DAY_US + 1)]
     table = pd.concat(parts)
     inside = (table["time"] >= first) & (table["time"] < last)
@@ -56,9 +56,9 @@ def _begun(day: int, rows: Ints) -> pd.DataFrame:
     )
 
 
-def premium(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFrame:
+def premium(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the premium of the mark over the index at each five-minute step of ``[first, last)`` [µs]."""
-    every, parts = select(names, exchanges), []
+    every, parts = select(names, venues), []
     for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
         chosen = every.trading(day, day + 1)
         value = funding.premium(chosen, day, 1)
@@ -76,15 +76,13 @@ def premium(first: int, last: int, names: Names, exchanges: Names) -> pd.DataFra
     return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
-def surface(
-    model: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
-) -> pd.DataFrame:
+def surface(model: options.SurfaceModel, first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the parameters of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = options.session(hours)
     parts = [
         _expiries(model, symbol, exchange, day, hours[days == day])
-        for symbol, exchange in options.markets(names, exchanges)
+        for symbol, exchange in options.markets(names, venues)
         for day in np.unique(days).tolist()
     ]
     none = _expiries(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
@@ -93,14 +91,14 @@ def surface(
 
 
 def volatilities(
-    model: options.SurfaceModel, first: int, last: int, names: Names, exchanges: Names
+    model: options.SurfaceModel, first: int, last: int, names: Names, venues: Names
 ) -> pd.DataFrame:
     """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
     days = options.session(hours)
     parts = [
         _strikes(model, symbol, exchange, day, hours[days == day])
-        for symbol, exchange in options.markets(names, exchanges)
+        for symbol, exchange in options.markets(names, venues)
         for day in np.unique(days).tolist()
     ]
     none = _strikes(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]

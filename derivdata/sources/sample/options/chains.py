@@ -38,14 +38,14 @@ _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 
 _SPREADS = noise.key("options spreads")
 
 
-def markets(names: Sequence[str] | None, exchanges: Sequence[str] | None) -> list[tuple[str, str]]:
+def markets(names: Sequence[str] | None, venues: Sequence[str] | None) -> list[tuple[str, str]]:
     """Return symbol and venue of every chain that is requested, sorted; None is all of them."""
     return [
         (symbol, exchange)
         for symbol in SYMBOLS
         if names is None or symbol in names
         for exchange in sorted(OPTIONS_MATRIX[symbol])
-        if exchanges is None or exchange in exchanges
+        if venues is None or exchange in venues
     ]
 
 

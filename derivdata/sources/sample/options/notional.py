@@ -30,7 +30,7 @@ def overview(
     first: int,
     last: int,
     names: Sequence[str] | None,
-    exchanges: Sequence[str] | None,
+    venues: Sequence[str] | None,
 ) -> dict[str, Any]:
     """Return the columns of the hourly overview with ``first <= time < last`` [µs].
 
@@ -38,7 +38,7 @@ def overview(
     last of which ends then.
     """
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US))
-    chosen = markets(names, exchanges)
+    chosen = markets(names, venues)
     if not hours.size or not chosen:
         return {}
     longer = np.arange(hours[0] - _DAY, hours[-1] + 1)

@@ -75,7 +75,7 @@ def historical(context: RequestContext) -> dict[str, Any]:
         window,
         params["resolution"],
         symbols=[params["symbol"]],
-        exchanges=params["exchanges"],
+        venues=params["exchanges"],
     )
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
     points = json_rows.objects({"t": stamps, "timestamp": stamps, "y": frame["rate_bps_8h"]})
@@ -98,7 +98,7 @@ def settlement(context: RequestContext) -> dict[str, Any]:
         window.start,
         window.end,
         symbols=[params["symbol"]],
-        exchanges=params["exchanges"],
+        venues=params["exchanges"],
     )
     frame = frame[frame["rate_bps_8h"].notna() & frame["interval_hours"].notna()]
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
@@ -120,7 +120,7 @@ def _no_data(context: RequestContext, window: Window, table: str, frame: pd.Data
     first = view.store.start
     why = f"historical funding starts in {first:%B %Y} ({json_rows.stamp(first)} UTC)"
     lacking = never_requested(
-        view, table, params["symbol"], window.start, window.end, exchanges=params["exchanges"]
+        view, table, params["symbol"], window.start, window.end, venues=params["exchanges"]
     )
     return [f"no data for this request: {why}", *lacking]
 

@@ -43,7 +43,7 @@ def events(context: RequestContext) -> dict[str, Any]:
     notices: list[str] = []
     start = view.now - _DAY
     if params["since"] is None:
-        orders = fills.events(view, start, view.horizon, symbols=symbols, exchanges=params["exchange"])
+        orders = fills.events(view, start, view.horizon, symbols=symbols, venues=params["exchange"])
         if params["min_usd"] is not None:
             orders = orders[orders["value_usd"] >= params["min_usd"]]
         orders = orders.iloc[::-1].head(limit)
@@ -58,7 +58,7 @@ def events(context: RequestContext) -> dict[str, Any]:
             start = floor
         orders = _since(view, start, limit, symbols, params["exchange"])
     body = {"events": json_rows.rows(_columns(orders)), "count": len(orders)}
-    notices += _cover(view, body, start, view.now, symbols=symbols, exchanges=params["exchange"])
+    notices += _cover(view, body, start, view.now, symbols=symbols, venues=params["exchange"])
     return body | {"notices": notices} if notices else body
 
 
@@ -117,12 +117,12 @@ def _cover(
     end: pd.Timestamp,
     *,
     symbols: Sequence[str] | None = None,
-    exchanges: Sequence[str] | None = None,
+    venues: Sequence[str] | None = None,
 ) -> list[str]:
     """Add to an answer when each venue was asked, of a store that knows; return what is to be noticed."""
     if start >= end:
         return []
-    coverage = requested_spans(view, start, end, symbols=symbols, exchanges=exchanges)
+    coverage = requested_spans(view, start, end, symbols=symbols, venues=venues)
     if coverage is not None:
         body["coverage"] = on_wire(coverage)
     return notices_of(coverage, start, end)
@@ -140,14 +140,14 @@ def _since(
     start: pd.Timestamp,
     limit: int,
     symbols: Sequence[str] | None,
-    exchanges: Sequence[str] | None,
+    venues: Sequence[str] | None,
 ) -> pd.DataFrame:
     """Return the first `limit` events from `start` on, read in growing steps until there are enough."""
     start, step = max(start, view.store.start), _FIRST_STEP
     parts, count = [tables.LIQUIDATIONS_EVENTS.empty()], 0
     while start < view.horizon and count < limit:
         end = min(start + step, view.horizon)
-        parts.append(fills.events(view, start, end, symbols=symbols, exchanges=exchanges))
+        parts.append(fills.events(view, start, end, symbols=symbols, venues=venues))
         count += len(parts[-1])
         start, step = end, step * 2
     return pd.concat([p for p in parts if len(p)] or parts, ignore_index=True).head(limit)

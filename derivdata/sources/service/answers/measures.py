@@ -84,7 +84,7 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
         window,
         params["resolution"],
         symbols=[params["symbol"]],
-        exchanges=params["exchanges"],
+        venues=params["exchanges"],
         added=measure.added,
     )
     names = {"time": "timestamp", "exchange": "exchange", measure.column: measure.one}
@@ -92,9 +92,7 @@ def timeseries(context: RequestContext, measure: Measure) -> dict[str, Any]:
     remarks = notices(window, frame, left_out)
     if frame.empty:
         span = window.start, window.end
-        remarks += never_requested(
-            view, measure.table, params["symbol"], *span, exchanges=params["exchanges"]
-        )
+        remarks += never_requested(view, measure.table, params["symbol"], *span, venues=params["exchanges"])
     return {
         "symbol": params["symbol"],
         "unit": "usd",
@@ -135,7 +133,7 @@ def top_symbols(context: RequestContext, measure: Measure) -> dict[str, Any]:
 
 
 def totals_of(
-    context: RequestContext, measure: Measure, window: Window, exchanges: Any, resolution: str | None
+    context: RequestContext, measure: Measure, window: Window, venues: Any, resolution: str | None
 ) -> Series:
     """Return the totals of a measure by venue and step."""
     return totals(
@@ -144,7 +142,7 @@ def totals_of(
         measure.column,
         window,
         resolution,
-        exchanges=exchanges,
+        venues=venues,
         added=measure.added,
     )
 

@@ -158,7 +158,7 @@ def _require_pair(view: View, symbol: str, exchange: str) -> pd.DataFrame:
     """
     view.need("options_snapshot")
     chain = view.latest(
-        "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange]
+        "options_snapshot", view.now, within=buckets.HOLD, symbols=[symbol], venues=[exchange]
     )
     if chain.empty and exchange not in endpoints.OPTIONS_MATRIX.get(symbol, ()):
         raise bad_request(f"no options of {symbol} on {exchange}; there is no fallback to another venue")
@@ -205,7 +205,7 @@ def _chain(view: View, symbol: str, exchange: str, at: pd.Timestamp) -> pd.DataF
     """Return the newest chain at an instant, at most an hour old, stamped with that instant."""
     if at < view.store.start:
         return view.read("options_snapshot", at, at)
-    chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], exchanges=[exchange])
+    chain = view.latest("options_snapshot", at, within=buckets.HOLD, symbols=[symbol], venues=[exchange])
     return chain[chain["expiry"] > at].assign(time=at)
 
 
@@ -223,7 +223,7 @@ def _chain_of_step(context: RequestContext, start: pd.Timestamp, length: pd.Time
                 at,
                 within=within,
                 symbols=[params["symbol"]],
-                exchanges=[params["exchange"]],
+                venues=[params["exchange"]],
             )
     return chain[chain["expiry"] > chain["time"]]
 
@@ -253,7 +253,7 @@ def _atm_by_hour(context: RequestContext, window: Window) -> pd.DataFrame:
             span.start - buckets.HOLD,
             span.end,
             symbols=[symbol],
-            exchanges=[exchange],
+            venues=[exchange],
             columns=COLUMNS,
         )
 

@@ -26,7 +26,7 @@ def book(context: RequestContext) -> dict[str, Any]:
         view.now,
         within=buckets.HOLD,
         symbols=[params["symbol"]],
-        exchanges=[params["exchange"]],
+        venues=[params["exchange"]],
     )
     if levels.empty:
         raise not_found(f"no book of {params['symbol']} on {params['exchange']} now")
@@ -53,7 +53,7 @@ def depth_history(context: RequestContext) -> dict[str, Any]:
         window,
         params["resolution"],
         symbols=[params["symbol"]],
-        exchanges=[params["exchange"]],
+        venues=[params["exchange"]],
     )
     parts = {}
     for depth in _DEPTHS:

@@ -26,7 +26,7 @@ def history(context: RequestContext) -> dict[str, Any]:
         window,
         params["resolution"],
         symbols=[params["symbol"]],
-        exchanges=params["exchanges"],
+        venues=params["exchanges"],
         kind=params["kind"],
     )
     stamps = json_rows.iso_tokens(pd.DatetimeIndex(frame["time"]))
@@ -34,7 +34,7 @@ def history(context: RequestContext) -> dict[str, Any]:
     nothing = [] if len(frame) else ["no data in this range"]
     if nothing:
         span = window.start, window.end
-        nothing += never_requested(view, _TABLE, params["symbol"], *span, exchanges=params["exchanges"])
+        nothing += never_requested(view, _TABLE, params["symbol"], *span, venues=params["exchanges"])
     return {
         "symbol": params["symbol"],
         "kind": params["kind"],

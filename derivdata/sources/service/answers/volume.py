@@ -42,7 +42,7 @@ def ratio(context: RequestContext) -> dict[str, Any]:
     )
     longer = window._replace(start=window.start - (days + 1) * _DAY)
     volume, step, left_out = totals(
-        view, VOLUME.table, VOLUME.column, longer, "1h", exchanges=context.params["exchanges"], added=True
+        view, VOLUME.table, VOLUME.column, longer, "1h", venues=context.params["exchanges"], added=True
     )
     volume["end"] = volume["time"] + (times.resolution(step) or pd.Timedelta(0))
     ratios = _ratios(oi[oi["time"] >= view.store.start + days * _DAY], volume, days * _DAY)
