@@ -90,11 +90,11 @@ def test_no_function_hides_the_module_of_its_name() -> None:
 
 
 def test_completion_shows_public_names_only() -> None:
-    """`module.<TAB>` in packages, and in modules right under `derivdata`, `analysis` and `venues`."""
+    """`module.<TAB>` in packages, and in modules right under `derivdata` and `analysis`."""
     checked = set()
     for walked in pkgutil.walk_packages(dd.__path__, "derivdata."):
         parent = walked.name.rpartition(".")[0]
-        single = parent in ("derivdata", "derivdata.analysis", "derivdata.sources.venues")
+        single = parent in ("derivdata", "derivdata.analysis")
         if walked.name.endswith("__main__") or "._" in walked.name or not (walked.ispkg or single):
             continue
         module = importlib.import_module(walked.name)
@@ -105,7 +105,7 @@ def test_completion_shows_public_names_only() -> None:
     assert {
         "derivdata.analysis.panels",
         "derivdata.analysis.settlements",
-        "derivdata.sources.venues.reading",
+        "derivdata.sources.venues",
     } <= checked
     for family in dd._FAMILIES:
         functions = getattr(dd, family)

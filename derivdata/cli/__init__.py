@@ -23,10 +23,6 @@ from derivdata.support.text import escape_controls
 __all__ = ["main"]
 
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     from derivdata.errors import DerivdataError

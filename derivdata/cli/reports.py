@@ -13,7 +13,6 @@ from derivdata.cli.terminal import say
 
 __all__ = ["add_bundle", "add_report"]
 
-
 _REPORT = ("symbols", "window", "venues", "fees", "expiries", "sections")
 """Options of the command that are the report's own, kept with a recording."""
 

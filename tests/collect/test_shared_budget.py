@@ -13,7 +13,7 @@ from derivdata.sources.archive import open_archive
 from derivdata.sources.collect import read_through
 from derivdata.sources.collect.contracts import endpoints_for
 from derivdata.sources.collect.session import Shared, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 from tests.collect.clocks import HANGS_SECONDS, EventClock
 from tests.collect.direct import connect_directly
@@ -26,7 +26,7 @@ ASKED = {"mexc": {"symbol": "BTC_USDT"}, "dydx": {"ticker": "BTC-USD"}}
 EACH = 30
 
 
-def _ask(session: VenueSession, endpoint: Endpoint, params: dict[str, str]) -> None:
+def _ask(session: VenueSession, endpoint: VenueEndpoint, params: dict[str, str]) -> None:
     for _ in range(EACH):
         session.ask(endpoint, params)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from derivdata.sources.venues.coverage import coverage_of
-from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.registry import VENUES
 
 MINUTE = 60.0
@@ -86,7 +86,7 @@ EXPIRIES = {"binance": 60, "derive": 40}
 """Requests of a chain that is asked by expiry."""
 
 
-def _requests(endpoint: Endpoint) -> float:
+def _requests(endpoint: VenueEndpoint) -> float:
     """How many requests one poll of an endpoint takes."""
     if endpoint.expiry:
         return EXPIRIES[endpoint.exchange]

@@ -11,7 +11,8 @@ import pytest
 
 import derivdata as dd
 from derivdata.errors import SchemaError, VenueError
-from derivdata.sources.venues.tabulation import multiplier, payment_hours
+from derivdata.sources.venues.context import multiplier
+from derivdata.sources.venues.tabulation import payment_hours
 
 AT = "2026-03-02T08:00:00Z"
 MS = 1_772_438_400_000  # the same instant
@@ -637,7 +638,7 @@ def test_a_body_that_names_no_contract_needs_the_request_to_name_it() -> None:
 
 
 def test_an_unknown_venue_or_path_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="exchange='nope' is not one of binance, bybit"):
+    with pytest.raises(ValueError, match="venue='nope' is not one of binance, bybit"):
         dd.venues.read("nope", "/x", "[]")
     with pytest.raises(ValueError, match="binance has no endpoint '/x': it has"):
         dd.venues.read("binance", "/x", "[]")

@@ -59,7 +59,7 @@ LIGHTER = {"channel": "trade:1", "type": "update/trade", "trades": [], "liquidat
     {"trade_id": 5, "type": "liquidation", "market_id": 1, "size": "0.5", "price": "50000",
      "usd_amount": "25000", "is_maker_ask": True, "timestamp": MS}
 ]}  # fmt: skip
-MARKETS = pd.DataFrame({**{k: LISTED[k] for k in LISTED}, "exchange": "lighter", "instrument_name": "1:BTC"})
+MARKETS = LISTED.assign(exchange="lighter", instrument_name="1:BTC", contract_size=1.0, is_inverse=False)
 MAY_BE_EITHER = {"gate's stream": ("number at ('result', 0, 'price')",)}
 """Another number of another kind, where clients have seen both kinds: nothing else tells which is right."""
 TRADES = "/public/get_last_trades_by_currency_and_time?currency=BTC"

@@ -9,7 +9,7 @@ import msgspec
 
 from derivdata.errors import ArchiveError
 from derivdata.sources.collect.folders import data_folder
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.support.files import replace_file
 
 __all__ = ["checked_on", "is_collected", "keep_checks"]
@@ -30,7 +30,7 @@ def checked_on() -> dict[str, str]:
     return days
 
 
-def is_collected(endpoint: Endpoint, *, unconfirmed: bool) -> bool:
+def is_collected(endpoint: VenueEndpoint, *, unconfirmed: bool) -> bool:
     """Return whether to ask an endpoint: one confirmed by the specification or here, or any if requested."""
     return endpoint.confirmed or unconfirmed or f"{endpoint.exchange} {endpoint.path}" in checked_on()
 

@@ -13,7 +13,7 @@ from derivdata import units
 from derivdata.errors import DerivdataError, SchemaError, VenueError
 from derivdata.sources.collect.contracts import contract_name, list_contracts
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.wire import us_of
@@ -35,7 +35,7 @@ _Key = tuple[str, str, str]
 class _Answer(NamedTuple):
     """What a request was answered with: records, or an error that is about the request or the moment."""
 
-    endpoint: Endpoint
+    endpoint: VenueEndpoint
     records: Records | None
     error: str
     is_final: bool
@@ -86,7 +86,7 @@ def _answers(session: VenueSession, symbol: str) -> list[_Answer]:
     ]
 
 
-def _answer(session: VenueSession, endpoint: Endpoint, item: Instrument | None, symbol: str) -> _Answer:
+def _answer(session: VenueSession, endpoint: VenueEndpoint, item: Instrument | None, symbol: str) -> _Answer:
     """Ask once, of a history the last day, or as much of it as one request may ask for."""
     name = symbol if item is None else item.name
     params = dict.fromkeys(endpoint.pattern.groupindex, name)

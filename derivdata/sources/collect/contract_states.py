@@ -12,7 +12,7 @@ from derivdata.errors import DerivdataError, NetworkError, VenueError
 from derivdata.sources.archive import Request
 from derivdata.sources.collect.contracts import Contracts, contract_name
 from derivdata.sources.collect.session import Stopped, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, OiPoint, State
 from derivdata.sources.venues.wire import us_of
 
@@ -42,7 +42,7 @@ class ContractStates:
     session
         The venue's.
     endpoints
-        Those that are polled and tell of one contract (`Endpoint.is_of_one`).
+        Those that are polled and tell of one contract (`VenueEndpoint.is_of_one`).
     symbols
         Those to ask for first.
     seconds
@@ -52,7 +52,7 @@ class ContractStates:
     def __init__(
         self,
         session: VenueSession,
-        endpoints: Sequence[Endpoint],
+        endpoints: Sequence[VenueEndpoint],
         *,
         symbols: Sequence[str] = (),
         seconds: float | None = None,
@@ -126,14 +126,14 @@ class ContractStates:
 
     def _due(
         self, contracts: Contracts, states: Mapping[str, State], now: pd.Timestamp
-    ) -> list[tuple[Endpoint, Instrument]]:
+    ) -> list[tuple[VenueEndpoint, Instrument]]:
         """Return what to ask in this poll, in order."""
 
         def volume(item: Instrument) -> float:
             state = states.get(item.name)
             return (state.volume_usd if state is not None else None) or 0.0
 
-        listed: list[tuple[Endpoint, Instrument]] = []
+        listed: list[tuple[VenueEndpoint, Instrument]] = []
         for endpoint in self.endpoints:
             fitting = [item for item in contracts.by_symbol.values() if endpoint.covers(item)]
             fitting.sort(key=volume, reverse=True)
@@ -155,7 +155,7 @@ class ContractStates:
             return due
         return due[: ceil(len(listed) * (_MINUTE / max(self._cadence(), _MINUTE)))]
 
-    def _ask(self, endpoint: Endpoint, item: Instrument, mark: float | None) -> OiPoint:
+    def _ask(self, endpoint: VenueEndpoint, item: Instrument, mark: float | None) -> OiPoint:
         """Ask for one contract, and value its coins at the mark of the same minute."""
         params = {endpoint.symbol: contract_name(endpoint, item)}
         records, _, _ = self._session.ask(endpoint, params, context={"instrument": item.name})

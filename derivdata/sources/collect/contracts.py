@@ -9,7 +9,7 @@ import pandas as pd
 from derivdata.errors import DerivdataError, VenueError
 from derivdata.sources.collect.checked import is_collected
 from derivdata.sources.collect.session import Stopped, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
@@ -39,7 +39,7 @@ class Listing(NamedTuple):
     frames: dict[str, pd.DataFrame]
 
 
-def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[Endpoint]:
+def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
     """Return the venue's requests of a kind, in the order of preference."""
     return [
         endpoint
@@ -50,7 +50,7 @@ def endpoints_for(venue: Venue, what: str, *, unconfirmed: bool) -> list[Endpoin
     ]
 
 
-def contract_name(endpoint: Endpoint, item: Instrument) -> str:
+def contract_name(endpoint: VenueEndpoint, item: Instrument) -> str:
     """Return what the venue calls a contract in a request."""
     if endpoint.symbol == "market_id":
         return item.name.partition(":")[0]
@@ -107,7 +107,7 @@ def _listing(session: VenueSession) -> Listing:
     return Listing(at, Contracts(records.instruments), tables)
 
 
-def _all_pages(session: VenueSession, endpoint: Endpoint) -> Records:
+def _all_pages(session: VenueSession, endpoint: VenueEndpoint) -> Records:
     records, cursor = Records(), ""
     for _ in range(_PAGES):
         name = endpoint.paging.cursor if endpoint.paging else ""

@@ -24,7 +24,7 @@ from derivdata.sources.collect.liquidations import (
 )
 from derivdata.sources.collect.other_path import has_two_paths, without_other_path
 from derivdata.sources.collect.session import Shared, Stopped, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument
 from derivdata.sources.venues.registry import VENUES
 from derivdata.support import times
@@ -229,7 +229,9 @@ class _Job:
             for symbol in self.symbols if endpoints else ():
                 self._symbol(session, contracts, endpoints, table, symbol)
 
-    def _liquidations(self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint]) -> None:
+    def _liquidations(
+        self, session: VenueSession, contracts: Contracts, endpoints: list[VenueEndpoint]
+    ) -> None:
         """Ask for all liquidations where the venue lists them so, else for those of the symbols."""
         scopes: list[str | None] = [None] if any(map(covers_all, endpoints)) else [*self.symbols]
         window = self._reachable(endpoints[0])
@@ -253,7 +255,12 @@ class _Job:
                 self._write(LIQUIDATIONS, symbol, rows, requests)
 
     def _symbol(
-        self, session: VenueSession, contracts: Contracts, endpoints: list[Endpoint], table: str, symbol: str
+        self,
+        session: VenueSession,
+        contracts: Contracts,
+        endpoints: list[VenueEndpoint],
+        table: str,
+        symbol: str,
     ) -> None:
         item = contracts.by_symbol.get(symbol)
         if item is None:
@@ -275,7 +282,7 @@ class _Job:
     def _rows(
         self,
         session: VenueSession,
-        endpoints: list[Endpoint],
+        endpoints: list[VenueEndpoint],
         item: Instrument,
         table: str,
         gap: times.Window,
@@ -296,7 +303,7 @@ class _Job:
         rows = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
         return keyed.conform(rows.drop_duplicates([*keyed.key]))
 
-    def _reachable(self, endpoint: Endpoint) -> times.Window | None:
+    def _reachable(self, endpoint: VenueEndpoint) -> times.Window | None:
         reach = endpoint.paging.reach_days if endpoint.paging else None
         if reach is None:
             return self.window

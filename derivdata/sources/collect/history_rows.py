@@ -10,7 +10,7 @@ from derivdata.sources.collect.contracts import contract_name, endpoints_for
 from derivdata.sources.collect.liquidations import LIQUIDATIONS
 from derivdata.sources.collect.pages import pages
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
@@ -18,11 +18,6 @@ from derivdata.sources.venues.wire import us_of
 from derivdata.support import times
 
 __all__ = ["TABLES", "history", "refilling"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 TABLES = {
     "funding_settlements": ("settlements",),
@@ -39,7 +34,7 @@ Some venues tell prices beside open interest or payments, and nowhere else witho
 _BEFORE = pd.Timedelta(9, "h")  # the row before the window tells the first row's interval
 
 
-def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
+def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[VenueEndpoint]:
     """Return the requests that refill a table, in the order of preference."""
     return [
         endpoint
@@ -50,7 +45,7 @@ def refilling(venue: Venue, table: str, *, unconfirmed: bool) -> list[Endpoint]:
 
 
 def history(
-    session: VenueSession, endpoint: Endpoint, item: Instrument, table: str, window: times.Window
+    session: VenueSession, endpoint: VenueEndpoint, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
     """Walk one history of one contract and return the rows of the window, all or an error.
 
@@ -69,7 +64,7 @@ def history(
 
 
 def _of_window(
-    endpoint: Endpoint, records: Records, item: Instrument, table: str, window: times.Window
+    endpoint: VenueEndpoint, records: Records, item: Instrument, table: str, window: times.Window
 ) -> pd.DataFrame:
     hours = VENUES[endpoint.exchange].lone_payment_hours
     records.oi = list({row.time: row for row in records.oi}.values())  # pages overlap by a row

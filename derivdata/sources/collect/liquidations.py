@@ -13,7 +13,7 @@ from derivdata.sources.archive import Request
 from derivdata.sources.collect.contracts import Contracts, contract_name, endpoints_for
 from derivdata.sources.collect.pages import pages
 from derivdata.sources.collect.session import Stopped, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Records
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
@@ -36,9 +36,9 @@ _LONGEST = pd.Timedelta(1, "h")  # of a poll; what is older is left to the refil
 
 
 class Walk(NamedTuple):
-    """One list to walk: a request, the value of its `Endpoint.symbol`, and the contract if it is of one."""
+    """One list to walk: a request, the value of its parameter `symbol`, and the contract if it is of one."""
 
-    endpoint: Endpoint
+    endpoint: VenueEndpoint
     name: str
     item: Instrument | None
 
@@ -50,12 +50,12 @@ class Found(NamedTuple):
     whole_from: pd.Timestamp
 
 
-def covers_all(endpoint: Endpoint) -> bool:
+def covers_all(endpoint: VenueEndpoint) -> bool:
     """Whether a request is about all contracts, or those of a currency, and not about one."""
     return not endpoint.symbol or bool(endpoint.each)
 
 
-def walks_of(endpoints: Sequence[Endpoint], contracts: Contracts, symbol: str | None) -> list[Walk]:
+def walks_of(endpoints: Sequence[VenueEndpoint], contracts: Contracts, symbol: str | None) -> list[Walk]:
     """Return the lists that hold the liquidations of a symbol, of all its contracts; of all (None)."""
     if symbol is None:
         return [Walk(e, value, None) for e in endpoints if covers_all(e) for value in e.each or ("",)]

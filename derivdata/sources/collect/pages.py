@@ -7,7 +7,7 @@ from typing import Any
 
 from derivdata.errors import SchemaError
 from derivdata.sources.collect.session import VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.paging import walk
 from derivdata.sources.venues.record_types import Records
 
@@ -18,7 +18,7 @@ _MOST_PAGES = 20_000
 
 def pages(
     session: VenueSession,
-    endpoint: Endpoint,
+    endpoint: VenueEndpoint,
     first: int,
     last: int,
     given: Mapping[str, str],

@@ -12,11 +12,6 @@ from derivdata.sources.venues.wire import us_of
 
 __all__ = ["PaymentSpacing"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _HOUR_US = 3_600_000_000
 _GOOD_HOURS = (1.0, 2.0, 4.0, 8.0)
 

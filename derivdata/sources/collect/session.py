@@ -18,8 +18,8 @@ from derivdata.errors import DerivdataError, NetworkError, SchemaError, VenueErr
 from derivdata.sources import venues
 from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.quarantine import Quarantine
-from derivdata.sources.venues.endpoint import Endpoint, Venue
-from derivdata.sources.venues.reading import Context
+from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.record_types import Records
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class VenueSession:
 
     def ask(
         self,
-        endpoint: Endpoint,
+        endpoint: VenueEndpoint,
         params: Mapping[str, str] | None = None,
         *,
         context: Mapping[str, Any] | None = None,
@@ -164,7 +164,7 @@ class VenueSession:
         self._http.close()
 
     def _once(
-        self, endpoint: Endpoint, given: Mapping[str, str], context: Mapping[str, Any] | None
+        self, endpoint: VenueEndpoint, given: Mapping[str, str], context: Mapping[str, Any] | None
     ) -> tuple[Records, str, bytes]:
         place = endpoint.place
         query = dict(given)
@@ -213,7 +213,7 @@ class VenueSession:
         context.named = more.get("instrument")
         return context
 
-    def _pace(self, endpoint: Endpoint) -> None:
+    def _pace(self, endpoint: VenueEndpoint) -> None:
         """Wait until the budget allows another request: requests are spread evenly, never in bursts.
 
         A stop is noticed here even where there is nothing to wait for, since a venue may answer more slowly

@@ -16,7 +16,7 @@ from derivdata.sources.collect.contracts import Contracts, contract_name, endpoi
 from derivdata.sources.collect.liquidations import LIQUIDATIONS, LiquidationPolls
 from derivdata.sources.collect.payment_spacing import PaymentSpacing
 from derivdata.sources.collect.session import Stopped, VenueSession
-from derivdata.sources.venues.endpoint import Endpoint
+from derivdata.sources.venues.endpoint import VenueEndpoint
 from derivdata.sources.venues.record_types import Instrument, Records, State
 from derivdata.sources.venues.tabulation import frames
 from derivdata.sources.venues.wire import us_of
@@ -142,7 +142,7 @@ class VenueState:
             return self._lost(poll, problem)
         return poll
 
-    def _ask_due(self, poll: Poll) -> list[Endpoint]:
+    def _ask_due(self, poll: Poll) -> list[VenueEndpoint]:
         """Ask for the bulk answers that are due, and return their endpoints."""
         self._arrived = {}
         due = [endpoint for endpoint in self.endpoints if self._is_due(endpoint, poll.at)]
@@ -212,11 +212,11 @@ class VenueState:
             request = Request(poll.exchange, symbol, start, start + _MINUTE, why[:500])
             poll.requests.setdefault(table, []).append(request)
 
-    def _is_due(self, endpoint: Endpoint, now: pd.Timestamp) -> bool:
+    def _is_due(self, endpoint: VenueEndpoint, now: pd.Timestamp) -> bool:
         last_request = self._asked.get(_key(endpoint))
         return last_request is None or now - last_request >= pd.Timedelta((endpoint.every or 0) * 0.95, "s")
 
-    def _answers(self, endpoint: Endpoint) -> Records:
+    def _answers(self, endpoint: VenueEndpoint) -> Records:
         records = Records()
         for params in self._asked_for(endpoint):
             answer, _, _ = self.session.ask(endpoint, params)
@@ -226,7 +226,7 @@ class VenueState:
             records.add(answer)
         return records
 
-    def _asked_for(self, endpoint: Endpoint) -> list[dict[str, str]]:
+    def _asked_for(self, endpoint: VenueEndpoint) -> list[dict[str, str]]:
         """Return the parameters of each request of one poll."""
         if not endpoint.expiry:
             return [{endpoint.symbol: value} if value else {} for value in endpoint.each or ("",)]
@@ -238,7 +238,7 @@ class VenueState:
             for symbol, expiry in listed
         ]
 
-    def _tabulate(self, poll: Poll, due: list[Endpoint]) -> None:
+    def _tabulate(self, poll: Poll, due: list[VenueEndpoint]) -> None:
         at, chain, state = us_of(self.session.clock.utc()), Records(), Records()
         for endpoint in self.endpoints:
             stored = self._kept.get(_key(endpoint), Records())
@@ -333,5 +333,5 @@ def _lasting(records: Records) -> Records:
     return Records(states=states)
 
 
-def _key(endpoint: Endpoint) -> str:
+def _key(endpoint: VenueEndpoint) -> str:
     return f"{endpoint.host}{endpoint.path} {endpoint.quote}"

@@ -8,14 +8,17 @@ error that a venue sends with HTTP 200 is an error, and never an empty table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pandas as pd
 
-from derivdata.sources.venues.endpoint import Endpoint, Venue
-from derivdata.sources.venues.reading import Context, Reading, Request
+from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.endpoint import VenueEndpoint
+from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Records
 from derivdata.sources.venues.registry import VENUES
 from derivdata.sources.venues.tabulation import frames
@@ -166,12 +169,17 @@ def read(
     >>> rows["rate_bps_8h"].tolist()
     [1.0]
     """
-    reading = opened(venue, request, body, at=at, context=context)
-    VENUES[reading.exchange].refuse(reading)
-    endpoint = reading.endpoint
+    endpoint, reading = _opened(venue, request, body, at=at, context=context)
     if endpoint is None:
         return {}
-    return tabulated(reading.exchange, endpoint, endpoint.read(reading), reading)
+    rows = endpoint.read(reading)
+    same = [e for e in VENUES[venue].endpoints if (e.path, e.read) == (endpoint.path, endpoint.read)]
+    names = list(dict.fromkeys(table for e in same for table in e.tables))
+    names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
+    states = any(state.settle_h is not None for state in rows.states)
+    names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
+    hours = reading.context.interval_hours or VENUES[venue].lone_payment_hours
+    return frames(venue, rows, names, at=reading.at, default_hours=hours)
 
 
 def records(
@@ -183,65 +191,52 @@ def records(
     context: Mapping[str, Any] | Context | None = None,
 ) -> Records:
     """Read a body as records, before one contract a symbol is chosen; the context may be a ready one."""
-    reading = opened(venue, request, body, at=at, context=context)
-    VENUES[reading.exchange].refuse(reading)
-    return Records() if reading.endpoint is None else reading.endpoint.read(reading)
+    endpoint, reading = _opened(venue, request, body, at=at, context=context)
+    return Records() if endpoint is None else endpoint.read(reading)
 
 
-def tabulated(exchange: str, endpoint: Endpoint, rows: Records, reading: Reading) -> dict[str, pd.DataFrame]:
-    """Return the tables of an endpoint's records."""
-    same = [
-        e for e in VENUES[reading.exchange].endpoints if e.path == endpoint.path and e.read == endpoint.read
-    ]
-    names = list(dict.fromkeys(table for e in same for table in e.tables))
-    names += ["instruments"] * bool(rows.instruments or endpoint.what == "instruments")
-    states = any(state.settle_h is not None for state in rows.states)
-    names += ["intervals"] * bool(rows.intervals or states or endpoint.what == "intervals")
-    return frames(exchange, rows, names, at=reading.at, default_hours=default_hours(reading))
-
-
-def default_hours(reading: Reading) -> float:
-    """Return the interval of a payment that stands alone in its window."""
-    if reading.context.interval_hours is not None:
-        return reading.context.interval_hours
-    return VENUES[reading.exchange].lone_payment_hours
-
-
-def opened(
-    exchange: str,
+def _opened(
+    venue: str,
     request: str,
     body: bytes | str,
     *,
     at: times.Instant | None = None,
     context: Mapping[str, Any] | Context | None = None,
-) -> Reading:
-    """Return a body that is ready to be read, with the endpoint that it answers."""
-    if exchange not in VENUES:
-        raise ValueError(f"exchange={exchange!r} is not one of {', '.join(VENUES)}")
-    venue = VENUES[exchange]
-    parsed = Request.parse(request)
-    endpoint, parts = (None, {}) if parsed.place == "any" else _endpoint_of(venue, parsed)
-    arrival = None if at is None else us_of(times.instant(at, "at"))
-    # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
-    raw = body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body)
-    return Reading(
-        exchange,
-        endpoint,
-        parsed,
-        raw,
-        at=arrival,
-        context=context if isinstance(context, Context) else Context(context, exchange),
+) -> tuple[VenueEndpoint | None, Reading]:
+    """Return the endpoint that a body answers, and the body ready to be read; an error is raised."""
+    if venue not in VENUES:
+        raise ValueError(f"venue={venue!r} is not one of {', '.join(VENUES)}")
+    place, params = _parsed(request)
+    endpoint, parts = (None, {}) if place == "any" else _endpoint_of(venue, place, params)
+    reading = Reading(
+        venue,
+        place,
+        params,
+        # A lone surrogate is no UTF-8 either way: the reader of JSON refuses it by its place.
+        body.encode(errors="surrogatepass") if isinstance(body, str) else bytes(body),
+        at=None if at is None else us_of(times.instant(at, "at")),
+        context=context if isinstance(context, Context) else Context(context, venue),
         parts=parts,
     )
+    VENUES[venue].refuse(reading)
+    return endpoint, reading
 
 
-def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[str, str]]:
+def _parsed(request: str) -> tuple[str, dict[str, str]]:
+    """Return the path or channel and its parameters; a part that is still ``{name}`` counts as not given."""
+    place, _, query = re.sub(r"^(https?|wss?)://[^/]+", "", request).partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    return place, {name: value for name, value in pairs if not re.fullmatch(r"\{\w+\}", value)}
+
+
+def _endpoint_of(
+    venue: str, place: str, params: Mapping[str, str]
+) -> tuple[VenueEndpoint | None, dict[str, str]]:
     """Return the endpoint of a request and the parts of its path; None if only errors can be read."""
-    near = _endpoints_at(venue.exchange, request.place)
+    near = _endpoints_at(venue, place)
     if not near:
-        paths = ", ".join(sorted({e.path for e in venue.endpoints}))
-        raise ValueError(f"request: {venue.exchange} has no endpoint {request.place!r}: it has {paths}")
-    params = request.params
+        paths = ", ".join(sorted({e.path for e in VENUES[venue].endpoints}))
+        raise ValueError(f"request: {venue} has no endpoint {place!r}: it has {paths}")
     fitting = [
         (len(endpoint.fixed) - len(parts), endpoint, parts)
         for endpoint, parts in near
@@ -254,12 +249,11 @@ def _endpoint_of(venue: Venue, request: Request) -> tuple[Endpoint | None, dict[
 
 
 @lru_cache(maxsize=512)  # a history is many bodies of one path
-def _endpoints_at(exchange: str, place: str) -> list[tuple[Endpoint, dict[str, str]]]:
+def _endpoints_at(venue: str, place: str) -> list[tuple[VenueEndpoint, dict[str, str]]]:
     """Return the endpoints of a path, with the ``{name}`` parts that it fills in."""
-    venue = VENUES[exchange]
-    short = place.removeprefix(Request.parse(venue.host).place)
+    short = place.removeprefix(_parsed(VENUES[venue].host)[0])
     return [
         (endpoint, match.groupdict())
-        for endpoint in venue.endpoints
+        for endpoint in VENUES[venue].endpoints
         if (match := endpoint.pattern.fullmatch(short) or endpoint.pattern.fullmatch(place))
     ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from derivdata.sources.venues import binance
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
+from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
 
-_endpoint = partial(Endpoint, "aster")
+_endpoint = partial(VenueEndpoint, "aster")
 
 ENDPOINTS = (
     _endpoint("instruments", "GET", "/fapi/v1/exchangeInfo", (), binance.exchange_info, lists=True),
@@ -46,5 +46,5 @@ VENUE = Venue(
     binance.refuse,
     budget=10.0,
     socket=_SOCKET,
-    stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
+    stream=Stream("!forceOrder@arr", lambda *_: [Socket(_SOCKET, [])], b"forceOrder"),
 )

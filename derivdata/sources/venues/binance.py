@@ -10,11 +10,9 @@ from functools import partial
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.sources.venues.binance_options import option_marks, option_oi, option_tickers
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
-from derivdata.sources.venues.past_rows import payments, prices
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
     Interval,
@@ -30,29 +28,22 @@ _COIN = "https://dapi.binance.com"
 _OPTIONS = "https://eapi.binance.com"
 _DEFAULT_HOURS = 8.0
 _RESTING = ("PERPETUAL", "TRADIFI_PERPETUAL")
-_BUSY = {-1000, -1001, -1007, -1008, -1016}
+_REASONS = {451: "region", -1003: "limit", **dict.fromkeys((-1000, -1001, -1007, -1008, -1016), "busy")}
 
 
 class _Fault(Wire):
     code: int | None = None
     msg: str = ""
 
+    @property
+    def fault(self) -> Fault:
+        """An error comes with HTTP 200 at times."""
+        if self.code in (None, 200):
+            return None
+        return 451 if "restricted location" in self.msg else self.code, self.msg
 
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"code": ..., "msg": ...}``, which comes with HTTP 200 at times."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.code is None or fault.code == 200:
-        return
-    code, reason = fault.code, "refused"
-    if "restricted location" in fault.msg:
-        code, reason = 451, "region"
-    elif fault.code == -1003:
-        reason = "limit"
-    elif fault.code in _BUSY:
-        reason = "busy"
-    raise VenueError(reading.where, fault.msg, code=code, reason=reason)
+
+refuse = refusal(_Fault, _REASONS.get)
 
 
 def coin_margined(name: str) -> bool:
@@ -122,7 +113,7 @@ class _Paid(Wire):
 def funding_rates(reading: Reading) -> Records:
     """Read payments of one contract, or the last of all."""
     rows = reading.decode(list[_Paid])
-    return payments(reading, ((row.symbol, row.fundingTime, row.fundingRate) for row in rows), named)
+    return reading.payments(((row.symbol, row.fundingTime, row.fundingRate) for row in rows), named)
 
 
 class _Oi(Wire):
@@ -275,16 +266,15 @@ def force_orders(reading: Reading) -> Records:
         fill, price = reading.required(order.ap), reading.required(order.p)
         ordered, filled = reading.required(order.q), reading.required(order.z)
         records.liquidations.append(
-            Liquidation(
+            Liquidation.of(
                 item,
                 reading.ms(order.T),
                 side,
-                price,
-                fill,
-                item.coins(ordered, fill or price),
-                item.coins(filled, fill or price),
-                item.usd(filled, fill or price),
-                (order.p, order.ap, order.q, order.z),
+                filled,
+                order_price=price,
+                fill_price=fill,
+                ordered=ordered,
+                native=(order.p, order.ap, order.q, order.z),
             )
         )
     return records
@@ -296,12 +286,12 @@ _Bar = tuple[int, str, str, str, str, str, int, str, int, str, str, str]
 def klines(reading: Reading) -> Records:
     """Read prices at the start of each bar: mark prices, or last prices."""
     item = reading.instrument(reading.asked("symbol"), named)
-    kind = "mark" if "markPrice" in reading.request.place else "last"
+    kind = "mark" if "markPrice" in reading.place else "last"
     bars = ((row[0], row[1]) for row in reading.decode(list[_Bar]))
-    return prices(reading, bars, item, kind, reading.resolution("interval"))
+    return reading.prices(bars, item, kind, reading.resolution("interval"))
 
 
-_endpoint = partial(Endpoint, "binance")
+_endpoint = partial(VenueEndpoint, "binance")
 _linear = partial(_endpoint, margin="linear")
 _inverse = partial(_endpoint, margin="inverse", host=_COIN)
 _STATE = ("funding_history", "markets_symbol_exchanges", "prices_history")
@@ -386,6 +376,6 @@ VENUE = Venue(
     budget=10.0,  # of 2,400 a minute
     pools={"funding": 500 / 300 / 4, "data": 1000 / 300 / 4},
     socket=_SOCKET,
-    stream=Stream("!forceOrder@arr", lambda *_: [Connection(_SOCKET, [])], b"forceOrder"),
+    stream=Stream("!forceOrder@arr", lambda *_: [Socket(_SOCKET, [])], b"forceOrder"),
     terms="API terms of 2025-01-22 are written for key holders; a clause on public data was not seen.",
 )

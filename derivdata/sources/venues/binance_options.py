@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from derivdata.sources.venues.option_names import option_name
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Option, Quotes, Records
+from derivdata.sources.venues.record_types import Quotes, Records
 from derivdata.sources.venues.wire import Wire
 
 __all__ = ["option_marks", "option_oi", "option_tickers"]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class _Mark(Wire):
@@ -28,16 +21,20 @@ class _Mark(Wire):
 
 def option_marks(reading: Reading) -> Records:
     """Read volatilities and greeks of all options."""
-    records = Records()
+    number, records = reading.number, Records()
     for row in reading.decode(list[_Mark]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        iv = reading.number(row.markIV)
-        greeks: list[Any] = [reading.number(v) for v in (row.delta, row.gamma, row.vega, row.theta)]
-        records.options.append(
-            Option(
-                row.symbol, symbol, reading.at, expiry, strike, side, iv if iv and iv > 0 else None, *greeks
-            )._replace(quotes=Quotes(False, mark=reading.number(row.markPrice)))
+        iv = number(row.markIV)
+        option = reading.option(
+            row.symbol,
+            reading.at,
+            iv=iv if iv and iv > 0 else None,  # -1 is none
+            delta=number(row.delta),
+            gamma=number(row.gamma),
+            vega=number(row.vega),
+            theta=number(row.theta),
+            quotes=Quotes(False, mark=number(row.markPrice)),
         )
+        records.options.append(option)
     return records
 
 
@@ -51,15 +48,12 @@ class _OptionTicker(Wire):
 
 def option_tickers(reading: Reading) -> Records:
     """Read quotes and the index that each option settles on; volatilities come with the marks."""
-    records = Records()
+    number, records = reading.number, Records()
     for row in reading.decode(list[_OptionTicker]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        index = reading.number(row.exercisePrice) or None
-        bid, ask = reading.number(row.bidPrice) or None, reading.number(row.askPrice) or None
-        quotes = Quotes(False, bid, ask, index_price=index, volume=reading.number(row.volume))
-        records.options.append(
-            Option(row.symbol, symbol, reading.at, expiry, strike, side, underlying=index, quotes=quotes)
-        )
+        index = number(row.exercisePrice) or None
+        bid, ask = number(row.bidPrice) or None, number(row.askPrice) or None
+        quotes = Quotes(False, bid, ask, index_price=index, volume=number(row.volume))
+        records.options.append(reading.option(row.symbol, reading.at, underlying=index, quotes=quotes))
     return records
 
 
@@ -71,10 +65,11 @@ class _OptionOi(Wire):
 
 def option_oi(reading: Reading) -> Records:
     """Read open interest of the options of one expiry, in contracts."""
-    records = Records()
-    for row in reading.decode(list[_OptionOi]):
-        symbol, expiry, strike, side = option_name(reading, row.symbol)
-        amount = reading.required(row.sumOpenInterest)
-        time = reading.ms(row.timestamp)
-        records.options.append(Option(row.symbol, symbol, time, expiry, strike, side, open_interest=amount))
-    return records
+    return Records(
+        options=[
+            reading.option(
+                row.symbol, reading.ms(row.timestamp), open_interest=reading.required(row.sumOpenInterest)
+            )
+            for row in reading.decode(list[_OptionOi])
+        ]
+    )

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading, refuse_by_code
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
 
-_OK = "00000"
+
+class _Coded(CodedBody):
+    success: ClassVar[str] = "00000"
+
+
 _REASONS = {"429": "limit", "30007": "limit", "40725": "busy", "40015": "busy", "45001": "busy"}
-
-
-refuse = refuse_by_code(_OK, _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -41,17 +42,12 @@ class _Ticker2(Wire):
     markPrice: str | None = None
 
 
-class _Tickers2(Wire):
-    code: str
-    data: list[_Ticker2]
-
-
 def tickers_v2(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts of a product type."""
     return Records(
         states=[
             state
-            for row in reading.decode(_Tickers2).data
+            for row in reading.decode(Data[list[_Ticker2]]).data
             if not row.deliveryTime
             for state in _state(
                 reading, row.symbol, row.ts, row.fundingRate, row.holdingAmount, row.markPrice,
@@ -74,17 +70,12 @@ class _Ticker3(Wire):
     deliveryTime: str | None
 
 
-class _Tickers3(Wire):
-    code: str
-    data: list[_Ticker3]
-
-
 def tickers_v3(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts of a category."""
     return Records(
         states=[
             state
-            for row in reading.decode(_Tickers3).data
+            for row in reading.decode(Data[list[_Ticker3]]).data
             if not row.deliveryTime
             for state in _state(
                 reading, row.symbol, row.ts, row.fundingRate, row.openInterest, row.markPrice,
@@ -110,7 +101,6 @@ def _state(
     if not item.perpetual or not item.active:
         return []
     price, amount, hours = reading.number(mark), reading.required(coins), reading.interval(item)
-    moved = reading.number(change)
     return [
         State(
             item,
@@ -124,7 +114,7 @@ def _state(
             oi_usd=None if price is None else amount * price,
             oi_coins=amount,
             volume_usd=reading.number(turnover),
-            change_pct=None if moved is None else moved * 100,
+            change_pct=reading.percent(change),
         )
     ]
 
@@ -160,15 +150,10 @@ class _Paid2(Wire):
     fundingTime: str
 
 
-class _PaidBody2(Wire):
-    code: str
-    data: list[_Paid2]
-
-
 def funding_history_v2(reading: Reading) -> Records:
     """Read payments, the newest first, by page numbers."""
-    rows = reading.decode(_PaidBody2).data
-    return payments(reading, ((row.symbol, row.fundingTime, row.fundingRate) for row in rows), _named)
+    rows = reading.decode(Data[list[_Paid2]]).data
+    return reading.payments(((row.symbol, row.fundingTime, row.fundingRate) for row in rows), _named)
 
 
 class _Paid3(Wire):
@@ -181,16 +166,11 @@ class _PaidList3(Wire):
     resultList: list[_Paid3]
 
 
-class _PaidBody3(Wire):
-    code: str
-    data: _PaidList3
-
-
 def funding_history_v3(reading: Reading) -> Records:
     """Read payments, the newest first, by pages."""
-    rows = reading.decode(_PaidBody3).data.resultList
+    rows = reading.decode(Data[_PaidList3]).data.resultList
     paid = ((row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows)
-    return payments(reading, paid, _named)
+    return reading.payments(paid, _named)
 
 
 class _Liquidated(Wire):
@@ -206,22 +186,16 @@ class _LiquidatedList(Wire):
     cursor: str | None = None
 
 
-class _LiquidatedBody(Wire):
-    code: str
-    data: _LiquidatedList
-
-
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of the last 3 days; the price is about that of bankruptcy."""
-    data = reading.decode(_LiquidatedBody).data
+    data = reading.decode(Data[_LiquidatedList]).data
     records = Records(cursor=data.cursor or None)
     for row in data.rows:
         item = reading.instrument(row.symbol, _named)
         side = reading.word(row.side, {"buy": "long", "sell": "short"})
         price, coins, time = reading.required(row.price), reading.required(row.amount), reading.ms(row.ts)
-        records.add_past(
-            Liquidation(item, time, side, price, None, coins, coins, coins * price, (row.price, row.amount))
-        )
+        native = (row.price, row.amount)
+        records.add_past(Liquidation.of(item, time, side, coins, order_price=price, native=native))
     return records
 
 
@@ -231,14 +205,9 @@ class _Levels(Wire):
     ts: str
 
 
-class _BookBody(Wire):
-    code: str
-    data: _Levels
-
-
 def book(reading: Reading) -> Records:
     """Read a book; sizes are coins."""
-    body = reading.decode(_BookBody).data
+    body = reading.decode(Data[_Levels]).data
     item = reading.instrument(reading.asked("symbol"), _named)
     return Records(books=[reading.book(item, reading.ms(body.ts), body.bids, body.asks)])
 
@@ -252,15 +221,10 @@ class _Listed(Wire):
     fundInterval: str | None
 
 
-class _ListedBody(Wire):
-    code: str
-    data: list[_Listed]
-
-
 def contracts(reading: Reading) -> Records:
     """Read the list of contracts; ``sizeMultiplier`` is a lot step, contracts are counted in coins."""
     records = Records()
-    for row in reading.decode(_ListedBody).data:
+    for row in reading.decode(Data[list[_Listed]]).data:
         quote = "USDC" if row.symbol.endswith("PERP") else row.quoteCoin
         perpetual = row.symbolType == "perpetual"
         item = Instrument(
@@ -273,7 +237,7 @@ def contracts(reading: Reading) -> Records:
     return records
 
 
-_endpoint = partial(Endpoint, "bitget")
+_endpoint = partial(VenueEndpoint, "bitget")
 _CATEGORY = {"category": "USDT-FUTURES"}
 _V2 = "/api/v2/mix/market"
 _V3 = "/api/v3/market"
@@ -281,7 +245,7 @@ _V3 = "/api/v3/market"
 _PAGES = Paging("page", descending=True, start="", end="", cursor="pageNo", limit=100, limit_name="pageSize")
 
 
-def _of_type(product: str, quote: str) -> tuple[Endpoint, ...]:
+def _of_type(product: str, quote: str) -> tuple[VenueEndpoint, ...]:
     """Return the requests of v2 for one of the three product types."""
     of = partial(_endpoint, quote=quote)
     always = {"productType": product}
@@ -326,7 +290,7 @@ VENUE = Venue(
     "bitget",
     "https://api.bitget.com",
     ENDPOINTS,
-    refuse,
+    refusal(_Coded, _REASONS.get),
     budget=5.0,
     terms="API terms of 2023-09 are written for key holders; a clause on public data was not seen.",
 )

@@ -12,19 +12,17 @@ from typing import Literal
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.sources.venues.bybit_options import option_instruments, option_tickers
 from derivdata.sources.venues.endpoint import (
     BOOK_TABLES,
     STATE_TABLES,
-    Connection,
-    Endpoint,
     Paging,
+    Socket,
     Stream,
     Venue,
+    VenueEndpoint,
 )
-from derivdata.sources.venues.past_rows import payments, prices
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
     Interval,
@@ -33,10 +31,9 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.wire import Wire, require_close
+from derivdata.sources.venues.wire import Data, Page, Result, Wire
 from derivdata.tables import contract
 
-_OK = 0
 _REASONS = {10006: "limit", 10016: "busy", 10009: "region", 10018: "limit", 10000: "busy"}
 _PERPETUAL = ("LinearPerpetual", "InversePerpetual")
 
@@ -47,17 +44,12 @@ class _Fault(Wire):
     success: bool | None = None
     ret_msg: str = ""
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``retCode`` other than 0, which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.success is False:
-        raise VenueError(reading.where, fault.ret_msg, code="subscription")
-    if fault.retCode not in (None, _OK):
-        reason = _REASONS.get(fault.retCode, "refused")
-        raise VenueError(reading.where, fault.retMsg, code=fault.retCode, reason=reason)
+    @property
+    def fault(self) -> Fault:
+        """An error comes with HTTP 200; that of a subscription has another shape."""
+        if self.success is False:
+            return "subscription", self.ret_msg
+        return None if self.retCode in (None, 0) else (self.retCode, self.retMsg)
 
 
 def _named(name: str) -> Instrument:
@@ -84,13 +76,9 @@ class _Ticker(Wire):
     singleOpenInterestValue: str | None = None
 
 
-class _Tickers(Wire):
-    rows: list[_Ticker] = msgspec.field(name="list")
-
-
 class _TickersBody(Wire):
     retCode: int
-    result: _Tickers
+    result: Page[_Ticker]
     time: int
 
 
@@ -130,16 +118,15 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
     hours = reading.number(row.fundingIntervalHour) or reading.interval(item)
     mark = reading.required(row.markPrice)
     both, one = reading.required(row.openInterest), reading.number(row.singleOpenInterest)
-    require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest", reading.where)
+    reading.require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest")
     amount = one if one is not None else both / 2
     turnover, volume = reading.required(row.turnover24h), reading.required(row.volume24h)
-    change = reading.number(row.price24hPcnt)
     value = amount if item.inverse else reading.number(row.singleOpenInterestValue)
     if value is None:
         doubled = reading.number(row.openInterestValue)
         value = amount * mark if doubled is None else doubled / 2
     if not item.inverse:
-        require_close(value, amount * mark, 0.2, "open interest in USD and in coins", reading.where)
+        reading.require_close(value, amount * mark, 0.2, "open interest in USD and in coins")
     return [
         State(
             item,
@@ -153,7 +140,7 @@ def _state(reading: Reading, row: _Ticker, time: int) -> list[State]:
             oi_usd=value,
             oi_coins=amount / mark if item.inverse else amount,
             volume_usd=volume if item.inverse else turnover,
-            change_pct=None if change is None else change * 100,
+            change_pct=reading.percent(row.price24hPcnt),
         )
     ]
 
@@ -164,20 +151,11 @@ class _Paid(Wire):
     fundingRateTimestamp: str
 
 
-class _PaidList(Wire):
-    rows: list[_Paid] = msgspec.field(name="list")
-
-
-class _PaidBody(Wire):
-    retCode: int
-    result: _PaidList
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first."""
-    rows = reading.decode(_PaidBody).result.rows
+    rows = reading.decode(Result[Page[_Paid]]).result.rows
     paid = ((row.symbol, row.fundingRateTimestamp, row.fundingRate) for row in rows)
-    return payments(reading, paid, _named)
+    return reading.payments(paid, _named)
 
 
 class _Oi(Wire):
@@ -193,14 +171,9 @@ class _OiList(Wire):
     nextPageCursor: str | None = None
 
 
-class _OiBody(Wire):
-    retCode: int
-    result: _OiList
-
-
 def open_interest(reading: Reading) -> Records:
     """Read open interest of the past: coins of linear contracts, which need a price, USD of inverse ones."""
-    result = reading.decode(_OiBody).result
+    result = reading.decode(Result[_OiList]).result
     item = reading.instrument(result.symbol, _named)
     if (result.category == "inverse") != item.inverse:
         reading.fail(f"{result.symbol}: the body states category {result.category}")
@@ -208,9 +181,9 @@ def open_interest(reading: Reading) -> Records:
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
         both, one = reading.required(row.openInterest), reading.number(row.singleOpenInterest)
-        require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest", reading.where)
+        reading.require_close(both / 2, one, 1e-3, "half of openInterest and singleOpenInterest")
         amount, time = one if one is not None else both / 2, reading.ms(row.timestamp)
-        usd = item.usd(amount, reading.mark_then(item, time))
+        usd = item.usd(amount, reading.context.mark(item.symbol, time))
         records.add_past(OiPoint(item, time, usd, resolution, None if item.inverse else amount))
     return records
 
@@ -222,14 +195,9 @@ class _Book(Wire):
     ts: int
 
 
-class _BookBody(Wire):
-    retCode: int
-    result: _Book
-
-
 def order_book(reading: Reading) -> Records:
     """Read a book: coins, or USD where it is inverse."""
-    body = reading.decode(_BookBody).result
+    body = reading.decode(Result[_Book]).result
     item = reading.instrument(body.s, _named)
     return Records(books=[reading.book(item, reading.ms(body.ts), body.b, body.a)])
 
@@ -243,19 +211,9 @@ class _Listed(Wire):
     fundingInterval: int | None = None
 
 
-class _ListedList(Wire):
-    rows: list[_Listed] = msgspec.field(name="list")
-    nextPageCursor: str | None = None
-
-
-class _ListedBody(Wire):
-    retCode: int
-    result: _ListedList
-
-
 def instruments(reading: Reading) -> Records:
     """Read the list of contracts; `fundingInterval` is in minutes."""
-    result = reading.decode(_ListedBody).result
+    result = reading.decode(Result[Page[_Listed]]).result
     records = Records(cursor=result.nextPageCursor or None)
     for row in result.rows:
         item = Instrument(
@@ -281,22 +239,18 @@ class _Liquidated(Wire):
     p: str
 
 
-class _LiquidatedFrame(Wire):
-    topic: str
-    data: list[_Liquidated]
-
-
 def liquidations(reading: Reading) -> Records:
     """Read liquidations; `S` is the side of the position and `p` its bankruptcy price."""
     records = Records()
-    for frame in reading.frames(_LiquidatedFrame):
+    for frame in reading.frames(Data[list[_Liquidated]]):
         for row in frame.data:
             item = reading.instrument(row.s, _named)
             side = reading.word(row.S, {"Buy": "long", "Sell": "short"})
             price, amount = reading.required(row.p), reading.required(row.v)
-            coins, usd = item.coins(amount, price), item.usd(amount, price)
             records.liquidations.append(
-                Liquidation(item, reading.ms(row.T), side, price, None, coins, coins, usd, (row.p, row.v))
+                Liquidation.of(
+                    item, reading.ms(row.T), side, amount, order_price=price, native=(row.p, row.v)
+                )
             )
     return records
 
@@ -306,21 +260,16 @@ class _Bars(Wire):
     rows: list[tuple[str, str, str, str, str]] = msgspec.field(name="list")
 
 
-class _BarsBody(Wire):
-    retCode: int
-    result: _Bars
-
-
 def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar, the newest first."""
-    result = reading.decode(_BarsBody).result
+    result = reading.decode(Result[_Bars]).result
     item = reading.instrument(result.symbol, _named)
-    minutes = reading.request.params.get("interval", "60")
+    minutes = reading.params.get("interval", "60")
     resolution = {"1": "1m", "5": "5m", "60": "1h", "240": "4h", "D": "1d"}.get(minutes, "unstated")
-    return prices(reading, ((row[0], row[1]) for row in result.rows), item, "mark", resolution)
+    return reading.prices(((row[0], row[1]) for row in result.rows), item, "mark", resolution)
 
 
-_endpoint = partial(Endpoint, "bybit")
+_endpoint = partial(VenueEndpoint, "bybit")
 _LIST = {"limit": "1000"}
 _WALK = Paging(descending=True, limit=200)
 _CURSOR = Paging("cursor", cursor="cursor", limit=1000, start="", end="")
@@ -330,7 +279,7 @@ _CONNECTION_TOPICS = 400  # the topics of one connection may have 21,000 charact
 _BASES = ("BTC", "ETH", "SOL", "XRP", "DOGE")
 
 
-def _of_category(category: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]:
+def _of_category(category: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
     always = {"category": category}
     of = partial(_endpoint, margin=category)
     return (
@@ -373,7 +322,7 @@ ENDPOINTS = (
 )  # fmt: skip
 
 
-def _connections(names: Sequence[str], _: int) -> list[Connection]:
+def _connections(names: Sequence[str], _: int) -> list[Socket]:
     """Return connections for the linear and the inverse contracts, a few hundred topics each."""
     connections = []
     for category, inverse in (("linear", False), ("inverse", True)):
@@ -382,7 +331,7 @@ def _connections(names: Sequence[str], _: int) -> list[Connection]:
             mine = topics[i : i + _CONNECTION_TOPICS]
             parts = [mine[j : j + _TOPICS] for j in range(0, len(mine), _TOPICS)]
             messages = [msgspec.json.encode({"op": "subscribe", "args": part}).decode() for part in parts]
-            connections.append(Connection(f"{_SOCKET}/{category}", messages))
+            connections.append(Socket(f"{_SOCKET}/{category}", messages))
     return connections
 
 
@@ -390,7 +339,7 @@ VENUE = Venue(
     "bybit",
     "https://api.bybit.com",
     ENDPOINTS,
-    refuse,
+    refusal(_Fault, _REASONS.get),
     budget=5.0,
     socket=f"{_SOCKET}/linear",
     ping=('{"op":"ping"}', 20.0),

@@ -10,16 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from derivdata.sources.venues.endpoint import Endpoint, Venue
+from derivdata.sources.venues.endpoint import Venue, VenueEndpoint
 from derivdata.sources.venues.hyperliquid import DEX_VENUES
 from derivdata.sources.venues.registry import VENUES
 
 __all__ = ["coverage_of"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
 
 _OTHERS = ""
 _HOURLY = "fraction of an hour"
@@ -119,7 +114,7 @@ def coverage_of(venues: Sequence[str], verified: Mapping[str, str], *, unconfirm
 
 
 def _row(
-    venue: Venue, table: str, endpoints: Sequence[Endpoint], verified: Mapping[str, str]
+    venue: Venue, table: str, endpoints: Sequence[VenueEndpoint], verified: Mapping[str, str]
 ) -> dict[str, str]:
     days = sorted(verified.get(f"{e.exchange} {e.path}", "") for e in endpoints)
     documented = "hyperliquid" if venue in DEX_VENUES else venue.exchange
@@ -141,7 +136,7 @@ def _row(
     }
 
 
-def _limit(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
+def _limit(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
     polled = [e for e in endpoints if e.every is not None]
     pools = {e.pool for e in endpoints}
     limits = []
@@ -151,7 +146,7 @@ def _limit(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
     return "; ".join(limits)
 
 
-def _of_one(endpoints: Sequence[Endpoint]) -> str:
+def _of_one(endpoints: Sequence[VenueEndpoint]) -> str:
     """Return how much of a state is had that takes a request for each contract; "" where it does not."""
     largest = [endpoint.largest for endpoint in endpoints if endpoint.is_of_one]
     if not largest:
@@ -160,7 +155,7 @@ def _of_one(endpoints: Sequence[Endpoint]) -> str:
     return f"what was polled, {which}, one a request"
 
 
-def _cadence(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
+def _cadence(venue: Venue, endpoints: Sequence[VenueEndpoint]) -> str:
     if endpoints[0].what == "book":
         return "every 60 s, of chosen symbols"
     stream = venue.stream.channel if venue.stream is not None and venue.stream.is_default else None
@@ -170,7 +165,7 @@ def _cadence(venue: Venue, endpoints: Sequence[Endpoint]) -> str:
     return f"every {min(seconds):g} s" if seconds else "every hour"
 
 
-def _history(endpoints: Sequence[Endpoint]) -> str:
+def _history(endpoints: Sequence[VenueEndpoint]) -> str:
     reaches = [e.paging.reach_days for e in endpoints if e.paging is not None]
     if not reaches:
         return "none"

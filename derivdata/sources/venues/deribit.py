@@ -7,10 +7,12 @@ what was paid in an hour; ``interest_8h`` overlaps eightfold. Volatilities are i
 from __future__ import annotations
 
 from functools import partial
+from typing import Generic, TypeVar
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.reading import Reading
+import msgspec
+
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -21,28 +23,10 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.wire import Wire, expiry_of
+from derivdata.sources.venues.wire import Data, Result, Wire
 
+T = TypeVar("T")
 _REASONS = {10028: "limit", 11051: "busy", 10040: "busy", 10041: "busy", 10047: "limit", 13028: "busy"}
-
-
-class _Error(Wire):
-    code: int
-    message: str
-
-
-class _Fault(Wire):
-    error: _Error | None = None
-
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"error": {"code": ..., "message": ...}}``."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    error = reading.decode(_Fault).error
-    if error is not None:
-        reason = _REASONS.get(error.code, "refused")
-        raise VenueError(reading.where, error.message, code=error.code, reason=reason)
 
 
 def _named(name: str) -> Instrument:
@@ -73,14 +57,10 @@ class _Summary(Wire):
     price_change: float | None = None
 
 
-class _Summaries(Wire):
-    result: list[_Summary]
-
-
 def future_summaries(reading: Reading) -> Records:
     """Read rates of the last 8 hours, open interest, prices and volume of a currency's perpetuals."""
     states = []
-    for row in reading.decode(_Summaries).result:
+    for row in reading.decode(Result[list[_Summary]]).result:
         item = _item(reading, row.instrument_name)
         if not item.perpetual or row.funding_8h is None:
             continue
@@ -116,28 +96,28 @@ class _OptionSummary(Wire):
     mark_iv: float | None = None
 
 
-class _OptionSummaries(Wire):
-    result: list[_OptionSummary]
-
-
 def option_summaries(reading: Reading) -> Records:
     """Read the chain of a currency, which has no greeks; the volatility is in percent."""
-    options = []
-    for row in reading.decode(_OptionSummaries).result:
-        symbol, expiry, strike, side = option_name(reading, row.instrument_name)
-        time, iv = reading.ms(row.creation_timestamp), _decimal(reading, row.mark_iv)
-        options.append(
-            Option(
-                row.instrument_name, symbol, time, expiry, strike, side, iv,
-                open_interest=row.open_interest, underlying=row.underlying_price or None,
-                quotes=Quotes(
-                    "_" not in row.instrument_name, row.bid_price or None, row.ask_price or None,
-                    row.mark_price,
-                    row.estimated_delivery_price, row.volume,
-                ),
-            )
-        )  # fmt: skip
-    return Records(options=options)
+    records = Records()
+    for row in reading.decode(Result[list[_OptionSummary]]).result:
+        quotes = Quotes(
+            "_" not in row.instrument_name,
+            row.bid_price or None,
+            row.ask_price or None,
+            row.mark_price,
+            row.estimated_delivery_price,
+            row.volume,
+        )
+        option = reading.option(
+            row.instrument_name,
+            reading.ms(row.creation_timestamp),
+            iv=_decimal(reading, row.mark_iv),
+            open_interest=row.open_interest,
+            underlying=row.underlying_price or None,
+            quotes=quotes,
+        )
+        records.options.append(option)
+    return records
 
 
 def _decimal(reading: Reading, percent: float | None) -> float | None:
@@ -149,14 +129,10 @@ def _decimal(reading: Reading, percent: float | None) -> float | None:
     return percent / 100
 
 
-def option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
-    """Return base, expiry, strike and side of BTC-27SEP24-40000-C or XRP_USDC-27SEP24-0d6-C."""
-    parts = name.split("-")
-    if len(parts) != 4 or parts[3] not in ("C", "P"):
-        reading.fail(f"{name!r} is no name of an option")
-    base = parts[0].partition("_")[0]
-    strike = reading.required(parts[2].replace("d", "."))
-    return base, expiry_of(parts[1], reading.where), strike, "call" if parts[3] == "C" else "put"
+class _Frame(Wire, Generic[T]):
+    """A frame of the stream."""
+
+    params: Data[T]
 
 
 class _Stats(Wire):
@@ -176,15 +152,6 @@ class _Ticker(Wire):
     stats: _Stats
 
 
-class _TickerParams(Wire):
-    channel: str
-    data: _Ticker
-
-
-class _TickerFrame(Wire):
-    params: _TickerParams
-
-
 class _Greeks(Wire):
     delta: float
     gamma: float
@@ -202,33 +169,17 @@ class _OptionTicker(Wire):
     greeks: _Greeks
 
 
-class _OptionParams(Wire):
-    channel: str
-    data: _OptionTicker
-
-
-class _OptionFrame(Wire):
-    params: _OptionParams
-
-
 class _Head(Wire):
     instrument_name: str
 
 
-class _HeadParams(Wire):
-    data: _Head
-
-
-class _HeadFrame(Wire):
-    params: _HeadParams
-
-
 def ticker_frames(reading: Reading) -> Records:
     """Read tickers of the stream: of perpetuals, or of options with greeks."""
-    names = [frame.params.data.instrument_name for frame in reading.frames(_HeadFrame)]
+    names = [frame.params.data.instrument_name for frame in reading.frames(_Frame[_Head])]
     if all(name.endswith(("-C", "-P")) for name in names):
-        return Records(options=[_option(reading, f.params.data) for f in reading.frames(_OptionFrame)])
-    return Records(states=[_state(reading, f.params.data) for f in reading.frames(_TickerFrame)])
+        frames = reading.frames(_Frame[_OptionTicker])
+        return Records(options=[_option(reading, frame.params.data) for frame in frames])
+    return Records(states=[_state(reading, f.params.data) for f in reading.frames(_Frame[_Ticker])])
 
 
 def _state(reading: Reading, row: _Ticker) -> State:
@@ -252,13 +203,14 @@ def _state(reading: Reading, row: _Ticker) -> State:
 
 
 def _option(reading: Reading, row: _OptionTicker) -> Option:
-    symbol, expiry, strike, side = option_name(reading, row.instrument_name)
-    greeks, iv = row.greeks, _decimal(reading, row.mark_iv)
-    return Option(
-        row.instrument_name, symbol, reading.ms(row.timestamp), expiry, strike, side, iv,
-        greeks.delta, greeks.gamma, greeks.vega, greeks.theta, row.open_interest,
-        row.underlying_price or None, rho=greeks.rho,
-    )  # fmt: skip
+    return reading.option(
+        row.instrument_name,
+        reading.ms(row.timestamp),
+        iv=_decimal(reading, row.mark_iv),
+        **msgspec.structs.asdict(row.greeks),
+        open_interest=row.open_interest,
+        underlying=row.underlying_price or None,
+    )
 
 
 class _Paid(Wire):
@@ -268,15 +220,11 @@ class _Paid(Wire):
     index_price: float | None = None
 
 
-class _PaidBody(Wire):
-    result: list[_Paid]
-
-
 def funding_history(reading: Reading) -> Records:
     """Read what was paid in each hour, and the index price at its end."""
     item = reading.instrument(reading.asked("instrument_name"), _named)
     records = Records()
-    for row in reading.decode(_PaidBody).result:
+    for row in reading.decode(Result[list[_Paid]]).result:
         time = reading.ms(row.timestamp)
         records.times.append(time)
         records.payments.append(Payment(item, time, row.interest_1h, 1.0))
@@ -300,13 +248,9 @@ class _Trades(Wire):
     has_more: bool
 
 
-class _TradesBody(Wire):
-    result: _Trades
-
-
 def trades(reading: Reading) -> Records:
     """Read liquidations among trades: of the taker (T), the maker (M), or both (MT: two rows)."""
-    body = reading.decode(_TradesBody).result
+    body = reading.decode(Result[_Trades]).result
     records = Records()
     for row in body.trades:
         time = reading.ms(row.timestamp)
@@ -317,13 +261,12 @@ def trades(reading: Reading) -> Records:
         item = _item(reading, row.instrument_name)
         maker = "short" if taker == "long" else "long"
         sides = reading.word(row.liquidation, {"T": [taker], "M": [maker], "MT": [taker, maker]})
-        coins, usd = item.coins(row.amount, row.price), item.usd(row.amount, row.price)
         records.liquidations += [
-            Liquidation(
-                item, time, side, None, row.price, coins, coins, usd, (), order_id=f"{row.trade_id}-{side}"
+            Liquidation.of(
+                item, time, side, row.amount, fill_price=row.price, order_id=f"{row.trade_id}-{side}"
             )
             for side in sides
-        ]  # fmt: skip
+        ]
     records.cursor = "more" if body.has_more else None
     return records
 
@@ -339,10 +282,6 @@ class _Listed(Wire):
     settlement_period: str = ""
 
 
-class _ListedBody(Wire):
-    result: list[_Listed]
-
-
 def instruments(reading: Reading) -> Records:
     """Read the list of instruments; ``contract_size`` of a reversed future is USD."""
     items = [
@@ -355,7 +294,7 @@ def instruments(reading: Reading) -> Records:
             row.kind == "future" and row.settlement_period == "perpetual",
             row.is_active,
         )
-        for row in reading.decode(_ListedBody).result
+        for row in reading.decode(Result[list[_Listed]]).result
         if row.kind in ("future", "option")
     ]
     return Records(instruments=items)
@@ -369,18 +308,10 @@ class _Snapshot(Wire):
     asks: list[tuple[str, float, float]]
 
 
-class _SnapshotParams(Wire):
-    data: _Snapshot
-
-
-class _SnapshotFrame(Wire):
-    params: _SnapshotParams
-
-
 def book_frames(reading: Reading) -> Records:
     """Read books of the stream: levels are an action, a price and a size."""
     records = Records()
-    for frame in reading.frames(_SnapshotFrame):
+    for frame in reading.frames(_Frame[_Snapshot]):
         body = frame.params.data
         if body.type != "snapshot":
             reading.fail("a change of a book says only what changed: only snapshots can be read alone")
@@ -397,18 +328,14 @@ class _Book(Wire):
     asks: list[tuple[float, float]]
 
 
-class _BookBody(Wire):
-    result: _Book
-
-
 def book(reading: Reading) -> Records:
     """Read a book: USD of inverse contracts, coins of linear ones."""
-    body = reading.decode(_BookBody).result
+    body = reading.decode(Result[_Book]).result
     item = _item(reading, body.instrument_name)
     return Records(books=[reading.book(item, reading.ms(body.timestamp), body.bids, body.asks)])
 
 
-_endpoint = partial(Endpoint, "deribit")
+_endpoint = partial(VenueEndpoint, "deribit")
 _CURRENCIES = ("BTC", "ETH", "USDC", "USDT")
 _SUMMARY = "/public/get_book_summary_by_currency"
 
@@ -452,7 +379,7 @@ VENUE = Venue(
     "deribit",
     "https://www.deribit.com/api/v2",
     ENDPOINTS,
-    refuse,
+    refusal(RefusedBody, _REASONS.get),
     budget=2.0,
     socket="wss://www.deribit.com/ws/api/v2",
     terms='Terms of service, article 4.6 (2021-01-29): market data "for personal use only", no forwarding.',

@@ -7,37 +7,15 @@ venue is off unless the user names it.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import msgspec
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Instrument, Option, Quotes, Records, State
-from derivdata.sources.venues.wire import Wire, expiry_of
+from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Reading, RefusedBody, refusal
+from derivdata.sources.venues.record_types import Instrument, Quotes, Records, State
+from derivdata.sources.venues.wire import Result, Wire
 
 _REASONS = {-32000: "limit", -32100: "limit", 429: "limit", -32603: "busy"}
-
-
-class _Error(Wire):
-    code: int
-    message: str
-
-
-class _Fault(Wire):
-    error: _Error | None = None
-
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"error": {"code": ..., "message": ...}}``, which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    error = reading.decode(_Fault).error
-    if error is not None:
-        reason = _REASONS.get(error.code, "refused")
-        raise VenueError(reading.where, error.message, code=error.code, reason=reason)
 
 
 def _named(name: str) -> Instrument:
@@ -80,25 +58,36 @@ def _add(reading: Reading, records: Records, name: str, row: _Slim) -> None:
         reading.fail(f"the row is not one of {name}")
     if row.option_pricing is None:
         mark, coins = reading.required(row.M), reading.required(row.stats.oi)
-        moved = reading.number(row.stats.p)
         records.states.append(
             State(
-                item, time, reading.required(row.f), 1.0, 1.0, mark=mark, index_price=reading.number(row.I),
-                oi_usd=coins * mark, oi_coins=coins, volume_usd=reading.number(row.stats.v),
-                change_pct=None if moved is None else moved * 100,
+                item,
+                time,
+                reading.required(row.f),
+                1.0,
+                1.0,
+                mark=mark,
+                index_price=reading.number(row.I),
+                oi_usd=coins * mark,
+                oi_coins=coins,
+                volume_usd=reading.number(row.stats.v),
+                change_pct=reading.percent(row.stats.p),
             )
-        )  # fmt: skip
+        )
         return
-    pricing = row.option_pricing
-    symbol, expiry, strike, side = _option_name(reading, name)
-    numbers: list[Any] = [
-        reading.number(v) for v in (pricing.d, pricing.g, pricing.v, pricing.t, row.stats.oi, pricing.f)
-    ]
-    records.options.append(
-        Option(
-            name, symbol, time, expiry, strike, side, reading.number(pricing.i) or None, *numbers
-        )._replace(quotes=_quotes(reading, row))
-    )  # fmt: skip
+    pricing, number = row.option_pricing, reading.number
+    option = reading.option(
+        name,
+        time,
+        iv=number(pricing.i) or None,
+        delta=number(pricing.d),
+        gamma=number(pricing.g),
+        vega=number(pricing.v),
+        theta=number(pricing.t),
+        open_interest=number(row.stats.oi),
+        underlying=number(pricing.f),
+        quotes=_quotes(reading, row),
+    )
+    records.options.append(option)
 
 
 def _quotes(reading: Reading, row: _Slim) -> Quotes:
@@ -108,22 +97,10 @@ def _quotes(reading: Reading, row: _Slim) -> Quotes:
     return Quotes(False, bid, ask, mark, index, volume)
 
 
-def _option_name(reading: Reading, name: str) -> tuple[str, int, float, str]:
-    parts = name.split("-")
-    if len(parts) != 4 or parts[3] not in ("C", "P"):
-        reading.fail(f"{name!r} is no name of an option")
-    strike = reading.required(parts[2].replace("_", "."))
-    return parts[0], expiry_of(parts[1], reading.where), strike, "call" if parts[3] == "C" else "put"
-
-
-class _TickerBody(Wire):
-    result: _Slim
-
-
 def ticker(reading: Reading) -> Records:
     """Read one contract; the request names it."""
     records = Records()
-    _add(reading, records, reading.asked("instrument_name"), reading.decode(_TickerBody).result)
+    _add(reading, records, reading.asked("instrument_name"), reading.decode(Result[_Slim]).result)
     return records
 
 
@@ -156,21 +133,13 @@ class _Peek(Wire):
     tickers: dict[str, msgspec.Raw] | None = None
 
 
-class _PeekBody(Wire):
-    result: _Peek
-
-
-class _MapBody(Wire):
-    result: dict[str, _Slim]
-
-
-class _ListMapBody(Wire):
-    result: _Tickers
-
-
 def _rows(reading: Reading) -> dict[str, _Slim]:
-    named = reading.decode(_PeekBody).result.tickers is not None
-    return reading.decode(_ListMapBody).result.tickers if named else reading.decode(_MapBody).result
+    named = reading.decode(Result[_Peek]).result.tickers is not None
+    return (
+        reading.decode(Result[_Tickers]).result.tickers
+        if named
+        else reading.decode(Result[dict[str, _Slim]]).result
+    )
 
 
 class _Paid(Wire):
@@ -180,10 +149,6 @@ class _Paid(Wire):
 
 class _PaidList(Wire):
     funding_rate_history: list[_Paid]
-
-
-class _PaidBody(Wire):
-    result: _PaidList
 
 
 class _PaidNow(Wire):
@@ -196,15 +161,11 @@ class _PaidNowList(Wire):
     funding_rate_history: list[_PaidNow]
 
 
-class _PaidNowBody(Wire):
-    result: _PaidNowList
-
-
 def funding_history(reading: Reading) -> Records:
     """Read hourly payments; each row names its currency."""
-    rows = reading.decode(_PaidNowBody).result.funding_rate_history
+    rows = reading.decode(Result[_PaidNowList]).result.funding_rate_history
     paid = ((f"{row.currency}-PERP", row.timestamp, row.funding_rate) for row in rows)
-    return payments(reading, paid, _named, period_h=1.0)
+    return reading.payments(paid, _named, period_h=1.0)
 
 
 class _Envelope(Wire):
@@ -214,9 +175,11 @@ class _Envelope(Wire):
 def funding_history_v2(reading: Reading) -> Records:
     """Read hourly payments of the former interface, with or without its envelope."""
     wrapped = reading.decode(_Envelope).result is not None
-    rows = (reading.decode(_PaidBody).result if wrapped else reading.decode(_PaidList)).funding_rate_history
+    rows = (
+        reading.decode(Result[_PaidList]).result if wrapped else reading.decode(_PaidList)
+    ).funding_rate_history
     name = reading.asked("instrument_name")
-    return payments(reading, ((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
+    return reading.payments(((name, row.timestamp, row.funding_rate) for row in rows), _named, period_h=1.0)
 
 
 class _Listed(Wire):
@@ -231,10 +194,6 @@ class _ListedList(Wire):
     instruments: list[_Listed]
 
 
-class _ListedBody(Wire):
-    result: _ListedList
-
-
 def instruments(reading: Reading) -> Records:
     """Read the list of instruments of a type."""
     items = [
@@ -246,12 +205,12 @@ def instruments(reading: Reading) -> Records:
             perpetual=row.instrument_type == "perp",
             active=row.is_active,
         )
-        for row in reading.decode(_ListedBody).result.instruments
+        for row in reading.decode(Result[_ListedList]).result.instruments
     ]
     return Records(instruments=items)
 
 
-_endpoint = partial(Endpoint, "derive")
+_endpoint = partial(VenueEndpoint, "derive")
 _HISTORY = Paging(start="start_timestamp", end="end_timestamp", limit=720, limit_name="", span_hours=720)
 _OFF = "forbids publication and products made of its data"
 
@@ -289,7 +248,7 @@ VENUE = Venue(
     "derive",
     "https://api.derive.xyz",
     ENDPOINTS,
-    refuse,
+    refusal(RefusedBody, _REASONS.get),
     budget=1.25,
     terms=(
         "Data usage policy of 2026-05-09: own trading and unpublished internal research only; no "

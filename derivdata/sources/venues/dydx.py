@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
-from derivdata.sources.venues.wire import Wire, iso_us
+from derivdata.sources.venues.wire import Result, Wire
 
 
 class _Reason(Wire):
@@ -20,20 +19,16 @@ class _Reason(Wire):
 class _Fault(Wire):
     errors: list[_Reason] | None = None
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"errors": [{"msg": ...}]}``; a code that speaks of a region is that."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    faults = reading.decode(_Fault).errors
-    if faults:
-        reason = "region" if "GEO" in faults[0].code.upper() else "refused"
-        message = faults[0].msg or "refused"
-        raise VenueError(reading.where, message, code=faults[0].code or "errors", reason=reason)
+    @property
+    def fault(self) -> Fault:
+        return (self.errors[0].code or "errors", self.errors[0].msg) if self.errors else None
 
 
 class _Envelope(Wire):
     requestId: str | None = None
+
+
+_WRAPPED: Any = Result
 
 
 def _unwrapped(reading: Reading, kind: Any) -> Any:
@@ -109,7 +104,7 @@ def funding_history(reading: Reading) -> Records:
     body: _PaidBody = _unwrapped(reading, _PaidBody)
     records = Records()
     for row in body.historicalFunding:
-        time = iso_us(row.effectiveAt, reading.where)
+        time = reading.iso(row.effectiveAt)
         item = reading.instrument(row.ticker, _named)
         records.add_past(Payment(item, time, reading.required(row.rate), 1.0))
     return records
@@ -134,14 +129,14 @@ def trades(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("ticker"), _named)
     records = Records()
     for row in body.trades:
-        time = iso_us(row.createdAt, reading.where)
+        time = reading.iso(row.createdAt)
         records.times.append(time)
         if row.type != "LIQUIDATED":
             continue
         side = reading.word(row.side, {"SELL": "long", "BUY": "short"})
         coins, price = reading.required(row.size), reading.required(row.price)
         records.liquidations.append(
-            Liquidation(item, time, side, None, price, coins, coins, coins * price, (), order_id=row.id)
+            Liquidation.of(item, time, side, coins, fill_price=price, order_id=row.id)
         )
     return records
 
@@ -164,30 +159,7 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, None, bids, asks)])
 
 
-class _WrappedMarkets(Wire):
-    result: _Markets
-
-
-class _WrappedPaid(Wire):
-    result: _PaidBody
-
-
-class _WrappedTrades(Wire):
-    result: _Trades
-
-
-class _WrappedBook(Wire):
-    result: _Book
-
-
-_WRAPPED = {
-    _Markets: _WrappedMarkets,
-    _PaidBody: _WrappedPaid,
-    _Trades: _WrappedTrades,
-    _Book: _WrappedBook,
-}
-
-_endpoint = partial(Endpoint, "dydx")
+_endpoint = partial(VenueEndpoint, "dydx")
 
 ENDPOINTS = (
     _endpoint(
@@ -211,4 +183,11 @@ ENDPOINTS = (
     ),
 )  # fmt: skip
 
-VENUE = Venue("dydx", "https://indexer.dydx.trade/v4", ENDPOINTS, refuse, budget=2.5, hourly=True)
+VENUE = Venue(
+    "dydx",
+    "https://indexer.dydx.trade/v4",
+    ENDPOINTS,
+    refusal(_Fault, lambda code: "region" if "GEO" in code.upper() else None),
+    budget=2.5,
+    hourly=True,
+)

@@ -6,28 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import parse_qsl
 
-if TYPE_CHECKING:
-    from derivdata.sources.venues.reading import Reading
-    from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.record_types import Instrument, Records
 
-__all__ = [
-    "BOOK_TABLES",
-    "STATE_TABLES",
-    "Connection",
-    "Endpoint",
-    "Paging",
-    "Stream",
-    "Venue",
-    "pattern",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__all__ = ["BOOK_TABLES", "STATE_TABLES", "Paging", "Socket", "Stream", "Venue", "VenueEndpoint"]
 
 STATE_TABLES = ("funding_history", "oi_history", "markets_symbol_exchanges", "prices_history")
 """Tables that a bulk answer with rate, open interest, prices and 24 hours fills."""
@@ -78,7 +63,7 @@ class Paging:
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class VenueEndpoint:
     """One request that a venue answers without a key, or one channel.
 
     Attributes
@@ -169,20 +154,15 @@ class Endpoint:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the place, its ``{name}`` parts as groups."""
-        return pattern(self.place)
+        parts = re.split(r"\{(\w+)\}", self.place)
+        text = "".join(
+            f"(?P<{part}>[^/?&]+?)" if odd else re.escape(part)
+            for part, odd in zip(parts, [False, True] * len(parts), strict=False)
+        )
+        return re.compile(text)
 
 
-def pattern(place: str) -> re.Pattern[str]:
-    """Return the expression that matches a path or channel with ``{name}`` parts."""
-    parts = re.split(r"\{(\w+)\}", place)
-    text = "".join(
-        f"(?P<{part}>[^/?&]+?)" if odd else re.escape(part)
-        for part, odd in zip(parts, [False, True] * len(parts), strict=False)
-    )
-    return re.compile(text)
-
-
-class Connection(NamedTuple):
+class Socket(NamedTuple):
     """A WebSocket to open, and the messages that subscribe to some contracts."""
 
     address: str
@@ -196,7 +176,7 @@ class Stream:
     Attributes
     ----------
     channel
-        Its name, as in `Endpoint.path`, to read frames by.
+        Its name, as in `VenueEndpoint.path`, to read frames by.
     connections
         Returns the connections that cover some contracts; it is given their names and the time [s], which
         some venues want in the message.
@@ -210,7 +190,7 @@ class Stream:
     """
 
     channel: str
-    connections: Callable[[Sequence[str], int], list[Connection]]
+    connections: Callable[[Sequence[str], int], list[Socket]]
     marker: bytes
     answer: Callable[[bytes], str | None] = lambda _: None
     is_default: bool = True
@@ -227,7 +207,7 @@ class Venue:
     budget
         Weight per second that is spent at most: a quarter of the published limit.
     pools
-        The same of limits that the venue counts apart, by the name in `Endpoint.pool`.
+        The same of limits that the venue counts apart, by the name in `VenueEndpoint.pool`.
     refuse
         Raises a `VenueError` for a body that is an error; called before a body is read.
     ping
@@ -244,7 +224,7 @@ class Venue:
 
     exchange: str
     host: str
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[VenueEndpoint, ...]
     refuse: Callable[[Reading], None] = field(compare=False)
     budget: float
     pools: Mapping[str, float] = field(default_factory=dict, compare=False)
@@ -255,7 +235,7 @@ class Venue:
     named_only: bool = False
     hourly: bool = False
 
-    def seconds(self, endpoint: Endpoint) -> float:
+    def seconds(self, endpoint: VenueEndpoint) -> float:
         """Return how long a request takes up its limit's budget."""
         return endpoint.weight / (self.pools[endpoint.pool] if endpoint.pool else self.budget)
 

@@ -13,17 +13,16 @@ from typing import Literal
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.sources.venues.endpoint import (
     BOOK_TABLES,
     STATE_TABLES,
-    Connection,
-    Endpoint,
     Paging,
+    Socket,
     Stream,
     Venue,
+    VenueEndpoint,
 )
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -33,33 +32,23 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.wire import Wire, require_close, seconds_us
+from derivdata.sources.venues.wire import Result, Wire
 
 _SIZE = str | float
 _REASONS = {"TOO_MANY_REQUESTS": "limit", "SERVER_ERROR": "busy", "TOO_BUSY": "busy"}
 
 
-class _Refused(Wire):
-    code: int
-    message: str = ""
-
-
 class _Fault(Wire):
     label: str | None = None
     message: str = ""
-    error: _Refused | None = None
+    error: Refused | None = None
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"label": ..., "message": ...}``, or for the ``error`` of a frame."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.label is not None:
-        reason = _REASONS.get(fault.label, "refused")
-        raise VenueError(reading.where, fault.message, code=fault.label, reason=reason)
-    if fault.error is not None:
-        raise VenueError(reading.where, fault.error.message, code=fault.error.code)
+    @property
+    def fault(self) -> Fault:
+        """Of an answer its label, of a frame its error."""
+        if self.label is not None:
+            return self.label, self.message
+        return None if self.error is None else (self.error.code, self.error.message)
 
 
 def _named(name: str) -> Instrument:
@@ -162,7 +151,7 @@ def funding_rates(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("contract"), _named)
     records = Records()
     for row in reading.decode(list[_Paid]):
-        time = seconds_us(row.t, reading.where)
+        time = reading.seconds(row.t)
         records.add_past(Payment(item, time, reading.required(row.r)))
     return records
 
@@ -180,13 +169,12 @@ def contract_stats(reading: Reading) -> Records:
     resolution = reading.resolution("interval")
     records = Records()
     for row in reading.decode(list[_Stats]):
-        time, one_side = seconds_us(row.time, reading.where), reading.required(row.open_interest) / 2
-        require_close(
+        time, one_side = reading.seconds(row.time), reading.required(row.open_interest) / 2
+        reading.require_close(
             item.usd(one_side, row.mark_price),
             row.open_interest_usd / 2,
             0.05,
             "open interest in contracts and in USD",
-            reading.where,
         )
         coins = item.coins(one_side, row.mark_price)
         records.times.append(time)
@@ -216,11 +204,6 @@ class _Pushed(Wire):
     order_size: _SIZE | None = None
 
 
-class _PushedFrame(Wire):
-    channel: str
-    result: list[_Pushed]
-
-
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of all contracts; several rows of one second and price are separate fills."""
     rows = [_fill(reading, row) for row in reading.decode(list[_Liquidated])]
@@ -229,7 +212,7 @@ def liquidations(reading: Reading) -> Records:
 
 def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the former stream."""
-    frames = reading.frames(_PushedFrame)
+    frames = reading.frames(Result[list[_Pushed]])
     return Records(liquidations=[_fill(reading, row) for frame in frames for row in frame.result])
 
 
@@ -240,15 +223,10 @@ class _Public(Wire):
     price: _SIZE
 
 
-class _PublicFrame(Wire):
-    channel: str
-    result: list[_Public]
-
-
 def public_liquidations(reading: Reading) -> Records:
     """Read liquidations of the public stream: the signed position, the order's price, and no fill."""
     records = Records()
-    for row in (row for frame in reading.frames(_PublicFrame) for row in frame.result):
+    for row in (row for frame in reading.frames(Result[list[_Public]]) for row in frame.result):
         item = reading.instrument(row.contract, _named)
         position, price = reading.required(row.size), reading.required(row.price)
         if position == 0:
@@ -256,12 +234,8 @@ def public_liquidations(reading: Reading) -> Records:
         if isinstance(row.price, str) and not isinstance(row.size, str):
             reading.fail(f"a size that is a number beside a price that is text: {row.size}, {row.price!r}")
         side, size = "long" if position > 0 else "short", abs(position)
-        coins, usd = item.coins(size, price), item.usd(size, price)
-        records.liquidations.append(
-            Liquidation(
-                item, reading.ms(row.time_ms), side, price, None, coins, coins, usd, (row.price, row.size)
-            )
-        )
+        time, native = reading.ms(row.time_ms), (row.price, row.size)
+        records.liquidations.append(Liquidation.of(item, time, side, size, order_price=price, native=native))
     return records
 
 
@@ -278,21 +252,20 @@ def _fill(reading: Reading, row: _Liquidated | _Pushed) -> Liquidation:
     if filled < 0:
         reading.fail(f"{row.left} is left of an order of {ordered}")
     fill, price = reading.required(row.fill_price), reading.required(row.order_price)
-    time = seconds_us(row.time, reading.where)
+    time = reading.seconds(row.time)
     if isinstance(row, _Pushed):
         if not 0 <= reading.ms(row.time_ms) - time < 1_000_000:
             reading.fail(f"{row.time} seconds and {row.time_ms} milliseconds are not one instant")
         time = reading.ms(row.time_ms)
-    return Liquidation(
+    return Liquidation.of(
         item,
         time,
         "long" if position > 0 else "short",
-        price,
-        fill,
-        item.coins(ordered, fill),
-        item.coins(filled, fill),
-        item.usd(filled, fill),
-        (row.fill_price, row.order_price, row.size, row.order_size),
+        filled,
+        order_price=price,
+        fill_price=fill,
+        ordered=ordered,
+        native=(row.fill_price, row.order_price, row.size, row.order_size),
     )
 
 
@@ -312,15 +285,15 @@ def book(reading: Reading) -> Records:
     body = reading.decode(_Book)
     item = reading.instrument(reading.asked("contract"), _named)
     bids, asks = ([(row.p, row.s) for row in side] for side in (body.bids, body.asks))
-    return Records(books=[reading.book(item, seconds_us(body.update, reading.where), bids, asks)])
+    return Records(books=[reading.book(item, reading.seconds(body.update), bids, asks)])
 
 
-_endpoint = partial(Endpoint, "gateio")
+_endpoint = partial(VenueEndpoint, "gateio")
 _TICKERS = ("oi_history", "markets_symbol_exchanges", "prices_history")
 _SECONDS = Paging(descending=True, start="from", end="to", unit="s", limit=1000)
 
 
-def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[Endpoint, ...]:
+def _of_currency(settle: str, margin: Literal["linear", "inverse"]) -> tuple[VenueEndpoint, ...]:
     base = f"/futures/{settle}"
     of = partial(_endpoint, margin=margin)
     return (
@@ -358,7 +331,7 @@ ENDPOINTS = (
 )  # fmt: skip
 
 
-def _connections(_: Sequence[str], now: int) -> list[Connection]:
+def _connections(_: Sequence[str], now: int) -> list[Socket]:
     """Return a connection for each settle currency, of all its contracts."""
     subscription = {
         "time": now,
@@ -367,14 +340,14 @@ def _connections(_: Sequence[str], now: int) -> list[Connection]:
         "payload": ["!all"],
     }
     message = msgspec.json.encode(subscription).decode()
-    return [Connection(f"wss://fx-ws.gateio.ws/v4/ws/{settle}", [message]) for settle in ("usdt", "btc")]
+    return [Socket(f"wss://fx-ws.gateio.ws/v4/ws/{settle}", [message]) for settle in ("usdt", "btc")]
 
 
 VENUE = Venue(
     "gateio",
     "https://api.gateio.ws/api/v4",
     ENDPOINTS,
-    refuse,
+    refusal(_Fault, _REASONS.get),
     budget=5.0,
     socket="wss://fx-ws.gateio.ws/v4/ws/usdt",
     stream=Stream("futures.public_liquidates", _connections, b'"event":"update"', is_default=False),

@@ -13,16 +13,14 @@ from functools import partial
 
 import msgspec
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import Connection, Endpoint, Paging, Stream, Venue
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, OiPoint, Price, Records, State
-from derivdata.sources.venues.wire import Wire, require_close, seconds_us
+from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
 _SIDES = 2  # of open interest and 24 hours; a liquidation is of one position
-_LIMIT_CODES = {1032, 1067, 1084}
+_REASONS = dict.fromkeys((1032, 1067, 1084), "limit")
 
 
 class _Fault(Wire):
@@ -36,19 +34,15 @@ class _Fault(Wire):
     msg: str = ""
     op: str = ""
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    refused = fault.op != "" and fault.dashed_code not in (None, 0)
-    if fault.status == "error" or fault.code not in (None, 200) or refused:
-        code = fault.err_code if fault.err_code is not None else fault.dashed_code
-        code = fault.code if code is None else code
-        message = fault.err_msg or fault.dashed_msg or fault.message or fault.msg or "refused"
-        reason = "limit" if code in _LIMIT_CODES else "refused"
-        raise VenueError(reading.where, message, code=code, reason=reason)
+    @property
+    def fault(self) -> Fault:
+        """An answer with ``"status": "error"``, a ``code`` other than 200 (v5), or a refused topic."""
+        refused = self.op != "" and self.dashed_code not in (None, 0)
+        if self.status != "error" and self.code in (None, 200) and not refused:
+            return None
+        codes = (self.err_code, self.dashed_code, self.code)
+        code = next((code for code in codes if code is not None), None)
+        return code, self.err_msg or self.dashed_msg or self.message or self.msg
 
 
 def _named(name: str) -> Instrument:
@@ -105,16 +99,11 @@ class _PaidPage(Wire):
     current_page: int
 
 
-class _PaidBody(Wire):
-    status: str
-    data: _PaidPage
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first; ``realized_rate`` is null since about 2026."""
-    rows = reading.decode(_PaidBody).data.data
+    rows = reading.decode(Data[_PaidPage]).data.data
     paid = ((row.contract_code, row.funding_time, row.funding_rate) for row in rows)
-    return payments(reading, paid, _named)
+    return reading.payments(paid, _named)
 
 
 class _Oi(Wire):
@@ -169,16 +158,11 @@ class _OiSeries(Wire):
     tick: list[_OiTick]
 
 
-class _OiPastBody(Wire):
-    status: str
-    data: _OiSeries
-
-
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past in USD."""
-    data = reading.decode(_OiPastBody).data
+    data = reading.decode(Data[_OiSeries]).data
     item = reading.instrument(data.contract_code, _named)
-    step = reading.request.params.get("period", "")
+    step = reading.params.get("period", "")
     resolution = {"60min": "1h", "4hour": "4h", "12hour": "12h", "1day": "1d"}.get(step, "unstated")
     records = Records()
     for row in data.tick:
@@ -232,29 +216,29 @@ class _Liquidated(Wire):
     trade_turnover: str
 
 
-class _LiquidatedBody(Wire):
-    code: int
-    data: list[_Liquidated]
-
-
 def liquidations(reading: Reading) -> Records:
     """Read liquidations of v5, where volume and amount both are contracts."""
     records = Records()
-    for row in reading.decode(_LiquidatedBody).data:
+    for row in reading.decode(Data[list[_Liquidated]]).data:
         item = reading.instrument(row.contract_code, _named)
         side = reading.word(row.position_side, {"long": "long", "short": "short"})
         if reading.word(row.side, {"sell": "long", "buy": "short"}) != side:
             reading.fail(f"a {row.position_side} position closed by an order to {row.side}")
         price, contracts = reading.required(row.bankrupt_price), reading.required(row.volume)
-        turnover, coins = reading.required(row.trade_turnover), item.coins(contracts, price)
-        usd = item.usd(contracts, price)
-        require_close(usd, turnover, 0.01, "contracts × price and trade_turnover", reading.where)
+        turnover, usd = reading.required(row.trade_turnover), item.usd(contracts, price)
+        reading.require_close(usd, turnover, 0.01, "contracts × price and trade_turnover")
         time = reading.ms(row.liquidation_time)
         records.add_past(
-            Liquidation(
-                item, time, side, price, None, coins, coins, turnover, (), order_id=f"{row.id}-{side}"
+            Liquidation.of(
+                item,
+                time,
+                side,
+                contracts,
+                order_price=price,
+                value_usd=turnover,
+                order_id=f"{row.id}-{side}",
             )
-        )  # fmt: skip
+        )
     return records
 
 
@@ -268,25 +252,19 @@ class _Forced(Wire):
     trade_turnover: float
 
 
-class _ForcedFrame(Wire):
-    topic: str
-    data: list[_Forced]
-
-
 def liquidation_frames(reading: Reading) -> Records:
     """Read liquidations of the stream: the order's side, and amounts in coins."""
     records = Records()
-    for frame in reading.frames(_ForcedFrame):
+    for frame in reading.frames(Data[list[_Forced]]):
         for row in frame.data:
             item = reading.instrument(row.contract_code, _named)
             side = reading.word(row.direction, {"sell": "long", "buy": "short"})
             if not item.inverse:
-                require_close(
+                reading.require_close(
                     row.amount * row.price,
                     row.trade_turnover,
                     0.01,
                     "amount × price and turnover",
-                    reading.where,
                 )
             records.liquidations.append(
                 Liquidation(
@@ -305,15 +283,10 @@ class _Listed(Wire):
     business_type: str
 
 
-class _ListedBody(Wire):
-    status: str
-    data: list[_Listed]
-
-
 def contracts(reading: Reading) -> Records:
     """Read the list of contracts."""
     items = []
-    for row in reading.decode(_ListedBody).data:
+    for row in reading.decode(Data[list[_Listed]]).data:
         item = _named(row.contract_code)
         items.append(
             item._replace(
@@ -326,7 +299,7 @@ def contracts(reading: Reading) -> Records:
     return Records(instruments=items)
 
 
-_endpoint = partial(Endpoint, "huobi")
+_endpoint = partial(VenueEndpoint, "huobi")
 _LINEAR = "/linear-swap-api/v1"
 _PAGES = Paging(
     "page", descending=True, start="", end="", cursor="page_index", limit=50, limit_name="page_size"
@@ -338,16 +311,12 @@ class _Bar(Wire):
     open: str
 
 
-class _Bars(Wire):
-    data: list[_Bar]
-
-
 def mark_klines(reading: Reading) -> Records:
     """Read mark prices at the start of each bar."""
     item = reading.instrument(reading.asked("contract_code"), _named)
     records = Records()
-    for row in reading.decode(_Bars).data:
-        time = seconds_us(row.id, reading.where)
+    for row in reading.decode(Data[list[_Bar]]).data:
+        time = reading.seconds(row.id)
         records.add_past(Price(item, time, "mark", reading.required(row.open), "1h"))
     return records
 
@@ -411,16 +380,16 @@ def _answer(frame: bytes) -> str | None:
     return None if ping.ping is None else msgspec.json.encode({"pong": ping.ping}).decode()
 
 
-def _connections(_: Sequence[str], now: int) -> list[Connection]:
+def _connections(_: Sequence[str], now: int) -> list[Socket]:
     """Return the one connection that covers all linear contracts."""
-    return [Connection(_SOCKET, ['{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'])]
+    return [Socket(_SOCKET, ['{"op":"sub","cid":"1","topic":"public.*.liquidation_orders"}'])]
 
 
 VENUE = Venue(
     "huobi",
     "https://api.hbdm.com",
     ENDPOINTS,
-    refuse,
+    refusal(_Fault, _REASONS.get),
     budget=5.0,
     socket=_SOCKET,
     stream=Stream("public.*.liquidation_orders", _connections, b'"notify"', _answer),

@@ -12,11 +12,10 @@ import statistics
 from functools import partial
 
 from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.past_rows import payments
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
 from derivdata.sources.venues.reading import Reading
 from derivdata.sources.venues.record_types import Instrument, Interval, Records, State
-from derivdata.sources.venues.wire import Wire, require_close
+from derivdata.sources.venues.wire import Data, Wire
 
 
 def refuse(reading: Reading) -> None:
@@ -82,7 +81,7 @@ def _check_means(reading: Reading, rows: list[_Context]) -> None:
             logs.append(math.log(volume / traded / mark))
     if logs:
         ratio = math.exp(statistics.median(logs))
-        require_close(ratio, 1.0, 0.9, "mean price of the day over mark, median coin", reading.where)
+        reading.require_close(ratio, 1.0, 0.9, "mean price of the day over mark, median coin")
 
 
 def meta_and_contexts(reading: Reading) -> Records:
@@ -107,11 +106,6 @@ class _AllContexts(Wire):
     ctxs: list[tuple[str, list[_Context]]]
 
 
-class _AllFrame(Wire):
-    channel: str
-    data: _AllContexts
-
-
 def all_contexts(reading: Reading) -> Records:
     """Read the main dex of a frame without names: they are the context's instruments, in their order.
 
@@ -119,7 +113,7 @@ def all_contexts(reading: Reading) -> Records:
     """
     records = Records()
     names = [*reading.context.instruments] or ["BTC", "ETH"]
-    for frame in reading.frames(_AllFrame):
+    for frame in reading.frames(Data[_AllContexts]):
         for dex, contexts in frame.data.ctxs:
             if dex != "":
                 continue
@@ -156,7 +150,7 @@ class _Paid(Wire):
 def funding_history(reading: Reading) -> Records:
     """Read payments, the oldest first; the rate is for the spacing of the payments."""
     rows = reading.decode(list[_Paid])
-    return payments(reading, ((row.coin, row.time, row.fundingRate) for row in rows), _named)
+    return reading.payments(((row.coin, row.time, row.fundingRate) for row in rows), _named)
 
 
 class _Predicted(Wire):
@@ -196,7 +190,7 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, reading.ms(body.time), bids, asks)])
 
 
-_endpoint = partial(Endpoint, "hyperliquid")
+_endpoint = partial(VenueEndpoint, "hyperliquid")
 
 ENDPOINTS = (
     _endpoint("instruments", "POST", "/info meta", (), meta, weight=20, lists=True),
@@ -234,7 +228,9 @@ DEXES = {"tradexyz": "xyz", "hyena": "hyna", "kinetiq": "km", "paragon": "para"}
 
 def _dex(slug: str, dex: str) -> Venue:
     """Return a dex as a venue: its contracts are named ``dex:COIN``, and its symbols are the coins."""
-    of = partial(Endpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name")
+    of = partial(
+        VenueEndpoint, slug, confirmed=False, note=f"the dex {dex}; the slug is inferred from its name"
+    )
     named = {"dex": dex}
     endpoints = (
         of("instruments", "POST", "/info meta", (), meta, params=named, weight=20, lists=True),

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
-from derivdata.sources.venues.wire import Wire, iso_us, require_close
+from derivdata.sources.venues.wire import Wire
 
 _ALIASES = {"XBT": "BTC", "XDG": "DOGE"}
+_REASONS = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}
 _TYPES = {"flexible_futures": False, "futures_inverse": True}
 
 
@@ -23,15 +23,10 @@ class _Fault(Wire):
     result: str | None = None
     error: str = ""
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"result": "error", "error": ...}``, which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.result == "error":
-        reason = {"apiLimitExceeded": "limit", "Server Error": "busy", "Unavailable": "busy"}.get(fault.error)
-        raise VenueError(reading.where, fault.error, code=fault.error, reason=reason or "refused")
+    @property
+    def fault(self) -> Fault:
+        """An error comes with HTTP 200."""
+        return (self.error, self.error) if self.result == "error" else None
 
 
 def _named(name: str) -> Instrument:
@@ -64,7 +59,7 @@ class _Tickers(Wire):
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts."""
     body = reading.decode(_Tickers)
-    time = iso_us(body.serverTime, reading.where)
+    time = reading.iso(body.serverTime)
     states = [_state(reading, row, time) for row in body.tickers]
     return Records(states=[state for state in states if state is not None])
 
@@ -119,9 +114,7 @@ def ticker_frames(reading: Reading) -> Records:
     for row in reading.frames(_Frame):
         item = reading.instrument(row.product_id, _named)
         relative = row.funding_rate * row.index if item.inverse else row.funding_rate / row.index
-        require_close(
-            relative, row.relative_funding_rate, 0.05, "relative and absolute funding rate", reading.where
-        )
+        reading.require_close(relative, row.relative_funding_rate, 0.05, "relative and absolute funding rate")
         records.states.append(
             State(
                 item,
@@ -156,7 +149,7 @@ def funding_history(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("symbol"), _named)
     records = Records()
     for row in reading.decode(_PaidBody).rates:
-        time = iso_us(row.timestamp, reading.where)
+        time = reading.iso(row.timestamp)
         records.add_past(Payment(item, time, row.relativeFundingRate, 1.0))
     return records
 
@@ -176,7 +169,7 @@ def book(reading: Reading) -> Records:
     """Read a book: coins of PF_, USD of PI_."""
     body = reading.decode(_BookBody)
     item = reading.instrument(reading.asked("symbol"), _named)
-    time = iso_us(body.serverTime, reading.where)
+    time = reading.iso(body.serverTime)
     return Records(books=[reading.book(item, time, body.orderBook.bids, body.orderBook.asks)])
 
 
@@ -228,22 +221,25 @@ def trades(reading: Reading) -> Records:
     item = reading.instrument(reading.asked("symbol"), _named)
     records = Records()
     for row in reading.decode(_Trades).history:
-        time = iso_us(row.time, reading.where)
+        time = reading.iso(row.time)
         records.times.append(time)
         if row.type != "liquidation":
             continue
         side = reading.word(row.side, {"sell": "long", "buy": "short"})
-        coins, usd = item.coins(row.size, row.price), item.usd(row.size, row.price)
         records.liquidations.append(
-            Liquidation(
-                item, time, side, None, row.price, coins, coins, usd, (row.price, row.size),
+            Liquidation.of(
+                item,
+                time,
+                side,
+                row.size,
+                fill_price=row.price,
                 order_id=row.uid or f"{item.name}-{row.trade_id}",
             )
-        )  # fmt: skip
+        )
     return records
 
 
-_endpoint = partial(Endpoint, "kraken")
+_endpoint = partial(VenueEndpoint, "kraken")
 _V3 = "/derivatives/api/v3"
 
 ENDPOINTS = (
@@ -273,7 +269,7 @@ VENUE = Venue(
     "kraken",
     "https://futures.kraken.com",
     ENDPOINTS,
-    refuse,
+    refusal(_Fault, _REASONS.get),
     budget=1.0,
     socket="wss://futures.kraken.com/ws/v1",
     hourly=True,

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import ClassVar
 
 import msgspec
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading, refuse_by_code
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Data, Wire
 from derivdata.tables import contract
 
-_OK = "200000"
 _HOUR_MS = 3_600_000
+
+
+class _Coded(CodedBody):
+    success: ClassVar[str] = "200000"
+
+
 _REASONS = {"429000": "limit", "200002": "limit", "1015": "limit", "400303": "region", "500000": "busy"}
 _RATE_SYMBOL = re.compile(r"\.(?P<name>\w+?)FPI(?P<hours>\d+)H")
-
-
-refuse = refuse_by_code(_OK, _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -52,15 +54,10 @@ class _Contract(Wire):
     priceChgPct: float | None = None
 
 
-class _Contracts(Wire):
-    code: str
-    data: list[_Contract]
-
-
 def contracts(reading: Reading) -> Records:
     """Read contracts, rates, intervals, open interest, prices and volume of all contracts."""
     records = Records()
-    for row in reading.decode(_Contracts).data:
+    for row in reading.decode(Data[list[_Contract]]).data:
         if row.isInverse != (row.multiplier < 0):
             reading.fail(f"{row.symbol}: isInverse {row.isInverse} with a multiplier of {row.multiplier}")
         base = "BTC" if row.baseCurrency == "XBT" else row.baseCurrency
@@ -113,14 +110,9 @@ class _Current(Wire):
     currentGranularity: int | None = None
 
 
-class _CurrentBody(Wire):
-    code: str
-    data: _Current | list[_Current]
-
-
 def current_rates(reading: Reading) -> Records:
     """Read running rates, of one contract or all, under their old or their new names."""
-    data = reading.decode(_CurrentBody).data
+    data = reading.decode(Data[_Current | list[_Current]]).data
     states = []
     for row in data if isinstance(data, list) else [data]:
         match = _RATE_SYMBOL.fullmatch(row.symbol)
@@ -150,17 +142,12 @@ class _PaidList(Wire):
     rows: list[_PaidNew] = msgspec.field(name="list")
 
 
-class _PaidBody(Wire):
-    code: str
-    data: list[_Paid] | _PaidList
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, in their old or their new shape."""
-    data = reading.decode(_PaidBody).data
+    data = reading.decode(Data[list[_Paid] | _PaidList]).data
     if isinstance(data, list):
-        return payments(reading, ((row.symbol, row.timepoint, row.fundingRate) for row in data), _named)
-    return payments(reading, ((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
+        return reading.payments(((row.symbol, row.timepoint, row.fundingRate) for row in data), _named)
+    return reading.payments(((data.symbol, row.ts, row.fundingRate) for row in data.rows), _named)
 
 
 class _Book(Wire):
@@ -170,19 +157,14 @@ class _Book(Wire):
     ts: int
 
 
-class _BookBody(Wire):
-    code: str
-    data: _Book
-
-
 def book(reading: Reading) -> Records:
     """Read a book, whose sizes are contracts; `ts` is in nanoseconds."""
-    body = reading.decode(_BookBody).data
+    body = reading.decode(Data[_Book]).data
     item = reading.instrument(body.symbol, _named)
     return Records(books=[reading.book(item, reading.ms(body.ts // 1_000_000), body.bids, body.asks)])
 
 
-_endpoint = partial(Endpoint, "kucoin")
+_endpoint = partial(VenueEndpoint, "kucoin")
 
 ENDPOINTS = (
     _endpoint(
@@ -203,4 +185,10 @@ ENDPOINTS = (
     _endpoint("book", "GET", "/api/v1/level2/depth100", BOOK_TABLES, book, symbol="symbol", weight=5),
 )  # fmt: skip
 
-VENUE = Venue("kucoin", "https://api-futures.kucoin.com", ENDPOINTS, refuse, budget=16.0)
+VENUE = Venue(
+    "kucoin",
+    "https://api-futures.kucoin.com",
+    ENDPOINTS,
+    refusal(_Coded, _REASONS.get),
+    budget=16.0,
+)

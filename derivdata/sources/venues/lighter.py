@@ -12,45 +12,33 @@ from functools import partial
 
 import msgspec
 
-from derivdata.errors import VenueError
 from derivdata.sources.venues.endpoint import (
     BOOK_TABLES,
     STATE_TABLES,
-    Connection,
-    Endpoint,
     Paging,
+    Socket,
     Stream,
     Venue,
+    VenueEndpoint,
 )
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.reading import Fault, Reading, Refused, refusal
 from derivdata.sources.venues.record_types import Instrument, Liquidation, Payment, Records, State
-from derivdata.sources.venues.wire import Wire, require_close, seconds_us
+from derivdata.sources.venues.wire import Wire
 
-_OK = 200
 _PERCENT = 100.0
-
-
-class _Refused(Wire):
-    code: int
-    message: str = ""
 
 
 class _Fault(Wire):
     code: int | None = None
     message: str = ""
-    error: _Refused | None = None
+    error: Refused | None = None
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for a ``code`` other than 200, or for the ``error`` of a frame."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.code not in (None, _OK):
-        reason = "limit" if fault.code in (429, 23000) else "refused"
-        raise VenueError(reading.where, fault.message, code=fault.code, reason=reason)
-    if fault.error is not None:
-        raise VenueError(reading.where, fault.error.message, code=fault.error.code)
+    @property
+    def fault(self) -> Fault:
+        """Of an answer its code, of a frame its error."""
+        if self.code not in (None, 200):
+            return self.code, self.message
+        return None if self.error is None else (self.error.code, self.error.message)
 
 
 def _named(symbol: str) -> Instrument:
@@ -126,12 +114,11 @@ def details(reading: Reading) -> Records:
             continue
         last, volume = row.last_trade_price, row.daily_quote_token_volume
         traded = row.daily_base_token_volume
-        require_close(
+        reading.require_close(
             volume / traded if traded else None,
             last,
             0.9,
             f"mean and last price of {row.symbol}",
-            reading.where,
         )
         records.states.append(
             State(
@@ -165,7 +152,7 @@ def fundings(reading: Reading) -> Records:
     item = _of_market(reading, reading.asked("market_id"))
     records = Records()
     for row in reading.decode(_PaidBody).fundings:
-        time = seconds_us(row.timestamp, reading.where)
+        time = reading.seconds(row.timestamp)
         sign = reading.word(row.direction, {"long": 1.0, "short": -1.0})
         rate = reading.required(row.rate)
         if rate < 0:
@@ -244,14 +231,19 @@ def trades(reading: Reading) -> Records:
             continue
         coins, price = reading.required(row.size), reading.required(row.price)
         usd = reading.required(row.usd_amount)
-        require_close(coins * price, usd, 0.01, "size × price and usd_amount", reading.where)
+        reading.require_close(coins * price, usd, 0.01, "size × price and usd_amount")
         side = "short" if row.is_maker_ask else "long"
         records.liquidations.append(
-            Liquidation(
-                _of_market(reading, str(row.market_id)), reading.ms(row.timestamp), side, None, price, coins,
-                coins, usd, (), order_id=str(row.trade_id),
+            Liquidation.of(
+                _of_market(reading, str(row.market_id)),
+                reading.ms(row.timestamp),
+                side,
+                coins,
+                fill_price=price,
+                value_usd=usd,
+                order_id=str(row.trade_id),
             )
-        )  # fmt: skip
+        )
     return records
 
 
@@ -274,7 +266,7 @@ def orders(reading: Reading) -> Records:
     return Records(books=[reading.book(item, None, bids, asks)])
 
 
-_endpoint = partial(Endpoint, "lighter")
+_endpoint = partial(VenueEndpoint, "lighter")
 _PAGES = Paging(
     descending=True,
     start="start_timestamp",
@@ -318,18 +310,18 @@ def _answer(frame: bytes) -> str | None:
     return '{"type":"pong"}' if msgspec.json.decode(frame, type=_Ping).type == "ping" else None
 
 
-def _connections(names: Sequence[str], _: int) -> list[Connection]:
+def _connections(names: Sequence[str], _: int) -> list[Socket]:
     """Return connections with a channel for each market."""
     messages = [f'{{"type":"subscribe","channel":"trade/{name.partition(":")[0]}"}}' for name in names]
     parts = [messages[i : i + _CHANNELS] for i in range(0, len(messages), _CHANNELS)]
-    return [Connection(_SOCKET, part) for part in parts]
+    return [Socket(_SOCKET, part) for part in parts]
 
 
 VENUE = Venue(
     "lighter",
     "https://mainnet.zklighter.elliot.ai/api/v1",
     ENDPOINTS,
-    refuse,
+    refusal(_Fault, {429: "limit", 23000: "limit"}.get),
     budget=0.25,
     socket=_SOCKET,
     stream=Stream("trade/{market_id}", _connections, b'"liquidation_trades"', _answer),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Records, State
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Data, Wire
 
 _REASONS = {510: "limit", 500: "busy", 501: "busy", 509: "busy"}
 
@@ -19,15 +17,11 @@ class _Fault(Wire):
     code: int | None = None
     message: str = ""
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``"success": false``, which comes with HTTP 200."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.success is False or fault.code not in (None, 0):
-        reason = _REASONS.get(fault.code or 0, "refused")
-        raise VenueError(reading.where, fault.message or "refused", code=fault.code, reason=reason)
+    @property
+    def fault(self) -> Fault:
+        """An error comes with HTTP 200."""
+        failed = self.success is False or self.code not in (None, 0)
+        return (self.code, self.message) if failed else None
 
 
 def _named(name: str) -> Instrument:
@@ -48,14 +42,9 @@ class _Ticker(Wire):
     fundingRate: float
 
 
-class _Tickers(Wire):
-    success: bool
-    data: list[_Ticker] | _Ticker
-
-
 def tickers(reading: Reading) -> Records:
     """Read rates, open interest, prices and volume of all contracts; intervals come from elsewhere."""
-    data = reading.decode(_Tickers).data
+    data = reading.decode(Data[list[_Ticker] | _Ticker]).data
     states = []
     for row in data if isinstance(data, list) else [data]:
         item = reading.instrument(row.symbol, _named)
@@ -75,7 +64,7 @@ def tickers(reading: Reading) -> Records:
                 oi_usd=item.usd(row.holdVol, row.fairPrice),
                 oi_coins=item.coins(row.holdVol, row.fairPrice),
                 volume_usd=row.amount24,
-                change_pct=row.riseFallRate * 100,
+                change_pct=reading.percent(row.riseFallRate),
             )
         )
     return Records(states=states)
@@ -88,14 +77,9 @@ class _Rate(Wire):
     timestamp: int
 
 
-class _Rates(Wire):
-    success: bool
-    data: list[_Rate] | _Rate
-
-
 def funding_rates(reading: Reading) -> Records:
     """Read running rates with their intervals, of all contracts or one."""
-    data = reading.decode(_Rates).data
+    data = reading.decode(Data[list[_Rate] | _Rate]).data
     return Records(
         states=[
             State(
@@ -119,15 +103,10 @@ class _PaidPage(Wire):
     totalPage: int
 
 
-class _PaidBody(Wire):
-    success: bool
-    data: _PaidPage
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first, by page numbers."""
-    rows = reading.decode(_PaidBody).data.resultList
-    return payments(reading, ((row.symbol, row.settleTime, row.fundingRate) for row in rows), _named)
+    rows = reading.decode(Data[_PaidPage]).data.resultList
+    return reading.payments(((row.symbol, row.settleTime, row.fundingRate) for row in rows), _named)
 
 
 class _Listed(Wire):
@@ -137,11 +116,6 @@ class _Listed(Wire):
     settleCoin: str
     contractSize: float
     state: int
-
-
-class _ListedBody(Wire):
-    success: bool
-    data: list[_Listed]
 
 
 def details(reading: Reading) -> Records:
@@ -155,12 +129,12 @@ def details(reading: Reading) -> Records:
             row.settleCoin == row.baseCoin,
             active=row.state == 0,
         )
-        for row in reading.decode(_ListedBody).data
+        for row in reading.decode(Data[list[_Listed]]).data
     ]
     return Records(instruments=items)
 
 
-_endpoint = partial(Endpoint, "mexc")
+_endpoint = partial(VenueEndpoint, "mexc")
 _BASE = "/api/v1/contract"
 
 ENDPOINTS = (
@@ -183,4 +157,4 @@ ENDPOINTS = (
     ),
 )  # fmt: skip
 
-VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refuse, budget=2.5)
+VENUE = Venue("mexc", "https://api.mexc.com", ENDPOINTS, refusal(_Fault, _REASONS.get), budget=2.5)

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.sources.venues.endpoint import BOOK_TABLES, Connection, Endpoint, Paging, Stream, Venue
-from derivdata.sources.venues.okx_bodies import MarkBody, OpenInterestBody
-from derivdata.sources.venues.okx_options import option_marks, option_oi, option_summary, option_tickers
-from derivdata.sources.venues.past_rows import payments
-from derivdata.sources.venues.reading import Reading, refuse_by_code
+from derivdata.sources.venues.endpoint import BOOK_TABLES, Paging, Socket, Stream, Venue, VenueEndpoint
+from derivdata.sources.venues.okx_options import (
+    Mark,
+    OpenInterest,
+    option_marks,
+    option_oi,
+    option_summary,
+    option_tickers,
+)
+from derivdata.sources.venues.reading import CodedBody, Reading, refusal
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -20,13 +25,10 @@ from derivdata.sources.venues.record_types import (
     Records,
     State,
 )
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.wire import Data, Wire
 
 _HOUR_US = 3_600_000_000
 _REASONS = {"50011": "limit", "50013": "busy", "50001": "busy", "50026": "busy"}
-
-
-refuse = refuse_by_code("0", _REASONS)
 
 
 def _named(name: str) -> Instrument:
@@ -46,15 +48,10 @@ class _Funding(Wire):
     ts: str
 
 
-class _FundingBody(Wire):
-    code: str
-    data: list[_Funding]
-
-
 def funding_rates(reading: Reading) -> Records:
     """Read running rates; the interval is the time between the next two payments."""
     records = Records()
-    for row in reading.decode(_FundingBody).data:
+    for row in reading.decode(Data[list[_Funding]]).data:
         item = reading.instrument(row.instId, _named)
         if row.instType != "SWAP" or row.fundingRate == "":
             continue
@@ -74,21 +71,16 @@ class _Paid(Wire):
     fundingTime: str
 
 
-class _PaidBody(Wire):
-    code: str
-    data: list[_Paid]
-
-
 def funding_history(reading: Reading) -> Records:
     """Read payments, the newest first; ``fundingRate`` beside them is the forecast of the time."""
-    rows = reading.decode(_PaidBody).data
-    return payments(reading, ((row.instId, row.fundingTime, row.realizedRate) for row in rows), _named)
+    rows = reading.decode(Data[list[_Paid]]).data
+    return reading.payments(((row.instId, row.fundingTime, row.realizedRate) for row in rows), _named)
 
 
 def open_interest(reading: Reading) -> Records:
     """Read open interest, of a request or of the stream: contracts, coins and USD."""
     records = Records()
-    for frame in reading.frames(OpenInterestBody):
+    for frame in reading.frames(Data[list[OpenInterest]]):
         for row in frame.data:
             item = reading.instrument(row.instId, _named)
             coins, usd = reading.required(row.oiCcy), reading.number(row.oiUsd)
@@ -96,17 +88,12 @@ def open_interest(reading: Reading) -> Records:
     return records
 
 
-class _OiPastBody(Wire):
-    code: str
-    data: list[tuple[str, str, str, str]]
-
-
 def open_interest_history(reading: Reading) -> Records:
     """Read open interest of the past: rows of instant, contracts, coins and USD."""
     item = reading.instrument(reading.asked("instId"), _named)
     resolution = reading.resolution("period")
     records = Records()
-    for stamp, _, coins, usd in reading.decode(_OiPastBody).data:
+    for stamp, _, coins, usd in reading.decode(Data[list[tuple[str, str, str, str]]]).data:
         time = reading.ms(stamp)
         records.add_past(OiPoint(item, time, reading.required(usd), resolution, reading.required(coins)))
     return records
@@ -119,7 +106,7 @@ def mark_prices(reading: Reading) -> Records:
             State(
                 reading.instrument(row.instId, _named), reading.ms(row.ts), mark=reading.required(row.markPx)
             )
-            for row in reading.decode(MarkBody).data
+            for row in reading.decode(Data[list[Mark]]).data
         ]
     )
 
@@ -132,15 +119,10 @@ class _Ticker(Wire):
     ts: str
 
 
-class _TickerBody(Wire):
-    code: str
-    data: list[_Ticker]
-
-
 def tickers(reading: Reading) -> Records:
     """Read 24 hours: the volume is coins."""
     records = Records()
-    for row in reading.decode(_TickerBody).data:
+    for row in reading.decode(Data[list[_Ticker]]).data:
         last, first = reading.number(row.last), reading.number(row.open24h)
         coins = reading.number(row.volCcy24h)
         records.states.append(
@@ -161,16 +143,11 @@ class _Levels(Wire):
     ts: str
 
 
-class _BookBody(Wire):
-    code: str
-    data: list[_Levels]
-
-
 def order_book(reading: Reading) -> Records:
     """Read a book, whose sizes are contracts."""
     item = reading.instrument(reading.asked("instId"), _named)
     records = Records()
-    for book in reading.decode(_BookBody).data:
+    for book in reading.decode(Data[list[_Levels]]).data:
         records.books.append(reading.book(item, reading.ms(book.ts), book.bids, book.asks))
     return records
 
@@ -187,15 +164,10 @@ class _Listed(Wire):
     state: str
 
 
-class _ListedBody(Wire):
-    code: str
-    data: list[_Listed]
-
-
 def instruments(reading: Reading) -> Records:
     """Read the list of swaps or options; the base is ``ctValCcy`` of a linear contract, else of ``uly``."""
     items = []
-    for row in reading.decode(_ListedBody).data:
+    for row in reading.decode(Data[list[_Listed]]).data:
         base, _, quote = row.uly.partition("-")
         inverse = (
             row.instType != "OPTION"
@@ -231,14 +203,10 @@ class _Liquidated(Wire):
     details: list[_Detail]
 
 
-class _LiquidatedBody(Wire):
-    data: list[_Liquidated]
-
-
 def liquidations(reading: Reading) -> Records:
     """Read liquidations; in net mode only ``side`` tells, the order: sell closes a long."""
     records = Records()
-    for frame in reading.frames(_LiquidatedBody):
+    for frame in reading.frames(Data[list[_Liquidated]]):
         for group in frame.data:
             item = reading.instrument(group.instId, _named)
             for row in group.details:
@@ -247,15 +215,12 @@ def liquidations(reading: Reading) -> Records:
                 if position not in ("", order):
                     reading.fail(f"a {row.posSide} position closed by an order to {row.side}")
                 time, price = reading.ms(row.ts), reading.required(row.bkPx)
-                amount = reading.required(row.sz)
-                coins, usd = item.coins(amount, price), item.usd(amount, price)
-                records.add_past(
-                    Liquidation(item, time, order, price, None, coins, coins, usd, (row.bkPx, row.sz))
-                )
+                amount, native = reading.required(row.sz), (row.bkPx, row.sz)
+                records.add_past(Liquidation.of(item, time, order, amount, order_price=price, native=native))
     return records
 
 
-_endpoint = partial(Endpoint, "okx")
+_endpoint = partial(VenueEndpoint, "okx")
 _SWAP = {"instType": "SWAP"}
 _FAMILIES = ("BTC-USD", "ETH-USD")
 _WALK = Paging(descending=True, start="", end="after", limit=400, reach_days=90)
@@ -330,10 +295,10 @@ VENUE = Venue(
     "okx",
     "https://www.okx.com",
     ENDPOINTS,
-    refuse,
+    refusal(CodedBody, _REASONS.get),
     budget=2.5,
     socket=_SOCKET,
     ping=("ping", 25.0),
-    stream=Stream("liquidation-orders", lambda *_: [Connection(_SOCKET, [_SUBSCRIBE])], b'"data"'),
+    stream=Stream("liquidation-orders", lambda *_: [Socket(_SOCKET, [_SUBSCRIBE])], b'"data"'),
     terms="API agreement of 2026-03-26 covers all endpoints; its clause on data was not seen.",
 )

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from derivdata.sources.venues.okx_bodies import MarkBody, OpenInterestBody
-from derivdata.sources.venues.option_names import option_name
 from derivdata.sources.venues.reading import Reading
-from derivdata.sources.venues.record_types import Option, Quotes, Records
-from derivdata.sources.venues.wire import Wire
+from derivdata.sources.venues.record_types import Quotes, Records
+from derivdata.sources.venues.wire import Data, Wire
 
-__all__ = ["option_marks", "option_oi", "option_summary", "option_tickers"]
+__all__ = ["Mark", "OpenInterest", "option_marks", "option_oi", "option_summary", "option_tickers"]
 
 
-def __dir__() -> list[str]:
-    return __all__
+class OpenInterest(Wire):
+    """Open interest of an instrument, option or not: in contracts, in coins and, of some, in USD."""
+
+    instId: str
+    oi: str
+    oiCcy: str
+    ts: str
+    oiUsd: str | None = None
+
+
+class Mark(Wire):
+    """Mark price of an instrument, option or not."""
+
+    instId: str
+    markPx: str
+    ts: str
 
 
 class _Summary(Wire):
@@ -28,47 +38,32 @@ class _Summary(Wire):
     ts: str
 
 
-class _SummaryBody(Wire):
-    code: str
-    data: list[_Summary]
-
-
 def option_summary(reading: Reading) -> Records:
     """Read a chain: the Black-Scholes greeks, since those without BS are premium-adjusted in coin."""
-    records = Records()
-    for row in reading.decode(_SummaryBody).data:
-        symbol, expiry, strike, side = _option(reading, row.instId)
-        numbers: list[Any] = [reading.number(v) for v in (row.deltaBS, row.gammaBS, row.vegaBS, row.thetaBS)]
-        numbers += [None, reading.number(row.fwdPx) or None]  # open interest comes with another answer
-        records.options.append(
-            Option(
-                row.instId,
-                symbol,
-                reading.ms(row.ts),
-                expiry,
-                strike,
-                side,
-                reading.number(row.markVol) or None,
-                *numbers,
-            )
+    number, records = reading.number, Records()
+    for row in reading.decode(Data[list[_Summary]]).data:
+        option = reading.option(
+            row.instId,
+            reading.ms(row.ts),
+            iv=number(row.markVol) or None,
+            delta=number(row.deltaBS),
+            gamma=number(row.gammaBS),
+            vega=number(row.vegaBS),
+            theta=number(row.thetaBS),
+            underlying=number(row.fwdPx) or None,
         )
+        records.options.append(option)
     return records
-
-
-def _option(reading: Reading, name: str) -> tuple[str, int, float, str]:
-    base, _, rest = name.partition("-")
-    return option_name(reading, f"{base}-{rest.partition('-')[2]}")
 
 
 def option_oi(reading: Reading) -> Records:
     """Read open interest of the options of one family, in contracts."""
-    records = Records()
-    for row in reading.decode(OpenInterestBody).data:
-        symbol, expiry, strike, side = _option(reading, row.instId)
-        amount = reading.required(row.oi)
-        time = reading.ms(row.ts)
-        records.options.append(Option(row.instId, symbol, time, expiry, strike, side, open_interest=amount))
-    return records
+    return Records(
+        options=[
+            reading.option(row.instId, reading.ms(row.ts), open_interest=reading.required(row.oi))
+            for row in reading.decode(Data[list[OpenInterest]]).data
+        ]
+    )
 
 
 class _OptionTicker(Wire):
@@ -79,31 +74,22 @@ class _OptionTicker(Wire):
     ts: str
 
 
-class _OptionTickerBody(Wire):
-    code: str
-    data: list[_OptionTicker]
-
-
 def option_tickers(reading: Reading) -> Records:
     """Read quotes of the options of one family, in coin where they are settled in coin."""
-    records = Records()
-    for row in reading.decode(_OptionTickerBody).data:
-        symbol, expiry, strike, side = _option(reading, row.instId)
-        bid, ask = reading.number(row.bidPx) or None, reading.number(row.askPx) or None
-        quotes = Quotes(_in_coin(row.instId), bid, ask, volume=reading.number(row.vol24h))
-        time = reading.ms(row.ts)
-        records.options.append(Option(row.instId, symbol, time, expiry, strike, side, quotes=quotes))
+    number, records = reading.number, Records()
+    for row in reading.decode(Data[list[_OptionTicker]]).data:
+        bid, ask = number(row.bidPx) or None, number(row.askPx) or None
+        quotes = Quotes(_in_coin(row.instId), bid, ask, volume=number(row.vol24h))
+        records.options.append(reading.option(row.instId, reading.ms(row.ts), quotes=quotes))
     return records
 
 
 def option_marks(reading: Reading) -> Records:
     """Read mark prices of the options of one family, in coin where they are settled in coin."""
     records = Records()
-    for row in reading.decode(MarkBody).data:
-        symbol, expiry, strike, side = _option(reading, row.instId)
+    for row in reading.decode(Data[list[Mark]]).data:
         quotes = Quotes(_in_coin(row.instId), mark=reading.required(row.markPx))
-        time = reading.ms(row.ts)
-        records.options.append(Option(row.instId, symbol, time, expiry, strike, side, quotes=quotes))
+        records.options.append(reading.option(row.instId, reading.ms(row.ts), quotes=quotes))
     return records
 
 

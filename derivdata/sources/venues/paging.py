@@ -16,11 +16,6 @@ from derivdata.sources.venues.record_types import Records
 
 __all__ = ["walk"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 _UNITS_US = {"ms": 1_000, "s": 1_000_000, "iso": 1_000}
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from derivdata.errors import VenueError
-from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Endpoint, Paging, Venue
-from derivdata.sources.venues.reading import Reading
+from derivdata.sources.venues.endpoint import BOOK_TABLES, STATE_TABLES, Paging, Venue, VenueEndpoint
+from derivdata.sources.venues.reading import Fault, Reading, refusal
 from derivdata.sources.venues.record_types import Instrument, Interval, Liquidation, Records, State
-from derivdata.sources.venues.wire import Wire, require_close
+from derivdata.sources.venues.wire import Wire
 
 _OLD_HOURS = 8.0
 _CONTINUOUS = 1.0
@@ -21,15 +20,9 @@ class _Fault(Wire):
     error: str | None = None
     message: str = ""
 
-
-def refuse(reading: Reading) -> None:
-    """Raise a `VenueError` for ``{"error": ..., "message": ...}``."""
-    if reading.body.lstrip()[:1] != b"{":
-        return
-    fault = reading.decode(_Fault)
-    if fault.error is not None:
-        reason = "limit" if "RATE_LIMIT" in fault.error else "refused"
-        raise VenueError(reading.where, fault.message, code=fault.error, reason=reason)
+    @property
+    def fault(self) -> Fault:
+        return None if self.error is None else (self.error, self.message)
 
 
 def _named(name: str) -> Instrument:
@@ -64,7 +57,6 @@ def summaries(reading: Reading) -> Records:
             continue
         period = reading.interval(item)
         mark, coins = reading.required(row.mark_price), reading.required(row.open_interest)
-        change = reading.number(row.price_change_rate_24h)
         states.append(
             State(
                 item,
@@ -78,7 +70,7 @@ def summaries(reading: Reading) -> Records:
                 oi_usd=coins * mark,
                 oi_coins=coins,
                 volume_usd=reading.number(row.volume_24h),
-                change_pct=None if change is None else change * 100,
+                change_pct=reading.percent(row.price_change_rate_24h),
             )
         )
     return Records(states=states)
@@ -130,7 +122,7 @@ def funding_data(reading: Reading) -> Records:
         time, rate = reading.ms(row.created_at), reading.required(row.funding_rate)
         hours = row.funding_period_hours or _OLD_HOURS
         eight = reading.number(row.funding_rate_8h)
-        require_close(rate * 8 / hours, eight, 1e-6, "funding_rate and funding_rate_8h", reading.where)
+        reading.require_close(rate * 8 / hours, eight, 1e-6, "funding_rate and funding_rate_8h")
         records.times.append(time)
         records.states.append(State(reading.instrument(row.market, _named), time, rate, hours, None))
     return records
@@ -165,7 +157,7 @@ def trades(reading: Reading) -> Records:
         coins, price = reading.required(row.size), reading.required(row.price)
         item = reading.instrument(row.market, _named)
         records.liquidations.append(
-            Liquidation(item, time, side, None, price, coins, coins, coins * price, (), order_id=row.id)
+            Liquidation.of(item, time, side, coins, fill_price=price, order_id=row.id)
         )
     return records
 
@@ -184,7 +176,7 @@ def book(reading: Reading) -> Records:
     return Records(books=[reading.book(item, reading.ms(body.last_updated_at), body.bids, body.asks)])
 
 
-_endpoint = partial(Endpoint, "paradex")
+_endpoint = partial(VenueEndpoint, "paradex")
 _WALK = Paging(
     "cursor",
     descending=True,
@@ -227,4 +219,10 @@ ENDPOINTS = (
     ),
 )  # fmt: skip
 
-VENUE = Venue("paradex", "https://api.prod.paradex.trade/v1", ENDPOINTS, refuse, budget=6.0)
+VENUE = Venue(
+    "paradex",
+    "https://api.prod.paradex.trade/v1",
+    ENDPOINTS,
+    refusal(_Fault, lambda code: "limit" if "RATE_LIMIT" in code else None),
+    budget=6.0,
+)

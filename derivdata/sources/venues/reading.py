@@ -2,117 +2,81 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, overload
-from urllib.parse import parse_qsl
-
-import pandas as pd
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, overload
 
 from derivdata.errors import SchemaError, VenueError
 from derivdata.sources.venues import wire
-from derivdata.sources.venues.endpoint import Endpoint
-from derivdata.sources.venues.record_types import Book, Instrument
+from derivdata.sources.venues.context import Context
+from derivdata.sources.venues.record_types import Instrument, Option, OrderBook, Payment, Price, Records
 from derivdata.support import times
 from derivdata.tables import contract
 
-__all__ = ["Context", "Reading", "Request", "refuse_by_code"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__all__ = ["CodedBody", "Fault", "Reading", "Refused", "RefusedBody", "named", "refusal"]
 
 T = TypeVar("T")
-_UNFILLED = re.compile(r"\{\w+\}")
-_SAME_US = 60_000_000
+_MINUTE_US = 60_000_000
 _HOUR_US = 3_600_000_000
-_FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
+
+Fault = tuple[str | int | None, str] | None
+"""Code and message of an error; None where there is none."""
 
 
-class _Coded(wire.Wire):
+class _MayFail(Protocol):
+    @property
+    def fault(self) -> Fault: ...
+
+
+class Refused(wire.Wire):
+    """An error as several venues write it."""
+
+    code: int
+    message: str = ""
+
+
+class RefusedBody(wire.Wire):
+    """A body that is ``{"error": {"code": ..., "message": ...}}`` where it is an error."""
+
+    error: Refused | None = None
+
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.error is None else (self.error.code, self.error.message)
+
+
+class CodedBody(wire.Wire):
+    """A body whose ``code`` says whether it is an error; a venue with another `success` has a subclass."""
+
+    success: ClassVar[str] = "0"
     code: str | None = None
     msg: str = ""
 
-
-def refuse_by_code(success: str, reasons: Mapping[str, str]) -> Callable[[Reading], None]:
-    """Return what refuses a body whose ``code``, with HTTP 200 or not, is another than that of success.
-
-    `reasons` are those of `VenueError.reason` by code; other codes are refusals.
-    """
-
-    def refuse(reading: Reading) -> None:
-        if reading.body.lstrip()[:1] != b"{":
-            return
-        fault = reading.decode(_Coded)
-        if fault.code not in (None, success):
-            reason = reasons.get(fault.code or "", "refused")
-            raise VenueError(reading.where, fault.msg, code=fault.code, reason=reason)
-
-    return refuse
+    @property
+    def fault(self) -> Fault:
+        """The error."""
+        return None if self.code in (None, self.success) else (self.code, self.msg)
 
 
-@dataclass(frozen=True)
-class Request:
-    """A path or channel with its parameters."""
-
-    place: str
-    params: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, text: str) -> Request:
-        """Read a path or channel; a part that is still ``{name}`` counts as not given."""
-        address = re.sub(r"^(https?|wss?)://[^/]+", "", text)
-        place, _, query = address.partition("?")
-        pairs = parse_qsl(query, keep_blank_values=True)
-        return cls(place, {k: v for k, v in pairs if not _UNFILLED.fullmatch(v)})
-
-
-class Context:
-    """The context from other answers of the venue about its contracts: frames of `read`, or single values.
+def refusal(kind: type[_MayFail], reason_of: Callable[[Any], str | None]) -> Callable[[Reading], None]:
+    """Return what raises a `VenueError` for a body that is an error, with HTTP 200 or not.
 
     Parameters
     ----------
-    values
-        Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
-        about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
-        contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
-        Other names are ignored, so that the result of `read` can be given unchanged.
-    exchange
-        Only rows of this venue count.
+    kind
+        The shape of an error, in which every field is optional, so that each object of the venue fits.
+    reason_of
+        Returns `VenueError.reason` by code; where it is None the error is a refusal.
     """
 
-    def __init__(self, values: Mapping[str, Any] | None, exchange: str) -> None:
-        given = dict(values or {})
-        self.interval_hours = _positive(given, "interval_hours")
-        self.contract_size = _positive(given, "contract_size")
-        self.mark_price = _positive(given, "mark_price")
-        self.named: str | None = given.get("instrument")
-        frames = {name: _of(given.get(name), name, exchange) for name in _FRAMES}
-        self.instruments: dict[str, Instrument] = {}
-        for row in frames["instruments"].to_dict("records"):
-            item = _instrument(row)
-            self.instruments[item.name] = item
-        hours = frames["intervals"]
-        self.intervals = _lookup(
-            hours, "instrument_name" if "instrument_name" in hours else "symbol", "interval_hours"
-        )
-        self.knows_intervals = "intervals" in given
-        marks = frames["prices_history"]
-        marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
-        self._marks: dict[str, list[tuple[int, float]]] = {}
-        for frame in (frames["markets_symbol_exchanges"], marks):
-            for symbol, time, price in _marks(frame):
-                self._marks.setdefault(symbol, []).append((time, price))
+    def refuse(reading: Reading) -> None:
+        fault = reading.decode(kind).fault if reading.body.lstrip()[:1] == b"{" else None
+        if fault is not None:
+            code, message = fault
+            reason = reason_of(code) or "refused"
+            raise VenueError(reading.where, message or "refused", code=code, reason=reason)
 
-    def mark(self, symbol: str, time: int | None) -> float | None:
-        """Return the mark price nearest to an instant [µs], None where none is of the same minute."""
-        marks = self._marks.get(symbol)
-        if not marks or time is None:
-            return None
-        stamp, price = min(marks, key=lambda row: abs(row[0] - time))
-        return price if abs(stamp - time) <= _SAME_US else None
+    return refuse
 
 
 def named(name: str) -> Instrument:
@@ -121,60 +85,15 @@ def named(name: str) -> Instrument:
     return Instrument(name, plain.symbol, plain.quote, perpetual=bool(plain.quote))
 
 
-def _marks(frame: pd.DataFrame) -> Iterator[tuple[str, int, float]]:
-    if "time" in frame and "price_usd" in frame:
-        stamps = frame["time"].dt.tz_convert(None).to_numpy().astype("datetime64[us]").astype("int64")
-        for symbol, time, price in zip(frame["symbol"], stamps, frame["price_usd"], strict=True):
-            if price == price:
-                yield str(symbol), int(time), float(price)
-
-
-def _positive(given: Mapping[str, Any], name: str) -> float | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"context[{name!r}]={value!r} is not a number above 0")
-    return float(value)
-
-
-def _of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
-    if frame is None:
-        return pd.DataFrame()
-    if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"context[{name!r}] must be a frame, not {type(frame).__name__}")
-    return frame[frame["exchange"] == exchange] if "exchange" in frame else frame
-
-
-def _lookup(frame: pd.DataFrame, key: str, value: str) -> dict[str, float]:
-    if key not in frame or value not in frame:
-        return {}
-    pairs = zip(frame[key].astype(str), frame[value], strict=True)
-    return {k: float(v) for k, v in pairs if pd.notna(v)}
-
-
-def _instrument(row: Mapping[str, Any]) -> Instrument:
-    size = row["contract_size"]
-    return Instrument(
-        str(row["instrument_name"]),
-        str(row["symbol"]),
-        "" if pd.isna(row["quote"]) else str(row["quote"]),
-        None if pd.isna(size) else float(size),
-        bool(row["is_inverse"]),
-        bool(row["is_perpetual"]),
-        bool(row["is_active"]),
-    )
-
-
 class Reading:
     """One body with all that is needed to read it; adapters get nothing else.
 
     Parameters
     ----------
-    endpoint
-        What answered; None for a body that is only looked at for errors.
-    request, body
-        What was asked, and the answer.
+    place, params
+        What was asked: the path or channel, and its parameters.
+    body
+        The answer.
     at
         Microseconds of arrival, None where it is not known.
     context
@@ -186,19 +105,19 @@ class Reading:
     def __init__(
         self,
         exchange: str,
-        endpoint: Endpoint | None,
-        request: Request,
+        place: str,
+        params: Mapping[str, str],
         body: bytes,
         *,
         at: int | None,
         context: Context,
         parts: Mapping[str, str] | None = None,
     ) -> None:
-        self.exchange, self.endpoint, self.request, self.body = exchange, endpoint, request, body
+        self.exchange, self.place, self.params, self.body = exchange, place, params, body
         self.at, self.context = at, context
         self.parts = dict(parts or {})
         self._instruments: dict[str, Instrument] = {}
-        self.where = f"{exchange} {request.place}"
+        self.where = f"{exchange} {place}"
 
     @overload
     def decode(self, kind: type[T]) -> T: ...
@@ -216,6 +135,11 @@ class Reading:
         """Return a number, None where it is missing; see `wire.number`."""
         return wire.number(value, self.where)
 
+    def percent(self, fraction: wire.NUMBER) -> float | None:
+        """Return a fraction in percent, None where it is missing."""
+        value = wire.number(fraction, self.where)
+        return None if value is None else value * 100
+
     def required(self, value: wire.NUMBER) -> float:
         """Return a number that must be there."""
         return wire.required(value, self.where)
@@ -223,6 +147,18 @@ class Reading:
     def ms(self, value: float | str) -> int:
         """Return the microseconds of an instant in milliseconds."""
         return wire.ms_us(value, self.where)
+
+    def seconds(self, value: float) -> int:
+        """Return the microseconds of an instant in seconds."""
+        return wire.seconds_us(value, self.where)
+
+    def iso(self, text: str) -> int:
+        """Return the microseconds of an instant in ISO 8601."""
+        return wire.iso_us(text, self.where)
+
+    def require_close(self, first: float | None, second: float | None, tolerance: float, what: str) -> None:
+        """Refuse two figures of one quantity that differ; see `wire.require_close`."""
+        wire.require_close(first, second, tolerance, what, self.where)
 
     def fail(self, why: str) -> NoReturn:
         """Raise a `SchemaError` that names the body."""
@@ -237,7 +173,7 @@ class Reading:
             None is given: the body does not say which contract it is about.
         """
         for name in names:
-            value = self.parts.get(name) or self.request.params.get(name)
+            value = self.parts.get(name) or self.params.get(name)
             if value:
                 return value
         if self.context.named:
@@ -279,7 +215,7 @@ class Reading:
 
         def agrees(hours: float) -> bool:
             step = round(hours * _HOUR_US)
-            return next_payment % step == 0 and next_payment - time <= step + _SAME_US
+            return next_payment % step == 0 and next_payment - time <= step + _MINUTE_US
 
         if hours is None or agrees(hours):
             return hours
@@ -291,13 +227,9 @@ class Reading:
         price = self.context.mark(item.symbol, self.at if time is None else time)
         return price if price is not None else self.context.mark_price
 
-    def mark_then(self, item: Instrument, time: int) -> float | None:
-        """Return the mark price of an instant of the past, never that of another minute."""
-        return self.context.mark(item.symbol, time)
-
     def resolution(self, name: str) -> str:
         """Return the step that a parameter of the request names, as the library spells it."""
-        step = self.request.params.get(name, "").replace("min", "m").lower()
+        step = self.params.get(name, "").replace("min", "m").lower()
         return step if step in times.RESOLUTIONS else "unstated"
 
     def word(self, value: str, meanings: Mapping[str, T]) -> T:
@@ -305,6 +237,45 @@ class Reading:
         if value not in meanings:
             wire.fail(self.where, f"{value!r} is not one of {', '.join(map(repr, meanings))}")
         return meanings[value]
+
+    def payments(
+        self,
+        rows: Iterable[tuple[str, float | str, wire.NUMBER]],
+        parse: Callable[[str], Instrument],
+        period_h: float | None = None,
+    ) -> Records:
+        """Return payments from rows of contract, instant [ms] and rate.
+
+        The rate is of `period_h` hours, by default of the spacing of the payments.
+        """
+        instrument, ms, required = self.instrument, self.ms, self.required  # histories are long
+        paid = [
+            Payment(instrument(name, parse), ms(time), required(rate), period_h) for name, time, rate in rows
+        ]
+        return Records(payments=paid, times=[row.time for row in paid])
+
+    def prices(
+        self, rows: Iterable[tuple[float | str, wire.NUMBER]], item: Instrument, kind: str, resolution: str
+    ) -> Records:
+        """Return prices of one contract from rows of instant [ms] and price."""
+        ms, required = self.ms, self.required
+        past = [Price(item, ms(time), kind, required(price), resolution) for time, price in rows]
+        return Records(prices=past, times=[row.time for row in past])
+
+    def option(self, name: str, time: int | None, **figures: Any) -> Option:
+        """Return the option of a name such as BTC-231229-40000-C, with the figures that are told of it.
+
+        Venues add the quote currency to the base (``BTC_USDC``), after it (``BTC-USD``) or at the end
+        (``-USDT``), and write the point of a strike as ``d`` or ``_``.
+        """
+        parts = name.removesuffix("-USDT").split("-")
+        if len(parts) == 5:
+            del parts[1]
+        if len(parts) != 4 or parts[3] not in ("C", "P"):
+            self.fail(f"{name!r} is no name of an option")
+        strike = self.required(parts[2].replace("d", ".").replace("_", "."))
+        expiry, side = wire.expiry_of(parts[1], self.where), "call" if parts[3] == "C" else "put"
+        return Option(name, parts[0].partition("_")[0], time, expiry, strike, side, **figures)
 
     def levels(
         self, item: Instrument, rows: Iterable[Sequence[wire.NUMBER]]
@@ -326,7 +297,7 @@ class Reading:
         time: int | None,
         bids: Iterable[Sequence[wire.NUMBER]],
         asks: Iterable[Sequence[wire.NUMBER]],
-    ) -> Book:
+    ) -> OrderBook:
         """Return a book from rows of price and size, the best first.
 
         Raises
@@ -343,4 +314,4 @@ class Reading:
         ask = sorted(self.levels(item, asks), key=lambda level: level[0])
         if bid and ask and bid[0][0] >= ask[0][0]:
             wire.fail(self.where, f"the best bid {bid[0][0]} is not below the best ask {ask[0][0]}")
-        return Book(item, time, bid, ask)
+        return OrderBook(item, time, bid, ask)

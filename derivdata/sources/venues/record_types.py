@@ -12,22 +12,18 @@ from typing import Any, NamedTuple
 from derivdata.tables import QUOTES
 
 __all__ = [
-    "Book",
     "Instrument",
     "Interval",
     "Liquidation",
     "OiPoint",
     "Option",
+    "OrderBook",
     "Payment",
     "Price",
     "Quotes",
     "Records",
     "State",
 ]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 class Instrument(NamedTuple):
@@ -141,8 +137,42 @@ class Liquidation(NamedTuple):
     native: tuple[object, ...]
     order_id: str = ""
 
+    @classmethod
+    def of(
+        cls,
+        item: Instrument,
+        time: int,
+        side: str,
+        amount: float,
+        *,
+        order_price: float | None = None,
+        fill_price: float | None = None,
+        ordered: float | None = None,
+        value_usd: float | None = None,
+        native: tuple[object, ...] = (),
+        order_id: str = "",
+    ) -> Liquidation:
+        """Return a liquidation of an amount in the venue's unit, valued at the fill's or the order's price.
 
-class Book(NamedTuple):
+        `ordered` is what the order was for where the venue tells it; `value_usd` the venue's own figure.
+        """
+        price = fill_price or order_price
+        coins, usd = item.coins(amount, price), item.usd(amount, price)
+        return cls(
+            item,
+            time,
+            side,
+            order_price,
+            fill_price,
+            coins if ordered is None else item.coins(ordered, price),
+            coins,
+            usd if value_usd is None else value_usd,
+            native,
+            order_id,
+        )
+
+
+class OrderBook(NamedTuple):
     """Order book of one contract: (price, coins) from the best price on; coins None where not known."""
 
     instrument: Instrument
@@ -200,7 +230,7 @@ class Records:
     oi: list[OiPoint] = field(default_factory=list)
     prices: list[Price] = field(default_factory=list)
     liquidations: list[Liquidation] = field(default_factory=list)
-    books: list[Book] = field(default_factory=list)
+    books: list[OrderBook] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     """Raw stamps of all rows of a page, also of those that are no rows of ours: where to go on from."""

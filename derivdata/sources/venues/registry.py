@@ -24,11 +24,6 @@ from derivdata.sources.venues.endpoint import Venue
 
 __all__ = ["VENUES"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 VENUES: dict[str, Venue] = {
     venue.exchange: venue
     for venue in (

@@ -12,8 +12,7 @@ import pandas as pd
 
 from derivdata import tables, units
 from derivdata.errors import SchemaError
-from derivdata.sources.venues.book_tables import books, depths
-from derivdata.sources.venues.listing_tables import INSTRUMENTS, INTERVALS, instruments, intervals, multiplier
+from derivdata.sources.venues.context import INSTRUMENTS, INTERVALS, instruments, intervals
 from derivdata.sources.venues.record_types import (
     Instrument,
     Liquidation,
@@ -27,20 +26,15 @@ from derivdata.sources.venues.record_types import (
 from derivdata.sources.venues.wire import stamps
 from derivdata.tables.schema import coded, repeated
 
-__all__ = ["INSTRUMENTS", "INTERVALS", "frames", "multiplier", "payment_hours"]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
+__all__ = ["HOUR_US", "frames", "payment_hours"]
 
 HOUR_US = 3_600_000_000
 MINUTE_US = 60_000_000
 _GOOD_HOURS = np.array([1, 2, 4, 8])
 _MANY = 20  # contracts from which the median of a batch tells a unit
 _MEDIAN_BPS = 50.0
-_SUSPECT = 0.04
 _IMPOSSIBLE = 1.0
+_DEPTHS = (10.0, 25.0, 50.0, 100.0)  # bps from the mid price
 
 
 class _OfContract(Protocol):
@@ -79,8 +73,8 @@ def frames(
         "markets_symbol_exchanges": lambda: _market(exchange, records.states, at),
         "prices_history": lambda: _prices(records, at),
         "liquidations_fills": lambda: _liquidations(exchange, records.liquidations),
-        "orderbook_book": lambda: books(records, at),
-        "orderbook_depth_history": lambda: depths(records, at),
+        "orderbook_book": lambda: _books(records, at),
+        "orderbook_depth_history": lambda: _depths(records, at),
         "options_snapshot": lambda: _options(records.options, at),
     }
     result = {}
@@ -299,3 +293,48 @@ def _options(rows: list[Option], at: int | None) -> dict[str, Any]:
         "index_price_usd": [q.index_price if q else None for q in quotes],
         "volume": [q.volume if q else None for q in quotes],
     }
+
+
+def _books(records: Records, at: int | None) -> dict[str, Any]:
+    """Return the levels of each side, the best first."""
+    rows = [
+        (book, side, level, price, size)
+        for book in records.books
+        for side, levels in (("bid", book.bids), ("ask", book.asks))
+        for level, (price, size) in enumerate(levels, 1)
+    ]
+    return {
+        "symbol": [row[0].instrument.symbol for row in rows],
+        "time": stamps([row[0].time for row in rows], at),
+        "side": [row[1] for row in rows],
+        "level": [row[2] for row in rows],
+        "price_usd": [row[3] for row in rows],
+        "size": [row[4] for row in rows],
+    }
+
+
+def _depths(records: Records, at: int | None) -> dict[str, Any]:
+    """Return the value within some distances of the mid price; a side that ends before one is missing."""
+    rows = []
+    for book in records.books:
+        if not book.bids or not book.asks:
+            continue
+        mid = (book.bids[0][0] + book.asks[0][0]) / 2
+        for depth in _DEPTHS:
+            bids, asks = (_within(levels, mid, depth) for levels in (book.bids, book.asks))
+            rows.append((book, depth, bids, asks))
+    return {
+        "symbol": [row[0].instrument.symbol for row in rows],
+        "time": stamps([row[0].time for row in rows], at),
+        "depth_bps": [row[1] for row in rows],
+        "bid_depth_usd": [row[2] for row in rows],
+        "ask_depth_usd": [row[3] for row in rows],
+        "resolution": repeated("raw", len(rows)),
+    }
+
+
+def _within(levels: list[tuple[float, float | None]], mid: float, depth_bps: float) -> float | None:
+    if abs(levels[-1][0] / mid - 1) * units.BPS < depth_bps:
+        return None
+    near = [(price, size) for price, size in levels if abs(price / mid - 1) * units.BPS <= depth_bps]
+    return None if any(size is None for _, size in near) else sum(p * s for p, s in near if s is not None)

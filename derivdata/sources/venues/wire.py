@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -17,6 +17,9 @@ from derivdata.errors import SchemaError
 
 __all__ = [
     "NUMBER",
+    "Data",
+    "Page",
+    "Result",
     "Wire",
     "decode",
     "expiry_of",
@@ -32,11 +35,6 @@ __all__ = [
     "us_of",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 T = TypeVar("T")
 
 NUMBER = str | float | None
@@ -51,6 +49,25 @@ _DAY_DIGITS = re.compile(r"(?:20)?(\d{2})(\d{2})(\d{2})")
 
 class Wire(msgspec.Struct, gc=False):
     """Base of the shapes of bodies: a field without default is required, unknown fields are ignored."""
+
+
+class Data(Wire, Generic[T]):
+    """Envelope ``{"data": ...}`` of an answer; the fields beside it are the venue's own codes."""
+
+    data: T
+
+
+class Result(Wire, Generic[T]):
+    """Envelope ``{"result": ...}``."""
+
+    result: T
+
+
+class Page(Wire, Generic[T]):
+    """Envelope ``{"list": [...]}`` of a page, with the cursor of the next."""
+
+    rows: list[T] = msgspec.field(name="list")
+    nextPageCursor: str | None = None
 
 
 @lru_cache(maxsize=256)

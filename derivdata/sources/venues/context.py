@@ -1,0 +1,176 @@
+"""Contracts of a venue and their intervals: as tables, and read back as the context of other bodies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from derivdata import tables
+from derivdata.sources.venues.record_types import Instrument, Records
+from derivdata.tables.schema import Column, Kind, Table
+
+__all__ = ["INSTRUMENTS", "INTERVALS", "Context", "instruments", "intervals", "multiplier"]
+
+_MULTIPLIER = re.compile(r"^(?:(?P<before>10{3,7})|1(?P<million>M))(?=[A-Z])|(?<=[A-Z])(?P<after>10{3,7})$")
+_SAME_US = 60_000_000  # one minute
+_FRAMES = ("instruments", "intervals", "prices_history", "markets_symbol_exchanges")
+_NAME = Column(Kind.LABEL, "", "Venue's name of the contract.")
+
+INSTRUMENTS = Table(
+    name="instruments",
+    key=("exchange", "instrument_name"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": _NAME,
+        "symbol": tables.COLUMNS["symbol"],
+        "quote": Column(Kind.LABEL, "", "Quote currency; missing where the venue does not say."),
+        "contract_size": Column(Kind.NUMBER, "asset", "Coins of one contract; USD where it is inverse."),
+        "multiplier": Column(
+            Kind.NUMBER, "1", "Coins that one unit of the symbol stands for: 1000 of 1000PEPE."
+        ),
+        "is_inverse": Column(Kind.FLAG, "", "Whether it is margined and settled in the coin."),
+        "is_perpetual": Column(Kind.FLAG, "", "Whether it has no expiry."),
+        "is_active": Column(Kind.FLAG, "", "Whether it trades."),
+        "position": Column(Kind.COUNT, "", "Place in the venue's list, from 0: some answers go by it."),
+    },
+    order=("exchange", "position"),
+    doc="Contracts of a venue as it lists them now.",
+)
+INTERVALS = Table(
+    name="intervals",
+    key=("exchange", "instrument_name"),
+    columns={
+        "exchange": tables.COLUMNS["exchange"],
+        "instrument_name": _NAME,
+        "symbol": tables.COLUMNS["symbol"],
+        "interval_hours": tables.COLUMNS["interval_hours"],
+    },
+    doc="Hours between the funding payments of a contract now.",
+)
+
+
+def multiplier(symbol: str) -> float:
+    """Return how many coins one unit of a base stands for: 1000 of 1000PEPE, SHIB1000 and kPEPE, else 1."""
+    if symbol[:1] == "k" and symbol[1:].isupper() and len(symbol) > 2:
+        return 1000.0
+    match = _MULTIPLIER.search(symbol)
+    if match is None:
+        return 1.0
+    return 1e6 if match["million"] else float(match["before"] or match["after"])
+
+
+def instruments(items: list[Instrument]) -> dict[str, Any]:
+    """Return the columns of `INSTRUMENTS`."""
+    return {
+        "instrument_name": [item.name for item in items],
+        "symbol": [item.symbol for item in items],
+        "quote": [item.quote or None for item in items],
+        "contract_size": [item.size for item in items],
+        "multiplier": [multiplier(item.symbol) for item in items],
+        "is_inverse": [item.inverse for item in items],
+        "is_perpetual": [item.perpetual for item in items],
+        "is_active": [item.active for item in items],
+        "position": range(len(items)),
+    }
+
+
+def intervals(records: Records) -> dict[str, Any]:
+    """Return the columns of `INTERVALS`; what a list states stands before what a rate does."""
+    stated = {s.instrument.name: (s.instrument, s.settle_h) for s in records.states if s.settle_h is not None}
+    stated |= {i.instrument.name: (i.instrument, i.hours) for i in records.intervals}
+    return {
+        "instrument_name": [*stated],
+        "symbol": [item.symbol for item, _ in stated.values()],
+        "interval_hours": [hours for _, hours in stated.values()],
+    }
+
+
+class Context:
+    """The context from other answers of the venue about its contracts: frames of `read`, or single values.
+
+    Parameters
+    ----------
+    values
+        Frames ``instruments``, ``intervals``, ``prices_history`` or ``markets_symbol_exchanges``; for a body
+        about one contract also the values ``interval_hours``, ``contract_size`` (coins, USD of an inverse
+        contract), ``mark_price`` [USD] and ``instrument`` (the venue's name of the contract).
+        Other names are ignored, so that the result of `read` can be given unchanged.
+    exchange
+        Only rows of this venue count.
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None, exchange: str) -> None:
+        given = dict(values or {})
+        self.interval_hours = _positive(given, "interval_hours")
+        self.contract_size = _positive(given, "contract_size")
+        self.mark_price = _positive(given, "mark_price")
+        self.named: str | None = given.get("instrument")
+        frames = {name: _of(given.get(name), name, exchange) for name in _FRAMES}
+        listed = (_instrument(row) for row in frames["instruments"].to_dict("records"))
+        self.instruments = {item.name: item for item in listed}
+        self.intervals = _hours(frames["intervals"])
+        self.knows_intervals = "intervals" in given
+        marks = frames["prices_history"]
+        marks = marks[marks["kind"] == "mark"] if "kind" in marks else marks
+        self._marks: dict[str, list[tuple[int, float]]] = {}
+        for frame in (frames["markets_symbol_exchanges"], marks):
+            for symbol, time, price in _marks(frame):
+                self._marks.setdefault(symbol, []).append((time, price))
+
+    def mark(self, symbol: str, time: int | None) -> float | None:
+        """Return the mark price nearest to an instant [µs], None where none is of the same minute."""
+        marks = self._marks.get(symbol)
+        if not marks or time is None:
+            return None
+        stamp, price = min(marks, key=lambda row: abs(row[0] - time))
+        return price if abs(stamp - time) <= _SAME_US else None
+
+
+def _positive(given: Mapping[str, Any], name: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"context[{name!r}]={value!r} is not a number above 0")
+    return float(value)
+
+
+def _of(frame: Any, name: str, exchange: str) -> pd.DataFrame:
+    if frame is None:
+        return pd.DataFrame()
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(f"context[{name!r}] must be a frame, not {type(frame).__name__}")
+    return frame[frame["exchange"] == exchange] if "exchange" in frame else frame
+
+
+def _instrument(row: Mapping[str, Any]) -> Instrument:
+    size = row["contract_size"]
+    return Instrument(
+        str(row["instrument_name"]),
+        str(row["symbol"]),
+        "" if pd.isna(row["quote"]) else str(row["quote"]),
+        None if pd.isna(size) else float(size),
+        bool(row["is_inverse"]),
+        bool(row["is_perpetual"]),
+        bool(row["is_active"]),
+    )
+
+
+def _hours(frame: pd.DataFrame) -> dict[str, float]:
+    """Return the intervals by the venue's names, or by symbols in a frame without these."""
+    key = "instrument_name" if "instrument_name" in frame else "symbol"
+    if key not in frame or "interval_hours" not in frame:
+        return {}
+    pairs = zip(frame[key].astype(str), frame["interval_hours"], strict=True)
+    return {name: float(hours) for name, hours in pairs if pd.notna(hours)}
+
+
+def _marks(frame: pd.DataFrame) -> Iterator[tuple[str, int, float]]:
+    if "time" in frame and "price_usd" in frame:
+        stamps = frame["time"].dt.tz_convert(None).to_numpy().astype("datetime64[us]").astype("int64")
+        for symbol, time, price in zip(frame["symbol"], stamps, frame["price_usd"], strict=True):
+            if price == price:
+                yield str(symbol), int(time), float(price)
