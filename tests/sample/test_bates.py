@@ -14,8 +14,13 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from derivdata.sources.sample.options import bates
-from derivdata.sources.sample.options.bates import Bates, expected_variance, log_mgf, out_of_the_money
-from derivdata.sources.sample.options.bates_surface import PUBLISHED
+from derivdata.sources.sample.options.bates import (
+    PUBLISHED,
+    Bates,
+    expected_variance,
+    log_mgf,
+    out_of_the_money,
+)
 
 Floats = NDArray[np.float64]
 

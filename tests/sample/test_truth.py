@@ -13,13 +13,6 @@ def test_an_unknown_topic_is_refused():
         sample.truth("fees")
 
 
-def test_an_unknown_sample_is_refused():
-    with pytest.raises(ValueError, match="there is no sample 'sample@2'; there is sample, sample@1"):
-        sample.truth("surface", source="sample@2")
-    with pytest.raises(ValueError, match="there is no sample 'sampel'"):
-        sample.open("sampel")
-
-
 @pytest.mark.parametrize("topic", TIMELESS)
 def test_a_window_where_there_is_no_time_is_refused(topic):
     with pytest.raises(ValueError, match="has no time: leave out start and end"):

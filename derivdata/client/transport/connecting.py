@@ -39,8 +39,8 @@ def connect(
     Parameters
     ----------
     source
-        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``
-        (``"sample@1"``: as version 0.1 had it), or ``"venues"``: public APIs of the venues, without a key.
+        Address of the hosted service (None: ``DERIVDATA_BASE_URL``), path of an archive, ``"sample"``,
+        or ``"venues"``: public APIs of the venues, without a key.
     api_key
         Key of the hosted service; else ``DERIVDATA_API_KEY``, else the file ``~/.config/derivdata/key``.
     cache

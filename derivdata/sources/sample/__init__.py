@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from derivdata.sources.sample.ground_truth import truth
-from derivdata.sources.sample.store import Name, Sample
+from derivdata.sources.sample.store import Sample
 
 __all__ = ["Sample", "open", "truth"]
 
@@ -12,17 +12,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def open(name: Name = "sample") -> Sample:  # noqa: A001
-    """Return the synthetic market as a store, from 1 September 2025 to its clock, 30 June 2026 12:00 UTC.
-
-    Parameters
-    ----------
-    name
-        ``"sample"``, or ``"sample@1"``: the market of version 0.1, whose option prices are fitted exactly.
-
-    Raises
-    ------
-    ValueError
-        There is no sample of that name.
-    """
-    return Sample(name)
+def open() -> Sample:  # noqa: A001
+    """Return the synthetic market as a store, from 1 September 2025 to its clock, 30 June 2026 12:00 UTC."""
+    return Sample()

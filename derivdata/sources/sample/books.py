@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from derivdata.sources.sample import noise, oi_volume, prices
+from derivdata.sources.sample import noise, oi_volume, paths
 from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
-from derivdata.sources.sample.histories import text
 from derivdata.sources.sample.noise import Floats
-from derivdata.sources.sample.universe import Pairs, exchange_names, select, symbols
+from derivdata.sources.sample.universe import Pairs, exchange_names, select, symbols, text
 
 __all__ = ["DEPTHS", "LEVELS", "depths", "half_spread", "newest"]
 
@@ -71,8 +70,8 @@ def _sides(chosen: Pairs, steps: Ints) -> tuple[Floats, Floats]:
     """Return price and size of every level, ``(pairs, steps of one day, side, level)``, rounded."""
     day = int(steps[0] // STEPS)
     own, place = np.unique(chosen.symbol, return_inverse=True)
-    path = prices.price(own, day, 1)[:, steps - day * STEPS][place]
-    middle = path * prices.premium(chosen)[:, None]
+    path = paths.price(own, day, 1)[:, steps - day * STEPS][place]
+    middle = path * paths.premium(chosen)[:, None]
     distance = half_spread(chosen)[:, None] + np.arange(LEVELS)
     sign = np.array([-1.0, 1.0])[:, None]
     price = middle[..., None, None] * (1.0 + sign * distance[:, None, None, :] / 1e4)

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from derivdata.sources.sample import funding, market, oi_volume
 from derivdata.sources.sample.grid import DAY_US, STEP_US, STEPS, Ints, instants
 from derivdata.sources.sample.noise import Floats
-from derivdata.sources.sample.universe import Pairs, exchange_names, symbols
+from derivdata.sources.sample.universe import Pairs, exchange_names, symbols, text
 
-__all__ = ["HISTORIES", "latest", "read", "step_sums", "text"]
+__all__ = ["HISTORIES", "latest", "read", "step_sums"]
 
 
 class Matrix(NamedTuple):
@@ -110,11 +109,6 @@ def step_sums(table: str, first: int, last: int, chosen: Pairs) -> dict[str, Any
         "time": instants(matrix.time[step]),
         **{name: cells[row, step] for name, cells in sums.items()},
     }
-
-
-def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
-    """Return a text column from positions in sorted names."""
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
 
 
 def _days_that_hold(first: int, last: int) -> tuple[int, int]:

@@ -7,15 +7,16 @@ is drawn by hashing: a child's number is the hash of its parent's and of its pla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from derivdata.sources.sample import noise, prices
-from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints
+from derivdata.sources.sample import noise, paths
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints, instants
 from derivdata.sources.sample.noise import Flags, Floats, Keys
-from derivdata.sources.sample.universe import pairs, symbols
+from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols, text
 
 __all__ = [
     "BRANCHING",
@@ -27,6 +28,7 @@ __all__ = [
     "TAIL",
     "Fills",
     "Orders",
+    "fill_rows",
     "fills",
     "orders",
     "smallest_usd",
@@ -50,6 +52,8 @@ LARGEST_USD = 2e7
 """Exponent and upper end of the Pareto law of an order's value."""
 
 _GENERATIONS = 40
+_NUMBERS = ("order_price_usd", "fill_price_usd", "quantity", "filled_quantity", "value_usd")
+_Names = Sequence[str] | None
 _LONG, _AGAINST = 0.55, 0.08
 _POISSON = np.cumsum(
     [0.5769498104, 0.3173223957, 0.08726365882, 0.01599833745, 0.002199771399, 0.0002419748539,
@@ -111,7 +115,7 @@ def orders(day: int) -> Orders:
     tree, pair = tree.take(keep), pair[keep]
     number = tree.number
     long = (noise.uniform(tree.cluster, 1) < _LONG) ^ (noise.uniform(number, 2) < _AGAINST)
-    quote = _price(day, tree) * prices.premium(pairs())[pair]
+    quote = _price(day, tree) * paths.premium(pairs())[pair]
     quote = np.round(quote * (1.0 + 0.002 * (noise.uniform(number, 3) - 0.5)), 6)
     tail = (1.0 - noise.uniform(number, 7)) ** (-1.0 / TAIL)
     value = np.minimum(smallest_usd()[tree.symbol] * tail, LARGEST_USD)
@@ -137,6 +141,31 @@ def fills(orders: Orders) -> Fills:
     against = np.where(orders.long[order], -1.0, 1.0)
     price = np.round(orders.price[order] * (1.0 + against * 2e-4 * (place + 0.5)), 6)
     return Fills(order, place, orders.time[order] + 40_000 * place, price, quantity)
+
+
+def fill_rows(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
+    """Return the columns of the liquidation fills with ``first <= time < last`` [µs], or some of them."""
+    days = range(first // DAY_US - 1, (last - 1) // DAY_US + 1)
+    parts = [_fills_begun(d, first, last, select(names, venues).row) for d in days]
+    columns_of = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    if columns is None:
+        order = np.lexsort(
+            (columns_of["place"], columns_of["number"], columns_of["exchange"], columns_of["time"])
+        )
+        columns_of = {name: values[order] for name, values in columns_of.items()}
+    digits = columns_of["number"].astype(">u8").tobytes().hex()
+    number = [digits[start : start + 16] for start in range(0, len(digits), 16)]
+    places = columns_of["place"].tolist() if columns is None or "fill_id" in columns else []
+    return {
+        "exchange": text(columns_of["exchange"], exchange_names()),
+        "order_id": number,
+        "fill_id": [f"{n}-{k}" for n, k in zip(number, places, strict=False)],
+        "time": instants(columns_of["time"]),
+        "symbol": text(columns_of["symbol"], symbols().name),
+        "side": text(np.where(columns_of["long"], 0, 1), ("long", "short")),
+        "status": text(np.zeros(len(number), dtype=np.int8), ("filled",)),
+        **{n: columns_of[n] for n in _NUMBERS},
+    }
 
 
 def _begun(day: int) -> _Tree:
@@ -216,5 +245,28 @@ def _pair(tree: _Tree) -> Ints:
 
 def _price(day: int, tree: _Tree) -> Floats:
     """Return the symbol's price at the step that an order falls in; after midnight the day's last."""
-    path = prices.price(np.arange(len(symbols().name)), day, 1)
+    path = paths.price(np.arange(len(symbols().name)), day, 1)
     return np.asarray(path[tree.symbol, np.minimum((tree.time - day * DAY_US) // STEP_US, STEPS - 1)])
+
+
+def _fills_begun(day: int, first: int, last: int, rows: Ints) -> dict[str, Any]:
+    """Return the fills within a window of the clusters that began on a day."""
+    begun = orders(day)
+    parts = fills(begun)
+    pair = begun.pair[parts.order]
+    inside = (parts.time >= first) & (parts.time < last) & np.isin(pair, rows)
+    order, pair = parts.order[inside], pair[inside]
+    price, quantity = parts.price[inside], parts.quantity[inside]
+    return {
+        "number": begun.number[order],
+        "place": parts.place[inside],
+        "time": parts.time[inside],
+        "exchange": pairs().exchange[pair],
+        "symbol": pairs().symbol[pair],
+        "long": begun.long[order],
+        "order_price_usd": begun.price[order],
+        "fill_price_usd": price,
+        "quantity": begun.quantity[order],
+        "filled_quantity": quantity,
+        "value_usd": np.round(price * quantity, 6),
+    }

@@ -1,17 +1,29 @@
-"""State of every pair at an instant, taken from the histories: the last point of each, or its rolling sum."""
+"""State of every pair at an instant, taken from the histories, and its prices on every five-minute step.
+
+The state is the last point of each history, or its rolling sum. Of the prices the mark is that of the state.
+The index lies below it by the premium that the pair's funding is made from: a rate of 8 hours is the mean of
+that premium, so ``mark / index − 1`` is the premium [bps per 8 h] in basis points. The last price is at one
+of the two best levels of the book.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from derivdata.sources.sample import funding, liquidations, oi_volume, prices
-from derivdata.sources.sample.grid import START_DAY, STEP_US, STEPS, Ints
+from derivdata.sources.sample import books, funding, liquidations, noise, oi_volume, paths
+from derivdata.sources.sample.grid import DAY_US, START_DAY, STEP_US, STEPS, Ints, instants
 from derivdata.sources.sample.noise import Floats
-from derivdata.sources.sample.universe import Pairs, pairs
+from derivdata.sources.sample.universe import Pairs, exchange_names, pairs, select, symbols, text
 
-__all__ = ["price", "state"]
+__all__ = ["newest_quotes", "quotes", "state"]
 
 _HOUR = STEPS // 24
+_KINDS = ("index", "last", "mark")
+_TAKER = noise.key("side of the last trade")
+_Names = Sequence[str] | None
 
 
 def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
@@ -23,8 +35,8 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     fills in the 24 hours before the step.
     """
     trading = (day >= np.maximum(chosen.since, START_DAY)) & (day < chosen.until)
-    now = price(chosen, day, steps)
-    before = price(chosen, day - 1, steps)
+    now = _price(chosen, day, steps)
+    before = _price(chosen, day - 1, steps)
     older = trading & (day > np.maximum(chosen.since, START_DAY))
     change = np.where(older[:, None], np.round(100.0 * (now / before - 1.0), 6), np.nan)
     return {
@@ -38,11 +50,52 @@ def state(chosen: Pairs, day: int, steps: Ints) -> dict[str, Floats]:
     }
 
 
-def price(chosen: Pairs, day: int, steps: Ints) -> Floats:
+def quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
+    """Return the columns of the prices with ``first <= time < last`` [µs]."""
+    every = select(names, venues)
+    parts = []
+    for day in range(first // DAY_US, (last - 1) // DAY_US + 1):
+        chosen = every.trading(day, day + 1)
+        step = np.arange(max(first - day * DAY_US, 0) + STEP_US - 1, DAY_US + STEP_US - 1, STEP_US) // STEP_US
+        step = step[step * STEP_US + day * DAY_US < last]
+        if not len(chosen) or not step.size:
+            continue
+        mark = _price(chosen, day, step)
+        premium = funding.premium(chosen, day, 1)[:, step]
+        kinds = np.stack([mark / (1.0 + premium / 1e4), mark * _trade(chosen, day, step), mark], axis=-1)
+        row, place, kind = np.indices(kinds.shape).reshape(3, -1)
+        parts.append(
+            {
+                "symbol": chosen.symbol[row],
+                "exchange": chosen.exchange[row],
+                "time": day * DAY_US + step[place] * STEP_US,
+                "kind": kind,
+                "price_usd": np.round(kinds, 8).ravel(),
+            }
+        )
+    if not parts:
+        return {}
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return joined | {
+        "symbol": text(joined["symbol"], symbols().name),
+        "exchange": text(joined["exchange"], exchange_names()),
+        "time": instants(joined["time"]),
+        "kind": text(joined["kind"], _KINDS),
+        "resolution": text(np.zeros(len(joined["kind"]), dtype=np.int8), ("raw",)),
+    }
+
+
+def newest_quotes(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
+    """Return the columns of the newest prices of each pair with ``first <= time <= last`` [µs]."""
+    step = last // STEP_US * STEP_US
+    return quotes(step, step + 1, names, venues) if step >= first else {}
+
+
+def _price(chosen: Pairs, day: int, steps: Ints) -> Floats:
     """Return the mark price [USD] at five-minute steps of a day, rounded, ``(pairs, steps)``."""
     own, place = np.unique(chosen.symbol, return_inverse=True)
-    path = prices.price(own, day, 1)[:, steps]
-    return np.round(path[place] * prices.premium(chosen)[:, None], 6)
+    path = paths.price(own, day, 1)[:, steps]
+    return np.round(path[place] * paths.premium(chosen)[:, None], 6)
 
 
 def _volume(chosen: Pairs, day: int, steps: Ints) -> Floats:
@@ -86,3 +139,9 @@ def _liquidated(chosen: Pairs, day: int, steps: Ints) -> Floats:
         np.add.at(sums, (row[keep], step[keep] + 1), value[keep])
     sums = np.cumsum(sums, axis=1)
     return np.round(sums[:, STEPS + steps] - sums[:, steps], 6)
+
+
+def _trade(chosen: Pairs, day: int, step: Ints) -> Floats:
+    """Return the last price over the mid price: the best bid's or the best ask's distance from it."""
+    side = noise.uniform((chosen.streams ^ _TAKER)[:, None], day * STEPS + step)
+    return np.asarray(1.0 + np.where(side < 0.5, -1e-4, 1e-4) * books.half_spread(chosen)[:, None])

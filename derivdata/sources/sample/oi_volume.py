@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from derivdata.sources.sample import noise, paths, prices
+from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEPS, Ints, years
 from derivdata.sources.sample.noise import Floats
 from derivdata.sources.sample.universe import Pairs, pairs, symbols, venue_values
@@ -48,7 +48,7 @@ def volume(chosen: Pairs, first: int, days: int) -> Floats:
 def _oi(chosen: Pairs, first: int, days: int) -> Floats:
     s = symbols()
     own, place = np.unique(chosen.symbol, return_inverse=True)
-    price = prices.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
+    price = paths.price(own, first, days)[:, :: STEPS // 24] / s.price[own, None]
     # Most pairs: the midnights of all are the same in the next days, while the pairs that trade change.
     ends = None
     if 4 * len(chosen) > len(pairs()):

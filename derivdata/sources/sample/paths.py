@@ -4,6 +4,8 @@ A path is drawn in two levels. Its values at midnight are an AR(1) that starts f
 anchor day, 32 days before the sample starts. Within a day it is the bridge between two midnights: the free
 path from the first, plus ``sinh(κ t) / sinh(κ T)`` times what it misses the second by, which is the exact law
 of the process given both ends. So a day needs its two midnights and its own noise and nothing else.
+
+Prices of symbols are exponentials of slow such paths about a centre.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import ANCHOR_DAY
+from derivdata.sources.sample.grid import ANCHOR_DAY, STEPS, Ints
 from derivdata.sources.sample.noise import Floats, Keys
+from derivdata.sources.sample.universe import Pairs, symbols
 
-__all__ = ["midnights", "ou", "smooth"]
+__all__ = ["PRICE_HALF_LIFE_HOURS", "midnights", "ou", "premium", "price", "smooth"]
 
-_INNER = noise.key("within a day")
+PRICE_HALF_LIFE_HOURS = 24.0 * 120.0
+
+_INNER, _PRICE = noise.key("within a day"), noise.key("price")
 _ROUND = 64
 _LN2 = 0.6931471805599453
 
@@ -99,3 +104,21 @@ def smooth(streams: Keys, half_life_hours: Any, day_fraction: Floats) -> Floats:
     u = day_fraction - whole
     left, right = ends[:, whole - first], ends[:, whole - first + 1]
     return np.asarray(left + (right - left) * (u * u * (3.0 - 2.0 * u)))
+
+
+def price(own: Ints, first: int, days: int, steps: int = STEPS) -> Floats:
+    """Return the price of symbols [USD], unrounded, shape ``(symbols, days × steps)``.
+
+    Paths on different numbers of steps a day agree at midnight only; everything that must agree within a day
+    asks for the same `steps`.
+    """
+    s = symbols()
+    # The stationary deviation of the log price that gives the symbol its volatility.
+    deviation = s.volatility[own] / np.sqrt(2.0 * np.log(2.0) * 8760.0 / PRICE_HALF_LIFE_HOURS)
+    path = ou(s.streams[own] ^ _PRICE, PRICE_HALF_LIFE_HOURS, first, days, steps).reshape(len(own), -1)
+    return np.asarray(s.price[own, None] * np.exp(deviation[:, None] * path))
+
+
+def premium(chosen: Pairs) -> Floats:
+    """Return the constant factor between a venue's price and the symbol's, within ±3 bps."""
+    return np.asarray(1.0 + 6e-4 * (noise.uniform(chosen.streams ^ _PRICE, 0) - 0.5))

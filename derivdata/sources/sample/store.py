@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import pandas as pd
 
-from derivdata.sources.sample import books, events, histories, onchain, options, quotes, trading_hours
+from derivdata.sources.sample import books, histories, liquidations, market, onchain, trading_hours
 from derivdata.sources.sample.grid import NOW, START, micros
 from derivdata.sources.sample.noise import SEED
+from derivdata.sources.sample.options import chains
 from derivdata.sources.sample.options.notional import overview
 from derivdata.sources.sample.universe import exchange_names, select
 from derivdata.sources.sample.universe import symbols as every_symbol
 from derivdata.tables import TABLES
 
-__all__ = ["Name", "Sample", "surface_of"]
+__all__ = ["Sample"]
 
-Name = Literal["sample", "sample@1"]
-"""The sample as it is, and the one of version 0.1, whose volatilities are eSSVI slices."""
-
-_SURFACES: dict[str, options.SurfaceModel] = {
-    "sample": options.BatesSurface(),
-    "sample@1": options.EssviSurface(),
-}
-_VERSIONS = {"sample": 4, "sample@1": 3}
-"""Count every change of what a sample answers; 3 is that of version 0.1, whose caches stay valid."""
+_VERSION = 4
+"""Counts every change of what the sample answers."""
 
 _Names = Sequence[str] | None
 _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
-    "liquidations_fills": events.fills,
+    "liquidations_fills": liquidations.fill_rows,
     "orderbook_depth_history": books.depths,
-    "prices_history": quotes.quotes,
+    "prices_history": market.quotes,
     "hip3_traders": onchain.hip3_traders,
     "hip3_hourly_candles": onchain.hip3_candles,
     "hip4_traders": onchain.hip4_traders,
@@ -40,11 +33,14 @@ _EVENTS: dict[str, Callable[..., dict[str, Any]]] = {
     "builders_history": onchain.builders_history,
     "orderbook_book": books.newest,
     "rwa_market_hours": trading_hours.newest,
+    "options_snapshot": chains.chains,
+    "options_overview_history": overview,
 }
 _NEWEST: dict[str, Callable[[int, int, _Names, _Names], dict[str, Any]]] = {
     "orderbook_book": books.newest,
-    "prices_history": quotes.newest,
+    "prices_history": market.newest_quotes,
     "rwa_market_hours": trading_hours.newest,
+    "options_snapshot": chains.newest_chains,
 }
 _PROJECTED = ("liquidations_fills", "options_snapshot")
 """Tables some of whose columns take long to make."""
@@ -54,48 +50,21 @@ _UNLISTED = frozenset(
 )
 """Tables whose rows belong to no pair of symbol and venue."""
 
-_TABLES = frozenset((*histories.HISTORIES, *_EVENTS, *_OPTIONS))
-
-
-def surface_of(name: Name) -> options.SurfaceModel:
-    """Return the model behind the options of a sample.
-
-    Raises
-    ------
-    ValueError
-        There is no such sample.
-    """
-    if name not in _SURFACES:
-        raise ValueError(f"there is no sample {name!r}; there is {', '.join(_SURFACES)}")
-    return _SURFACES[name]
+_TABLES = frozenset((*histories.HISTORIES, *_EVENTS))
 
 
 class Sample:
     """A deterministic synthetic market; a store for the service.
 
-    It has no state: every answer is computed when asked for, from the seed and nothing else. The samples
-    differ in the model behind their options alone.
-
-    Raises
-    ------
-    ValueError
-        There is no sample of that name.
+    It has no state: every answer is computed when asked for, from the seed and nothing else.
     """
 
     synthetic = True
     start = START
     now = NOW
-
-    def __init__(self, name: Name = "sample") -> None:
-        surface = surface_of(name)
-        self.label: str = name
-        self.version = str(_VERSIONS[name])
-        self.id = self.identity = f"sample-{SEED}-{self.version}"
-        self._events = _EVENTS | {
-            "options_snapshot": partial(events.chains, surface),
-            "options_overview_history": partial(overview, surface),
-        }
-        self._newest = _NEWEST | {"options_snapshot": partial(events.newest_chains, surface)}
+    label = "sample"
+    version = str(_VERSION)
+    id = identity = f"sample-{SEED}-{_VERSION}"
 
     def __repr__(self) -> str:
         return f"<synthetic market, {len(every_symbol().name)} symbols on {len(exchange_names())} venues>"
@@ -109,14 +78,14 @@ class Sample:
         _check(table)
         if table in _UNLISTED:
             return ()
-        return options.SYMBOLS if table in _OPTIONS else every_symbol().name
+        return chains.SYMBOLS if table in _OPTIONS else every_symbol().name
 
     def exchanges(self, table: str) -> tuple[str, ...]:
         """Return the venues of a base table, sorted."""
         _check(table)
         if table in _UNLISTED:
             return ()
-        return options.EXCHANGES if table in _OPTIONS else exchange_names()
+        return chains.EXCHANGES if table in _OPTIONS else exchange_names()
 
     def read(
         self,
@@ -137,9 +106,9 @@ class Sample:
         if first >= last:
             arrays = {}
         elif table in _PROJECTED:
-            arrays = self._events[table](first, last, symbols, venues, columns)
-        elif table in self._events:
-            arrays = self._events[table](first, last, symbols, venues)
+            arrays = _EVENTS[table](first, last, symbols, venues, columns)
+        elif table in _EVENTS:
+            arrays = _EVENTS[table](first, last, symbols, venues)
         else:
             arrays = histories.read(table, first, last, select(symbols, venues))
         if columns is None or not arrays or not len(arrays["time"]):
@@ -179,10 +148,10 @@ class Sample:
         first, last = max(micros(at - within), micros(START)), micros(at)
         if first > last:
             return TABLES[table].empty()
-        if table in self._newest:
-            return _built(table, self._newest[table](first, last, symbols, venues))
-        if table in self._events:
-            return _newest(table, _built(table, self._events[table](first, last + 1, symbols, venues)))
+        if table in _NEWEST:
+            return _built(table, _NEWEST[table](first, last, symbols, venues))
+        if table in _EVENTS:
+            return _newest(table, _built(table, _EVENTS[table](first, last + 1, symbols, venues)))
         return _built(table, histories.latest(table, first, last, select(symbols, venues)))
 
 

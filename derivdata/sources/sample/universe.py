@@ -1,21 +1,32 @@
-"""Symbols, venues and their pairs, with start and style of trading, drawn once."""
+"""Symbols, venues and their pairs, with start and style of trading, drawn once; tickers are real."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from derivdata.sources.sample import noise
 from derivdata.sources.sample.grid import START_DAY, Ints, day
 from derivdata.sources.sample.noise import Flags, Floats, Keys
-from derivdata.sources.sample.tickers import CRYPTO, OTHER, PRICES, VOLATILITY
 from derivdata.sources.sample.venue_models import MODELS
 from derivdata.tables import VENUES
 
-__all__ = ["FOREVER", "Pairs", "Symbols", "exchange_names", "pairs", "select", "symbols", "venue_values"]
+__all__ = [
+    "FOREVER",
+    "Pairs",
+    "Symbols",
+    "exchange_names",
+    "pairs",
+    "select",
+    "symbols",
+    "text",
+    "venue_values",
+]
 
 FOREVER = 10**6
 _TRAITS = noise.key("traits")
@@ -24,6 +35,55 @@ _BOTH_VENUES = frozenset(
     "aster binance bingx bitget bybit gateio hyena lighter mexc ondo vest variational".split()
 )
 _CHANGING = frozenset("aster binance bingx bitget bybit gateio kucoin mexc okx phemex".split())
+
+# Larger symbols first. Below them the price [USD] about which one starts and the volatility [1/√year] of its
+# path; others draw theirs.
+_CRYPTO = tuple(
+    """
+BTC ETH SOL XRP DOGE BNB HYPE ZEC ADA SUI LINK AVAX LTC BCH DOT TRX TON NEAR APT ARB OP FIL ATOM UNI AAVE
+ENA WLD TAO PEPE SHIB BONK WIF FARTCOIN PUMP ASTER XPL TRUMP PENGU ONDO SEI INJ TIA JUP ETC XLM HBAR ALGO
+ICP RENDER FET LDO CRV MKR SKY DASH XMR KAS IMX STX RUNE GRT SAND MANA AXS GALA CHZ APE DYDX GMX PENDLE
+ETHFI EIGEN STRK ZK ZRO W JTO PYTH BLUR ORDI SATS RATS NOT DOGS HMSTR CATI MEW POPCAT BRETT TURBO MOG NEIRO
+GOAT PNUT ACT MOODENG CHILLGUY AI16Z VIRTUAL AIXBT GRIFFAIN ZEREBRO ARC SWARMS GRASS IO ATH AKT AR THETA VET
+EGLD FLOW MINA ROSE KAVA CELO ONE ZIL QTUM IOTA NEO GAS ONT ICX WAVES LSK RVN SC DGB XVG ZEN KSM CKB CFX
+ANKR COTI CTSI CELR SKL STORJ OCEAN AGIX BAND API3 TRB UMA BAL SUSHI YFI COMP SNX 1INCH ZRX BAT ENJ ALICE
+TLM SLP YGG MAGIC ILV GHST PIXEL PORTAL XAI BEAMX RONIN SUPER PRIME BIGTIME MAVIA ACE NFP AI SLERF BOME MYRO
+WEN JUPSOL MEME PEOPLE LUNC USTC LUNA2 FTT SRM RAY ORCA MNGO SAMO DRIFT KMNO TNSR CLOUD ZEUS PARCL HNT
+MOBILE IOTX DUSK PHB RLC NMR LPT GLM ARKM ID EDU CYBER MAV SSV RPL FXS CVX SPELL JOE RDNT WOO PERP LINA REEF
+DENT HOT WIN JST SUN BTT STEEM HIVE POWR REQ LRC LOOM OXT NKN STMX ARPA CHR DODO ALPHA BEL FLM TOMO LIT UNFI
+BAKE SFP TWT C98 DEGO FIDA AUDIO MASK ATA KLAY ACH RAD IDEX VOXEL HIGH BICO ANT DAR AMB LEVER STG OSMO T
+MOVR GLMR ASTR SDN ACA AURORA METIS BOBA MNT MANTA BLAST SCROLL TAIKO MODE LINEA BERA MOVE INIT HUMA SOPH
+LAYER KAITO S SONIC IP PARTI NIL WCT HYPER BABY SIGN DOLO HAEDAL OBOL PROMPT SXT NXPC SPK RESOLV NEWT SAHARA
+H ERA TREE PROVE TOWNS YALA ESPORTS CUDIS XNY AVNT OPEN LA BARD MIRA ZKC HOLO SOMI WLFI MITO XAN FF EDEN 2Z
+0G APEX EVAA COAI YB ENSO RIVER CC MON MET KITE ALLO TRUST BANK IRYS PIEVERSE SENT LIGHT POWER FOLKS BEAT
+JELLYJELLY MMT RECALL ZBT TURTLE CLANKER UB ALCH AERO VELO COW SAFE FORTH LQTY AUCTION BNT CETUS DEEP NS WAL
+BLUE HIPPO FUEL SWELL RSR SYN TRU VANRY VIC VINE VTHO WAXP XCH XEM XNO XVS ZETA ACX AGLD AVA BB BANANA CAKE
+CGPT CHESS COOKIE D DEGEN 币安人生 我踏马来了
+""".split()
+)
+
+_OTHER = tuple(
+    """
+XAU XAG TSLA NVDA AAPL MSTR COIN GOOGL AMZN META MSFT HOOD PLTR AMD NFLX INTC CRCL SPX NDX WTI NATGAS COPPER
+PLATINUM PALLADIUM
+""".split()
+)
+
+_CENTRES = """
+BTC 108000 ETH 4400 SOL 200 XRP 2.8 DOGE 0.22 BNB 860 HYPE 45 ZEC 60 ADA 0.82 SUI 3.3 LINK 23 AVAX 24
+LTC 110 BCH 540 DOT 3.8 TRX 0.34 TON 3.1 NEAR 2.4 APT 4.3 ARB 0.5 OP 0.7 FIL 2.3 ATOM 4.4 UNI 9.6
+AAVE 310 ENA 0.66 WLD 0.9 TAO 320 WIF 0.8 FARTCOIN 0.75 ASTER 1.2 XPL 0.9 TRUMP 8.3 ONDO 0.9 SEI 0.29
+INJ 13 TIA 1.6 JUP 0.5 ETC 20 XLM 0.36 HBAR 0.22 ALGO 0.23 ICP 4.8 RENDER 3.5 LDO 1.2 CRV 0.75 MKR 1500
+DASH 23 XMR 265 STX 0.6 RUNE 1.2 PENDLE 5.1 YFI 5300 COMP 43 GMX 15 ORDI 8.5 QTUM 2.4 NEO 6.5 ZEN 7.5
+KSM 14 EGLD 14 XAU 3450 XAG 40 TSLA 333 NVDA 174 AAPL 232 MSTR 334 COIN 304 GOOGL 213 AMZN 229 META 738
+MSFT 506 HOOD 104 PLTR 157 AMD 163 NFLX 1208 INTC 24 CRCL 132 SPX 6460 NDX 23400 WTI 64 NATGAS 3
+COPPER 4.5 PLATINUM 1370 PALLADIUM 1110
+""".split()
+_PRICES = dict(zip(_CENTRES[::2], map(float, _CENTRES[1::2]), strict=True))
+_VOLATILITY = {
+    "BTC": 0.45, "ETH": 0.65, "SOL": 0.75, "XRP": 0.75, "DOGE": 0.85, "BNB": 0.55, "HYPE": 0.95, "ZEC": 1.1,
+    "XAU": 0.16, "XAG": 0.3, "SPX": 0.15, "NDX": 0.2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,13 +178,13 @@ class Pairs:
 @lru_cache(maxsize=1)
 def symbols() -> Symbols:
     """Return every symbol of the sample."""
-    order = {name: rank for rank, name in enumerate((*CRYPTO, *OTHER))}
+    order = {name: rank for rank, name in enumerate((*_CRYPTO, *_OTHER))}
     names = tuple(sorted(order))
     rank = np.array([order[n] for n in names])
     streams = noise.keys("symbol", names)
     u = noise.uniform((streams ^ _TRAITS)[:, None], np.arange(12))
-    stock = rank >= len(CRYPTO)
-    size = np.where(stock, 40 + 12 * (rank - len(CRYPTO)), rank)
+    stock = rank >= len(_CRYPTO)
+    size = np.where(stock, 40 + 12 * (rank - len(_CRYPTO)), rank)
     scale = np.where(stock, 1.5, 1.0 + 5.0 * np.minimum(size / 60.0, 1.0) * (0.4 + u[:, 0]))
     price = np.where(stock, 50.0 + 400.0 * u[:, 1], 0.05 * 1000.0 ** u[:, 1])
     volatility = np.where(stock, 0.3 + 0.4 * u[:, 2], 0.8 + 0.7 * u[:, 2])
@@ -132,8 +192,8 @@ def symbols() -> Symbols:
         name=names,
         streams=streams,
         rank=rank,
-        price=np.array([PRICES.get(n, p) for n, p in zip(names, price, strict=True)]),
-        volatility=np.array([VOLATILITY.get(n, v) for n, v in zip(names, volatility, strict=True)]),
+        price=np.array([_PRICES.get(n, p) for n, p in zip(names, price, strict=True)]),
+        volatility=np.array([_VOLATILITY.get(n, v) for n, v in zip(names, volatility, strict=True)]),
         oi=3.2e10 / (1.0 + size) ** 1.15 * (0.7 + 0.6 * u[:, 3]),
         scale=scale,
         base=0.75 + scale * 0.25 * (u[:, 4] - 0.6),
@@ -182,6 +242,11 @@ def select(names: Sequence[str] | None, venues: Sequence[str] | None) -> Pairs:
     return every if keep.all() else every.take(np.flatnonzero(keep))
 
 
+def text(codes: Any, names: tuple[str, ...]) -> pd.Categorical:
+    """Return a text column from positions in sorted names."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="str"))
+
+
 @lru_cache(maxsize=16)
 def venue_values(trait: str) -> Floats:
     """Return one number of every venue's model, in the order of the sorted venues."""
@@ -195,7 +260,7 @@ def _chance(rank: Ints, venue: str) -> Floats:
     crypto = np.where(rank < 2, 1.0, np.where(rank < 2.2 * breadth, crypto, 0.0))
     stock = 0.75 if venue in _STOCK_VENUES else 0.5 if venue in _BOTH_VENUES else 0.0
     crypto = crypto if venue not in _STOCK_VENUES else np.zeros_like(crypto)
-    return np.where(rank < len(CRYPTO), crypto, stock)
+    return np.where(rank < len(_CRYPTO), crypto, stock)
 
 
 def _life(all_symbols: Symbols, symbol: Ints, exchange: Ints, u: Floats) -> tuple[Ints, Ints]:

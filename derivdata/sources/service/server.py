@@ -91,7 +91,7 @@ class Local:
 
 
 def open_store(source: str, *, archive: str | None = None, venues: Sequence[str] | None = None) -> Store:
-    """Open a sample for ``"sample"`` or ``"sample@1"``, the venues for ``"venues"``, else the archive there.
+    """Open the sample for ``"sample"``, the venues for ``"venues"``, else the archive there.
 
     Parameters
     ----------
@@ -105,10 +105,10 @@ def open_store(source: str, *, archive: str | None = None, venues: Sequence[str]
     ValueError
         Nothing is at the path, which is nearly the name of a source.
     """
-    if source in ("sample", "sample@1"):
+    if source == "sample":
         from derivdata.sources import sample
 
-        return sample.open("sample@1" if source == "sample@1" else "sample")
+        return sample.open()
     if source == VENUES:
         from derivdata.sources.collect.read_through import open_venues
 
@@ -142,7 +142,7 @@ def start(
     Parameters
     ----------
     source
-        ``"sample"``, ``"sample@1"``, ``"venues"``, an archive's path, or a store.
+        ``"sample"``, ``"venues"``, an archive's path, or a store.
     now
         The service's clock, which stands still; the store's own unless given, which for the venues is the
         machine's and moves.

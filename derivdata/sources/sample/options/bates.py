@@ -1,4 +1,4 @@
-"""Prices of the model of Bates (1996), Heston's stochastic variance with lognormal jumps by Fourier.
+"""The options' surface: prices of the model of Bates (1996), stochastic variance with lognormal jumps.
 
 Under the forward measure ``x = ln(S_T/F)`` follows
 
@@ -22,11 +22,25 @@ All strikes of an expiry share one characteristic function. The sum over equally
 in ``e^(−ik du)``, by Horner's rule. Against adaptive quadrature the error is below 1e-11 of the forward
 (``tests/sample/test_bates.py``, which also compares QuantLib's BatesEngine).
 
+**Parameters** are those of Bakshi, Cao and Chen (1997, table III, "SVJ", all options) for the S&P 500, with
+log returns s times as large: if x follows the model with ``(v, θ, κ, σ, ρ, λ, μ, δ)``, then sx follows it
+with ``(s²v, s²θ, κ, sσ, ρ, λ, sμ, sδ)``, but for the drift, which the forward fixes. The scale s makes the
+long-run variance ``θ + λ(μ² + δ²)`` that of the symbol's price path. The variance v moves, as in the model,
+and slowly also θ and λ, as daily recalibrations move them; κ, ρ and, on each venue, σ, μ and δ stay.
+
+One number has another meaning here. Their mean jump of −5 % is μ_J, that of the relative jump J, with
+``ln(1 + J) ~ N(ln(1 + μ_J) − δ²/2, δ²)``. Here −0.05 is μ, the mean of the log jump, and before scaling the
+mean relative jump is ``e^(μ + δ²/2) − 1 = −4.64 %``.
+
+No form that the library fits contains these smiles: shortly before expiry the jumps lift the far wings while
+the middle stays nearly Gaussian.
+
 References
 ----------
-Bates (1996), Review of Financial Studies 9(1), 69-107. Lewis (2001), "A simple option formula for general
-jump-diffusion and other exponential Lévy processes". Albrecher, Mayer, Schoutens and Tistaert (2007), "The
-little Heston trap", Wilmott Magazine.
+Bates (1996), Review of Financial Studies 9(1), 69-107. Bakshi, Cao and Chen (1997), "Empirical performance
+of alternative option pricing models", Journal of Finance 52(5), 2003-2049. Lewis (2001), "A simple option
+formula for general jump-diffusion and other exponential Lévy processes". Albrecher, Mayer, Schoutens and
+Tistaert (2007), "The little Heston trap", Wilmott Magazine.
 """
 
 from __future__ import annotations
@@ -36,11 +50,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from derivdata.analysis.black76.inversion import deviation
 from derivdata.analysis.black76.normalised import time_value
 from derivdata.sources.sample.grid import Ints
 from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.options.forward_curves import bounded_paths, venue_offsets
+from derivdata.sources.sample.universe import symbols
 
-__all__ = ["Bates", "expected_variance", "log_mgf", "out_of_the_money"]
+__all__ = [
+    "LEAST_PRICE",
+    "PUBLISHED",
+    "Bates",
+    "diffusive_variance",
+    "expected_variance",
+    "log_mgf",
+    "out_of_the_money",
+    "parameters",
+    "total_variance",
+    "typical_variance",
+]
 
 Complex = NDArray[np.complex128]
 
@@ -80,6 +108,29 @@ class Bates(NamedTuple):
         return float(np.expm1(self.jump_mean + 0.5 * self.jump_deviation**2))
 
 
+PUBLISHED = Bates(
+    variance=0.04,
+    long_variance=0.04,
+    reversion=2.03,
+    vol_of_variance=0.38,
+    correlation=-0.57,
+    jumps_per_year=0.59,
+    jump_mean=-0.05,
+    jump_deviation=0.07,
+)
+"""Bakshi, Cao and Chen's estimate, with their mean relative jump as mean of the log jump.
+
+v is a state and here at its mean.
+"""
+
+LEAST_PRICE = 1e-9
+"""Least price out of the money, in units of the forward: what is cheaper has the volatility of this price.
+
+Farther out a price would have fewer digits than its volatility needs. Marks are rounded to a thousand times
+as much.
+"""
+
+
 def diffusive_variance(model: Bates, years: Floats) -> Floats:
     """Return the expectation of ``∫ v dt`` up to each expiry."""
     faded = -np.expm1(-model.reversion * years) / model.reversion
@@ -97,19 +148,6 @@ def log_mgf(model: Bates, z: Any, years: Any) -> Any:
     jump = np.exp(model.jump_mean * z + 0.5 * model.jump_deviation**2 * z * z)
     jumps = model.jumps_per_year * years * (jump - 1.0 - model.compensator * z)
     return _log_mgf_heston(model, z, years) + jumps
-
-
-def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
-    """Return Heston's part, in terms of ``e^(−dT)``: the other root of d would wind around the logarithm."""
-    squared = model.vol_of_variance**2
-    drift = model.reversion - model.correlation * model.vol_of_variance * z
-    d = np.sqrt(drift * drift + squared * (z - z * z))
-    ratio = (drift - d) / (drift + d)
-    fade = np.exp(-d * years)
-    rest = 1.0 - ratio * fade
-    level = (drift - d) * years - 2.0 * np.log(rest / (1.0 - ratio))
-    slope = (drift - d) * (1.0 - fade) / rest
-    return (model.reversion * model.long_variance * level + slope * model.variance) / squared
 
 
 def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Floats:
@@ -162,6 +200,67 @@ def out_of_the_money(model: Bates, years: Floats, k: Floats, place: Ints) -> Flo
         price += mass[place] * _black(k, mean[place], variance[place])
         price -= np.exp(0.5 * k) * _sum(left, step, k, place)
     return price
+
+
+def parameters(symbol: str, exchange: str, years: Floats, time: Ints) -> dict[str, Floats]:
+    """Return the model's parameters, and the volatility at the money, of every expiry and instant."""
+    now = _model(symbol, exchange, time)
+    middle = np.arange(len(years))
+    w = total_variance(symbol, exchange, years, time, np.zeros(years.shape), middle)
+    shared = {name: np.broadcast_to(value, years.shape) for name, value in now._asdict().items()}
+    return shared | {
+        "expected_variance": expected_variance(now, years),
+        "atm_iv": np.sqrt(w / years),
+    }
+
+
+def total_variance(symbol: str, exchange: str, years: Floats, time: Ints, k: Floats, place: Ints) -> Floats:
+    """Return total implied variance at ``k = ln(K/F)``, ``(options, instants)``.
+
+    Times to expiry `years` have the shape ``(expiries, instants)``, `time` [µs] ``(instants,)``; `place` is
+    the row of `years` that each option belongs to. A value at an instant depends on no other instant.
+    """
+    price = out_of_the_money(_model(symbol, exchange, time), years, k, place)
+    x = np.abs(k).ravel()
+    value = np.maximum(price, LEAST_PRICE).ravel() * np.exp(-0.5 * k.ravel())
+    return np.asarray(deviation(x, value).s.reshape(k.shape) ** 2)
+
+
+def typical_variance(symbol: str, exchange: str, years: Floats, time: Ints) -> Floats:
+    """Return the expected quadratic variation: it sets how far from the money open interest reaches."""
+    return expected_variance(_model(symbol, exchange, time), years)
+
+
+def _model(symbol: str, exchange: str, time: Ints) -> Bates:
+    """Return the model of a symbol on a venue; what moves has the shape of `time`."""
+    bounded, offsets = bounded_paths(symbol, time), venue_offsets(symbol, exchange)
+    published = PUBLISHED
+    jumps = published.jumps_per_year * (published.jump_mean**2 + published.jump_deviation**2)
+    level = symbols().volatility[symbols().name.index(symbol)] ** 2 * (1.0 + 0.06 * offsets[0])
+    scale = float(np.sqrt(level / (published.long_variance + jumps)))
+    return Bates(
+        variance=scale**2 * published.variance * np.exp(0.35 * bounded[0]),
+        long_variance=scale**2 * published.long_variance * np.exp(0.12 * bounded[1]),
+        reversion=published.reversion,
+        vol_of_variance=scale * published.vol_of_variance,
+        correlation=published.correlation,
+        jumps_per_year=published.jumps_per_year * np.exp(0.15 * bounded[2]),
+        jump_mean=scale * published.jump_mean,
+        jump_deviation=scale * published.jump_deviation,
+    )
+
+
+def _log_mgf_heston(model: Bates, z: Any, years: Any) -> Any:
+    """Return Heston's part, in terms of ``e^(−dT)``: the other root of d would wind around the logarithm."""
+    squared = model.vol_of_variance**2
+    drift = model.reversion - model.correlation * model.vol_of_variance * z
+    d = np.sqrt(drift * drift + squared * (z - z * z))
+    ratio = (drift - d) / (drift + d)
+    fade = np.exp(-d * years)
+    rest = 1.0 - ratio * fade
+    level = (drift - d) * years - 2.0 * np.log(rest / (1.0 - ratio))
+    slope = (drift - d) * (1.0 - fade) / rest
+    return (model.reversion * model.long_variance * level + slope * model.variance) / squared
 
 
 def _black(k: Floats, mean: Floats, variance: Floats) -> Floats:

@@ -1,4 +1,11 @@
-"""Chains: every listed option with its volatility, greeks and open interest at each hour."""
+"""Chains: every listed option with its volatility, greeks, quotes and open interest at each hour.
+
+Bids, asks and marks are on the venue's tick, and spreads at most one tick wider than its market makers'.
+Deribit's and OKX's options on BTC and ETH are paid in the coin, on a tick of 0.0001 coin below a price of
+0.005 and of 0.0005 from there on. All others are paid in USD, on a tick of 1, 2, 2.5 or 5 times a power of
+ten, the least that is not below 0.004 % of the coin's price: 5 USD for BTC. Marks have a hundredth of the
+smallest tick.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,22 @@ from scipy.special import ndtr
 
 from derivdata.analysis.black76 import normalised as black
 from derivdata.sources.sample import noise
-from derivdata.sources.sample.grid import DAY_US, HOUR_US, Ints
+from derivdata.sources.sample.grid import DAY_US, HOUR_US, Ints, instants
 from derivdata.sources.sample.noise import Floats
+from derivdata.sources.sample.options import bates
 from derivdata.sources.sample.options.forward_curves import Forwards, forwards
-from derivdata.sources.sample.options.listings import EXPIRY_US, Listing, instrument_names, listing
-from derivdata.sources.sample.options.quotes import is_inverse, quotes
-from derivdata.sources.sample.options.surface_model import SurfaceModel
-from derivdata.sources.sample.universe import symbols
+from derivdata.sources.sample.options.listings import (
+    EXPIRY_US,
+    Listing,
+    instrument_names,
+    listing,
+    nice,
+    session,
+)
+from derivdata.sources.sample.universe import symbols, text
 from derivdata.tables.endpoints import OPTIONS_MATRIX
 
-__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chain", "markets", "open_interest"]
+__all__ = ["EXCHANGES", "GREEKS", "SYMBOLS", "chains", "markets", "newest_chains", "open_interest"]
 
 SYMBOLS = tuple(sorted(OPTIONS_MATRIX))
 EXCHANGES = tuple(sorted({venue for venues in OPTIONS_MATRIX.values() for venue in venues}))
@@ -36,9 +49,19 @@ GREEKS: dict[str, tuple[float, float] | None] = {
 _QUOTES = "bid_coin ask_coin mark_coin bid_usd ask_usd mark_usd index_price_usd".split()
 _WEIGHT = {"deribit": 1.0, "okx": 0.25, "binance": 0.3, "bybit": 0.3, "derive": 0.08}
 _SPREADS = noise.key("options spreads")
+_COIN = ("deribit", "okx")
+_COIN_SYMBOLS = ("BTC", "ETH")
+_COIN_TICKS = (0.0001, 0.0005)
+_COIN_STEP = 0.005
+_USD_TICK = 4e-5
+_HALF_SPREAD_VOL = {"deribit": 0.002, "okx": 0.004, "binance": 0.005, "bybit": 0.005, "derive": 0.006}
+"""Half a typical spread before it is rounded to ticks [1/√year], as market makers quote it."""
+_HALF_SPREAD_INTRINSIC = 0.01
+"""What is added of the intrinsic value: options in the money are hedged by the future."""
+_Names = Sequence[str] | None
 
 
-def markets(names: Sequence[str] | None, venues: Sequence[str] | None) -> list[tuple[str, str]]:
+def markets(names: _Names, venues: _Names) -> list[tuple[str, str]]:
     """Return symbol and venue of every chain that is requested, sorted; None is all of them."""
     return [
         (symbol, exchange)
@@ -49,22 +72,75 @@ def markets(names: Sequence[str] | None, venues: Sequence[str] | None) -> list[t
     ]
 
 
-def chain(
-    surface: SurfaceModel,
+def chains(first: int, last: int, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
+    """Return the columns of the hourly chains with ``first <= time < last`` [µs], or some of them."""
+    hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
+    return _joined(hours, names, venues, columns)
+
+
+def newest_chains(first: int, last: int, names: _Names, venues: _Names) -> dict[str, Any]:
+    """Return the columns of the newest chain with ``first <= time <= last`` [µs] of each symbol and venue."""
+    hour = last // HOUR_US * HOUR_US
+    return _joined(np.array([hour] if hour >= first else [], dtype=np.int64), names, venues)
+
+
+def open_interest(symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
+    """Return contracts: more near the money at the day's opening, growing since the listing."""
+    own = symbols().name.index(symbol)
+    size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
+    listed = listing(symbol, exchange, trading_day)
+    at = np.array([trading_day * DAY_US + EXPIRY_US])
+    opening = forwards(symbol, exchange, listed.expiry, at)
+    variance = bates.typical_variance(symbol, exchange, opening.year_fraction, at)
+    width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
+    k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
+    age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
+    day = time // DAY_US
+    today, tomorrow = (noise.uniform(listed.streams[:, None], d) for d in (day, day + 1))
+    drift = today + (tomorrow - today) * (time / DAY_US - day)
+    own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
+    contracts = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
+    return np.asarray(np.round(contracts, 1))
+
+
+def _joined(hours: Ints, names: _Names, venues: _Names, columns: _Names = None) -> dict[str, Any]:
+    days = session(hours)
+    by_day = [
+        _chain(symbol, exchange, day, hours[days == day], columns)
+        for symbol, exchange in markets(names, venues)
+        for day in np.unique(days).tolist()
+    ]
+    if not by_day:
+        return {}
+    # A venue that is paid in the coin has no column of prices in USD, and the other way round.
+    names_of_columns = dict.fromkeys(name for part in by_day for name in part)
+    values = {
+        name: np.concatenate([part.get(name, np.full(len(part["time"]), np.nan)) for part in by_day])
+        for name in names_of_columns
+    }
+    return values | {
+        "symbol": text(values["symbol"], SYMBOLS),
+        "exchange": text(values["exchange"], EXCHANGES),
+        "side": text(values["side"], ("call", "put")),
+        "time": instants(values["time"]),
+        "expiry": instants(values["expiry"]),
+    }
+
+
+def _chain(
     symbol: str,
     exchange: str,
     trading_day: int,
     time: Ints,
-    names: Sequence[str] | None = None,
+    names: _Names = None,
 ) -> dict[str, Any]:
     """Return the columns of the options snapshot at instants [µs] of one trading day, instant by instant.
 
     ``symbol`` and ``exchange`` are positions in `SYMBOLS` and `EXCHANGES`; ``side`` is 0 for a call, 1 for
     a put.
 
-    Every value is rounded once: volatility to 6 digits, or to 4 where the venue quotes prices, which have
-    its ticks; other prices and greeks to 6 digits but gamma to 10. Where columns are named, others that take
-    long are left out.
+    Every value is rounded once: volatility to 4 digits, prices to the venue's ticks, other prices and greeks
+    to 6 digits but gamma to 10. Where columns are named, others that take long are left out.
     """
 
     def wanted(*columns: str) -> bool:
@@ -74,18 +150,18 @@ def chain(
     f = forwards(symbol, exchange, listed.expiry, time)
     forward = f.underlying_price[listed.place]
     k = np.log(listed.strike[:, None] / forward)
-    w = surface.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
+    w = bates.total_variance(symbol, exchange, f.year_fraction, time, k, listed.place)
     iv = np.sqrt(w / f.year_fraction[listed.place])
     columns: dict[str, Floats] = {
-        "iv": np.asarray(np.round(iv, 4 if surface.quoted else 6)),
+        "iv": np.asarray(np.round(iv, 4)),
         "underlying_price": np.round(forward, 6),
     }
     if wanted("open_interest"):
-        columns["open_interest"] = open_interest(surface, symbol, exchange, trading_day, time)
+        columns["open_interest"] = open_interest(symbol, exchange, trading_day, time)
     if wanted("delta", "gamma", "vega", "theta"):
         columns |= _greeks(exchange, listed, f, k, w)
-    if surface.quoted and wanted(*_QUOTES):
-        columns |= _quotes(symbol, exchange, listed, f, time, k, w)
+    if wanted(*_QUOTES):
+        columns |= _quoted(symbol, exchange, listed, f, time, k, w)
     labels = instrument_names(symbol, exchange, listed) if wanted("instrument_name") else None
     count = len(time)
     rows = {name: np.ascontiguousarray(values.T).ravel() + 0.0 for name, values in columns.items()}
@@ -101,12 +177,12 @@ def chain(
     }
 
 
-def _quotes(
+def _quoted(
     symbol: str, exchange: str, listed: Listing, f: Forwards, time: Ints, k: Floats, w: Floats
 ) -> dict[str, Floats]:
     """Return bid, ask and mark in the venue's currency, and the index price."""
     forward = f.underlying_price[listed.place]
-    unit = 1.0 if is_inverse(symbol, exchange) else forward
+    unit = 1.0 if _is_inverse(symbol, exchange) else forward
     sign = np.where(listed.call, -1.0, 1.0)[:, None]
     intrinsic = np.maximum(sign * np.expm1(k), 0.0)
     root = np.sqrt(w)
@@ -115,7 +191,7 @@ def _quotes(
     vega = np.exp(-0.5 * d1 * d1) * np.sqrt(f.year_fraction[listed.place] / (2.0 * np.pi))
     hours = time // HOUR_US
     width = 0.7 + 0.6 * noise.uniform((listed.streams ^ _SPREADS)[:, None], hours)
-    prices = quotes(symbol, exchange, unit * (intrinsic + time_value), unit * vega, unit * intrinsic, width)
+    prices = _quotes(symbol, exchange, unit * (intrinsic + time_value), unit * vega, unit * intrinsic, width)
     return prices | {"index_price_usd": np.broadcast_to(np.round(f.spot, 6), k.shape)}
 
 
@@ -136,20 +212,41 @@ def _greeks(exchange: str, listed: Listing, f: Forwards, k: Floats, w: Floats) -
     }
 
 
-def open_interest(surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, time: Ints) -> Floats:
-    """Return contracts: more near the money at the day's opening, growing since the listing."""
-    own = symbols().name.index(symbol)
-    size = 0.004 * symbols().oi[own] / symbols().price[own] * _WEIGHT[exchange]
-    listed = listing(symbol, exchange, trading_day)
-    at = np.array([trading_day * DAY_US + EXPIRY_US])
-    opening = forwards(symbol, exchange, listed.expiry, at)
-    variance = surface.typical_variance(symbol, exchange, opening.year_fraction, at)
-    width = 0.9 * np.sqrt(variance[listed.place]) + 0.08
-    k = np.log(listed.strike[:, None] / opening.underlying_price[listed.place])
-    age = ((time - EXPIRY_US) / DAY_US - listed.listed[listed.place][:, None]) / 30.0
-    day = time // DAY_US
-    today, tomorrow = (noise.uniform(listed.streams[:, None], d) for d in (day, day + 1))
-    drift = today + (tomorrow - today) * (time / DAY_US - day)
-    own_size = (0.1 + 0.9 * noise.uniform(listed.streams, 0)[:, None]) ** 3
-    contracts = size * own_size * age / (1.0 + age) * (0.8 + 0.4 * drift) * np.exp(-0.5 * (k / width) ** 2)
-    return np.asarray(np.round(contracts, 1))
+def _is_inverse(symbol: str, exchange: str) -> bool:
+    """Return whether a venue's options on a symbol are paid in the coin."""
+    return exchange in _COIN and symbol in _COIN_SYMBOLS
+
+
+def _ticks(symbol: str, exchange: str, price: Floats) -> Floats:
+    """Return the tick at each price."""
+    if _is_inverse(symbol, exchange):
+        return np.where(price < _COIN_STEP, *_COIN_TICKS)
+    return np.full(price.shape, nice(symbols().price[symbols().name.index(symbol)] * _USD_TICK))
+
+
+def _quotes(
+    symbol: str, exchange: str, mark: Floats, vega: Floats, intrinsic: Floats, width: Floats
+) -> dict[str, Floats]:
+    """Return bid, ask and mark, by their columns; no bid where it would be less than a tick.
+
+    Parameters
+    ----------
+    mark, vega, intrinsic
+        Model price, its change with volatility, and intrinsic value [coin or USD, as the venue is paid].
+    width
+        Factor on the spread of each option, about 1.
+    """
+    half = width * (_HALF_SPREAD_VOL[exchange] * vega + _HALF_SPREAD_INTRINSIC * intrinsic)
+    low, high = mark - half, mark + half
+    low_tick, high_tick = _ticks(symbol, exchange, low), _ticks(symbol, exchange, high)
+    # What lies on the tick but for rounding stays there.
+    bid = np.floor(low / low_tick + 1e-9) * low_tick
+    ask = np.maximum(np.ceil(high / high_tick - 1e-9), 1.0) * high_tick
+    unit = "coin" if _is_inverse(symbol, exchange) else "usd"
+    smallest = float(_ticks(symbol, exchange, np.zeros(1))[0])
+    digits = int(np.ceil(-np.log10(smallest))) + 2
+    return {
+        f"bid_{unit}": np.where(bid >= low_tick * 0.5, np.round(bid, digits), np.nan),
+        f"ask_{unit}": np.round(ask, digits),
+        f"mark_{unit}": np.round(mark, digits),
+    }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from derivdata.sources.sample import noise, paths, prices
+from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, STEP_US, STEPS, Ints
 from derivdata.sources.sample.noise import Floats, Keys
 from derivdata.sources.sample.options.listings import EXPIRY_US
@@ -63,4 +63,4 @@ def _spot(symbol: str, time: Ints) -> Floats:
 def _month(symbol: str, number: int) -> Floats:
     """Return prices at the steps of `_MONTH` days; the next request is of the same days as a rule."""
     own = np.array([symbols().name.index(symbol)])
-    return np.asarray(prices.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])
+    return np.asarray(paths.price(own, ANCHOR_DAY + number * _MONTH, _MONTH)[0])

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from derivdata.sources.sample import noise, prices
+from derivdata.sources.sample import noise, paths
 from derivdata.sources.sample.grid import ANCHOR_DAY, DAY_US, HOUR_US, Ints, instants
 from derivdata.sources.sample.noise import Flags, Floats, Keys
 from derivdata.sources.sample.universe import symbols
@@ -145,7 +145,7 @@ def _ladder(own: int, exchange: str, expiry: Expiry, trading_day: int) -> Floats
 @lru_cache(maxsize=64)
 def _midnight_prices(own: int, days: int) -> Floats:
     """Return prices at midnights from the anchor on; more than needed, for the next days."""
-    return np.asarray(prices.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
+    return np.asarray(paths.price(np.array([own]), ANCHOR_DAY, days, 1)[0])
 
 
 def nice(value: float) -> float:

@@ -9,12 +9,11 @@ import numpy as np
 
 from derivdata.sources.sample import noise
 from derivdata.sources.sample.grid import HOUR_US, Ints, instants
-from derivdata.sources.sample.histories import text
 from derivdata.sources.sample.noise import Floats
 from derivdata.sources.sample.options.chains import EXCHANGES, SYMBOLS, markets, open_interest
 from derivdata.sources.sample.options.forward_curves import forwards
 from derivdata.sources.sample.options.listings import listing, session
-from derivdata.sources.sample.options.surface_model import SurfaceModel
+from derivdata.sources.sample.universe import text
 
 __all__ = ["overview"]
 
@@ -26,7 +25,6 @@ _DAY = 24
 
 
 def overview(
-    surface: SurfaceModel,
     first: int,
     last: int,
     names: Sequence[str] | None,
@@ -42,7 +40,7 @@ def overview(
     if not hours.size or not chosen:
         return {}
     longer = np.arange(hours[0] - _DAY, hours[-1] + 1)
-    parts = [_market(surface, symbol, exchange, longer) for symbol, exchange in chosen]
+    parts = [_market(symbol, exchange, longer) for symbol, exchange in chosen]
     count = np.full(len(chosen), hours.size)
     return {
         "symbol": text(np.repeat([SYMBOLS.index(s) for s, _ in chosen], count), SYMBOLS),
@@ -53,11 +51,11 @@ def overview(
     }
 
 
-def _market(surface: SurfaceModel, symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
+def _market(symbol: str, exchange: str, hours: Ints) -> tuple[Floats, Floats]:
     """Return open interest per hour after the first 24, and volume of the 24 hours before it [USD]."""
     days = session(hours * HOUR_US)
     oi = np.concatenate(
-        [_open_interest_usd(surface, symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
+        [_open_interest_usd(symbol, exchange, d, hours[days == d]) for d in np.unique(days).tolist()]
     )
     shock = noise.normal(noise.key("options", symbol, exchange) ^ _VOLUME, hours)
     running = np.concatenate([[0.0], np.cumsum(TURNOVER * oi * np.exp(0.5 * shock))])
@@ -65,10 +63,8 @@ def _market(surface: SurfaceModel, symbol: str, exchange: str, hours: Ints) -> t
     return oi[_DAY:], np.round(volume, 2)
 
 
-def _open_interest_usd(
-    surface: SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
-) -> Floats:
+def _open_interest_usd(symbol: str, exchange: str, trading_day: int, hours: Ints) -> Floats:
     listed = listing(symbol, exchange, trading_day)
     forward = forwards(symbol, exchange, listed.expiry, hours * HOUR_US).underlying_price[listed.place]
-    contracts = open_interest(surface, symbol, exchange, trading_day, hours * HOUR_US)
+    contracts = open_interest(symbol, exchange, trading_day, hours * HOUR_US)
     return np.asarray(np.round((contracts * np.round(forward, 6)).sum(axis=0), 2))

@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from derivdata.sources.sample import funding, liquidations, options
+from derivdata.sources.sample import funding, liquidations
 from derivdata.sources.sample.grid import DAY_US, HOUR_US, START_DAY, STEP_US, Ints, instants
+from derivdata.sources.sample.options import bates
+from derivdata.sources.sample.options.chains import markets
+from derivdata.sources.sample.options.forward_curves import forwards
+from derivdata.sources.sample.options.listings import EXPIRY_US, listing, session
 from derivdata.sources.sample.universe import exchange_names, pairs, select, symbols
 
 __all__ = ["clusters", "premium", "surface", "volatilities"]
@@ -76,61 +80,55 @@ def premium(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     return pd.concat(parts).sort_values(["symbol", "exchange", "time"], ignore_index=True)
 
 
-def surface(model: options.SurfaceModel, first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
+def surface(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the parameters of every expiry that is open at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    days = options.session(hours)
+    days = session(hours)
     parts = [
-        _expiries(model, symbol, exchange, day, hours[days == day])
-        for symbol, exchange in options.markets(names, venues)
+        _expiries(symbol, exchange, day, hours[days == day])
+        for symbol, exchange in markets(names, venues)
         for day in np.unique(days).tolist()
     ]
-    none = _expiries(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    none = _expiries("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
     table = pd.concat([none, *parts])
     return table.sort_values(["symbol", "exchange", "time", "expiry"], ignore_index=True)
 
 
-def volatilities(
-    model: options.SurfaceModel, first: int, last: int, names: Names, venues: Names
-) -> pd.DataFrame:
+def volatilities(first: int, last: int, names: Names, venues: Names) -> pd.DataFrame:
     """Return the unrounded volatility of every strike at each full hour of ``[first, last)`` [µs]."""
     hours = np.arange(-(-first // HOUR_US), -(-last // HOUR_US)) * HOUR_US
-    days = options.session(hours)
+    days = session(hours)
     parts = [
-        _strikes(model, symbol, exchange, day, hours[days == day])
-        for symbol, exchange in options.markets(names, venues)
+        _strikes(symbol, exchange, day, hours[days == day])
+        for symbol, exchange in markets(names, venues)
         for day in np.unique(days).tolist()
     ]
-    none = _strikes(model, "BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
+    none = _strikes("BTC", "deribit", START_DAY, np.array([START_DAY * DAY_US])).iloc[:0]
     table = pd.concat([none, *parts])
     return table.sort_values(["symbol", "exchange", "time", "expiry", "strike"], ignore_index=True)
 
 
-def _expiries(
-    model: options.SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
-) -> pd.DataFrame:
-    expiry = options.listing(symbol, exchange, trading_day).expiry
-    forwards = options.forwards(symbol, exchange, expiry, hours)
-    parameters = model.parameters(symbol, exchange, forwards.year_fraction, hours)
-    shape = forwards.year_fraction.shape
-    columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + options.EXPIRY_US}
-    columns |= {"year_fraction": forwards.year_fraction, **parameters}
-    columns |= {"underlying_price": forwards.underlying_price, "spot": forwards.spot}
+def _expiries(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+    expiry = listing(symbol, exchange, trading_day).expiry
+    curve = forwards(symbol, exchange, expiry, hours)
+    parameters = bates.parameters(symbol, exchange, curve.year_fraction, hours)
+    shape = curve.year_fraction.shape
+    columns: dict[str, Any] = {"time": hours, "expiry": expiry[:, None] * DAY_US + EXPIRY_US}
+    columns |= {"year_fraction": curve.year_fraction, **parameters}
+    columns |= {"underlying_price": curve.underlying_price, "spot": curve.spot}
     return _frame(symbol, exchange, {name: np.broadcast_to(part, shape) for name, part in columns.items()})
 
 
-def _strikes(
-    model: options.SurfaceModel, symbol: str, exchange: str, trading_day: int, hours: Ints
-) -> pd.DataFrame:
-    listed = options.listing(symbol, exchange, trading_day)
+def _strikes(symbol: str, exchange: str, trading_day: int, hours: Ints) -> pd.DataFrame:
+    listed = listing(symbol, exchange, trading_day)
     strike, place = listed.strike[listed.call], listed.place[listed.call]
-    forwards = options.forwards(symbol, exchange, listed.expiry, hours)
-    years, forward = forwards.year_fraction, forwards.underlying_price[place]
+    curve = forwards(symbol, exchange, listed.expiry, hours)
+    years, forward = curve.year_fraction, curve.underlying_price[place]
     k = np.log(strike[:, None] / forward)
-    w = model.total_variance(symbol, exchange, years, hours, k, place)
+    w = bates.total_variance(symbol, exchange, years, hours, k, place)
     columns = {
         "time": hours,
-        "expiry": listed.expiry[place][:, None] * DAY_US + options.EXPIRY_US,
+        "expiry": listed.expiry[place][:, None] * DAY_US + EXPIRY_US,
         "strike": strike[:, None],
         "year_fraction": years[place],
         "log_moneyness": k,
