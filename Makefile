@@ -1,32 +1,34 @@
 # `make report` and `make test` do all their own set-up: they need python3.11 with venv, make and git.
 # What is installed is locked in requirements/: these versions, these files by their hashes, no code of theirs run.
-# Modules are compiled when they are first imported: most never are, and to compile them all takes half a minute.
+# The pip that venv brings installs uv, which installs all else several times as fast; uv asks the index of
+# UV_DEFAULT_INDEX, where that is set.
 PYTHON ?= python3.11
 VENV ?= .venv
 BIN := $(VENV)/bin
 TOOLS := $(VENV)/tools
-LOCKED := -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --no-compile --requirement
-PACKAGE := -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-LOCK := $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--only-binary :all: --custom-compile-command "make lock" $(LOCK_OPTIONS)
+UV := $(BIN)/uv
+LOCKED := pip install --quiet --system-certs --require-hashes --only-binary :all: --requirement
+PACKAGE := pip install --quiet --system-certs --no-deps --no-build-isolation --editable .
+LOCK := $(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes \
+	--only-binary :all: --custom-compile-command "make lock" --constraint requirements/constraints.in $(LOCK_OPTIONS)
+# Every extra but serve: the local service is tested, shown and timed as it is without.
+EXTRAS := $(addprefix --extra ,completion dask excel netcdf s3 stream zarr)
 SYMBOLS ?= BTC ETH
 SOURCE ?= sample
 OUT ?= report.html
+PYTEST := -m pytest -q -n 2 --dist worksteal
 
 # A newer Python than the locks' oldest takes the newest numpy and scipy that are allowed.
-NEWER ?= $(firstword $(shell for p in python3.13 python3.12 $(wildcard $(HOME)/.pyenv/versions/3.1[23]*/bin/python3); \
+NEWER ?= $(firstword $(shell for p in python3.14 python3.13 python3.12 \
+	$(wildcard $(HOME)/.pyenv/versions/3.1[432]*/bin/python3); \
 	do $$p -c "import ensurepip" 2>/dev/null && echo $$p; done))
 
-.PHONY: report test checks checks-newest test-newest test-machines test-more coverage mutants soak bench docs dist lock audit sbom clean
+.PHONY: report test checks suite test-newest test-machines test-long test-more coverage mutants soak bench docs dist lock audit sbom clean
 
 report: $(VENV)/.base
 	$(BIN)/derivdata report $(SOURCE) --symbols $(SYMBOLS) --out $(OUT)
 
-# Both virtual environments are made, and both versions' types checked, side by side; then the tests run.
-test:
-	$(MAKE) --no-print-directory --jobs 2 checks checks-newest
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
-	$(MAKE) --no-print-directory test-newest
+test: checks suite
 
 checks: $(VENV)/.dev
 	$(BIN)/ruff format --check
@@ -34,16 +36,21 @@ checks: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+suite: $(VENV)/.dev
+	$(BIN)/python $(PYTEST)
+
+# What the short forms of `make test` leave out: more drawn examples of each property, and the tests marked `slow`.
+test-long: $(VENV)/.dev
+	$(BIN)/python $(PYTEST) --hypothesis-profile=long -m "slow or drawn"
+
 ifeq ($(NEWER),)
-checks-newest test-newest:
-	@echo "the newest numpy and scipy were not checked: they need Python 3.12 or 3.13, and none is installed"
+test-newest:
+	@echo "the newest numpy and scipy were not checked: they need Python 3.12 or newer, and none is installed"
 else
-checks-newest: | $(BIN)/python
+test-newest:
 	$(MAKE) --no-print-directory $(VENV)/newest/.dev VENV=$(VENV)/newest PYTHON=$(NEWER)
 	$(VENV)/newest/bin/mypy --cache-dir .mypy_cache/newest
-
-test-newest: checks-newest
-	$(VENV)/newest/bin/python -m pytest -q -n 2 --dist loadfile -m "environment and not slow"
+	$(VENV)/newest/bin/python $(PYTEST)
 endif
 
 # What takes too long for the gate: which lines no test runs; other users, Pythons, locales and processors;
@@ -51,7 +58,7 @@ endif
 test-more: coverage test-machines mutants soak docs
 
 coverage: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --cov --cov-fail-under=95 --cov-report=term:skip-covered
+	$(BIN)/python $(PYTEST) --cov --cov-fail-under=95 --cov-report=term:skip-covered
 
 test-machines: $(VENV)/.dev
 	$(BIN)/python -m tests.machines
@@ -73,28 +80,28 @@ docs: $(VENV)/.docs
 	@echo docs/_build/html/index.html
 
 # Adds what pyproject.toml asks for now; LOCK_OPTIONS=--upgrade also takes newer versions of what is there.
-lock: $(VENV)/.tools
+lock: $(UV)
 	$(LOCK) pyproject.toml requirements/build.in --output-file requirements/base.txt
-	$(LOCK) pyproject.toml requirements/build.in --extra dev --constraint requirements/base.txt \
+	$(LOCK) pyproject.toml requirements/build.in $(EXTRAS) --group dev --constraint requirements/base.txt \
 		--output-file requirements/dev.txt
-	$(LOCK) pyproject.toml requirements/build.in --extra docs --constraint requirements/base.txt \
+	$(LOCK) pyproject.toml requirements/build.in $(EXTRAS) --group docs --constraint requirements/dev.txt \
 		--output-file requirements/docs.txt
-	$(LOCK) pyproject.toml requirements/build.in --extra bench --constraint requirements/dev.txt \
+	$(LOCK) pyproject.toml requirements/build.in $(EXTRAS) --group bench --constraint requirements/dev.txt \
 		--output-file requirements/bench.txt
 	$(LOCK) requirements/tools.in --output-file requirements/tools.txt
-	$(LOCK) requirements/pip.in --output-file requirements/pip.txt
+	$(LOCK) requirements/uv.in --output-file requirements/uv.txt
 
 # The wheel, to install elsewhere: dist/derivdata-VERSION-py3-none-any.whl.
 dist: $(VENV)/.base
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	$(UV) build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 	@ls dist/derivdata-*.whl
 
 # Needs a network: known weaknesses are looked up at the Python Package Index.
 audit: $(VENV)/.dev $(VENV)/.tools
-	$(BIN)/python -m pip check
+	$(UV) pip check --python $(BIN)/python
 	$(TOOLS)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/dev.txt \
 		--requirement requirements/docs.txt --requirement requirements/bench.txt --requirement requirements/tools.txt \
-		--requirement requirements/pip.txt
+		--requirement requirements/uv.txt
 
 # What an installed derivdata consists of, by name, version and hash, in CycloneDX's format; from the lock alone.
 sbom: $(VENV)/.tools
@@ -104,36 +111,33 @@ sbom: $(VENV)/.tools
 clean:
 	rm -rf $(VENV) dist docs/_build docs/outputs docs/gallery docs/reference .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage .mutants.coverage .mutants.xml
 
-$(BIN)/python:
+$(UV): requirements/uv.txt
 	$(PYTHON) -m venv $(VENV)
-
-# The pip that venv brings installs the locked one, which installs all else.
-$(VENV)/.pip: requirements/pip.txt | $(BIN)/python
-	$(BIN)/python $(LOCKED) requirements/pip.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+		--requirement requirements/uv.txt
 	touch $@
 
-$(VENV)/.base: pyproject.toml requirements/base.txt $(VENV)/.pip
-	$(BIN)/python $(LOCKED) requirements/base.txt
-	$(BIN)/python $(PACKAGE)
+$(VENV)/.base: pyproject.toml requirements/base.txt $(UV)
+	$(UV) $(LOCKED) requirements/base.txt --python $(BIN)/python
+	$(UV) $(PACKAGE) --python $(BIN)/python
 	touch $@
 
-$(VENV)/.dev: pyproject.toml requirements/dev.txt $(VENV)/.pip
-	$(BIN)/python $(LOCKED) requirements/dev.txt
-	$(BIN)/python $(PACKAGE)
+$(VENV)/.dev: pyproject.toml requirements/dev.txt $(UV)
+	$(UV) $(LOCKED) requirements/dev.txt --python $(BIN)/python
+	$(UV) $(PACKAGE) --python $(BIN)/python
 	touch $@ $(VENV)/.base
 
-$(VENV)/.docs: pyproject.toml requirements/docs.txt $(VENV)/.pip
-	$(BIN)/python $(LOCKED) requirements/docs.txt
-	$(BIN)/python $(PACKAGE)
+$(VENV)/.docs: pyproject.toml requirements/docs.txt $(UV)
+	$(UV) $(LOCKED) requirements/docs.txt --python $(BIN)/python
+	$(UV) $(PACKAGE) --python $(BIN)/python
 	touch $@ $(VENV)/.base
 
-$(VENV)/.bench: pyproject.toml requirements/bench.txt $(VENV)/.pip
-	$(BIN)/python $(LOCKED) requirements/bench.txt
-	$(BIN)/python $(PACKAGE)
+$(VENV)/.bench: pyproject.toml requirements/bench.txt $(UV)
+	$(UV) $(LOCKED) requirements/bench.txt --python $(BIN)/python
+	$(UV) $(PACKAGE) --python $(BIN)/python
 	touch $@ $(VENV)/.base
 
-$(VENV)/.tools: requirements/tools.txt requirements/pip.txt
-	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python $(LOCKED) requirements/pip.txt
-	$(TOOLS)/bin/python $(LOCKED) requirements/tools.txt
+$(VENV)/.tools: requirements/tools.txt $(UV)
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(TOOLS)
+	$(UV) $(LOCKED) requirements/tools.txt --python $(TOOLS)/bin/python
 	touch $@

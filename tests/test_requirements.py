@@ -25,7 +25,7 @@ def lines(name: str) -> list[str]:
 
 BUILD = [*PROJECT["build-system"]["requires"], *lines("build.in")]
 TOOLS = [Requirement(text) for text in lines("tools.in")]
-PIP = [Requirement(text) for text in lines("pip.in")]
+UV = [Requirement(text) for text in lines("uv.in")]
 
 
 class Pin(NamedTuple):
@@ -60,15 +60,11 @@ def on(machine: dict[str, str], lock: list[Pin]) -> dict[str, str]:
     return chosen
 
 
-def asked(extra: str) -> list[Requirement]:
-    """What an extra of pyproject.toml asks for, those that it names written out."""
-    own = re.compile(rf"{PROJECT['project']['name']}\[(.+)\]")
+def grouped(group: str) -> list[Requirement]:
+    """What a dependency group asks for, groups that it includes written out."""
     found: list[Requirement] = []
-    for text in PROJECT["project"]["optional-dependencies"][extra]:
-        if match := own.fullmatch(text):
-            found += [each for inner in match.group(1).split(",") for each in asked(inner)]
-        else:
-            found.append(Requirement(text))
+    for entry in PROJECT["dependency-groups"][group]:
+        found += grouped(entry["include-group"]) if isinstance(entry, dict) else [Requirement(entry)]
     return found
 
 
@@ -96,8 +92,14 @@ def machines() -> list[dict[str, str]]:
 
 
 BASE = [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *BUILD]]
-EXTRAS = ("dev", "docs", "bench")
-WANTED = {"base": BASE, "tools": TOOLS, "pip": PIP} | {extra: BASE + asked(extra) for extra in EXTRAS}
+GROUPS = ("dev", "docs", "bench")
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+OPTIONAL = [
+    Requirement(text) for name, texts in EXTRAS.items() if name not in ("all", "serve") for text in texts
+]
+"""Tests, pages and benchmarks see the local service as it is without the extra that makes it faster."""
+
+WANTED = {"base": BASE, "tools": TOOLS, "uv": UV} | {g: BASE + OPTIONAL + grouped(g) for g in GROUPS}
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -119,12 +121,12 @@ def test_every_lock_is_held_to_what_it_is_for() -> None:
 
 
 def test_locks_agree_so_that_one_environment_takes_them_all() -> None:
-    locks = {name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", *EXTRAS)}
+    locks = {name: pins((ROOT / "requirements" / f"{name}.txt").read_text()) for name in ("base", *GROUPS)}
     for machine in machines():
         dev = on(machine, locks["dev"])
         assert on(machine, locks["base"]).items() <= dev.items()
-        for extra in EXTRAS:
-            other = on(machine, locks[extra])
+        for group in GROUPS:
+            other = on(machine, locks[group])
             assert {n: other[n] for n in other.keys() & dev} == {n: dev[n] for n in other.keys() & dev}
 
 
@@ -135,13 +137,14 @@ def test_the_makefile_installs_from_locks_or_without_dependencies() -> None:
     assert all("--require-hashes" in line or "--no-deps" in line for line in installs), installs
 
 
-def test_every_environment_installs_with_the_locked_pip() -> None:
-    """Each rule that installs from a lock comes after one that has installed pip from its own lock."""
-    rules = (ROOT / "Makefile").read_text().split("\n\n")
-    for rule in rules:
-        uses = [line for line in rule.splitlines() if "$(LOCKED) requirements/" in line]
-        own_first = bool(uses) and "requirements/pip.txt" in uses[0]
-        assert not uses or own_first or "$(VENV)/.pip" in rule.splitlines()[0], rule
+def test_every_environment_installs_with_the_locked_uv() -> None:
+    """The pip that venv brings installs uv from its own lock, and nothing else; other rules come after."""
+    rules = (ROOT / "Makefile").read_text().replace("\\\n", " ").split("\n\n")
+    installing = {rule.partition(":")[0] for rule in rules if "$(LOCKED) requirements/" in rule}
+    assert installing == {f"$(VENV)/.{name}" for name in ("base", "dev", "docs", "bench", "tools")}
+    assert all("$(UV)" in rule.partition("\n")[0] for rule in rules if rule.partition(":")[0] in installing)
+    [first] = [line for rule in rules for line in rule.splitlines() if "-m pip" in line]
+    assert first.split("--requirement")[1].split() == ["requirements/uv.txt"]
 
 
 PIN = "a==1 ; python_version < '4' \\\n    --hash=sha256:" + 64 * "0"

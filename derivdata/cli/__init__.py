@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         code: int | None = arguments.run(arguments)
-    except (DerivdataError, OSError, ValueError) as problem:
+    except (DerivdataError, ImportError, OSError, ValueError) as problem:
         if arguments.debug:
             raise
         print(f"derivdata {arguments.command}: {escape_controls(str(problem))}", file=sys.stderr)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from derivdata.cli.terminal import say
+from derivdata.support.extras import import_extra
 
 __all__ = ["add_completion"]
 
@@ -22,8 +23,7 @@ def add_completion(parser: argparse.ArgumentParser, program: argparse.ArgumentPa
 
 
 def _completion(program: argparse.ArgumentParser, shell: str) -> None:
-    import shtab
-
+    shtab = import_extra("shtab", "completion", "derivdata completion")
     _complete_files(program, shtab.FILE)
     say(shtab.complete(program, shell))
 

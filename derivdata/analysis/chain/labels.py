@@ -14,6 +14,7 @@ import xarray as xr
 
 from derivdata.analysis.chain.normalise import keys_of
 from derivdata.analysis.status import flag_attrs
+from derivdata.support.extras import import_extra
 
 __all__ = ["by_label"]
 
@@ -95,17 +96,12 @@ def _lazily(
     values: npt.NDArray[Any], codes: list[npt.NDArray[np.intp]], shape: list[int], *, axis: int
 ) -> Any:
     """Return the grid of `_scattered` in chunks along an axis, each filled from its rows when computed."""
-    try:
-        import dask.array
-        from dask.delayed import delayed
-    except ImportError:
-        raise ImportError(
-            f"{shape[axis]} chains on one grid have {math.prod(shape):,} places, almost all of them empty: "
-            "to fill them chunk by chunk takes dask. Install 'derivdata[dask]', pass fewer instants, or take "
-            "surface.from_chain, which fits a few at a time"
-        ) from None
-    da: Any = dask.array
-    later: Any = delayed
+    use = (
+        f"one grid of {shape[axis]} chains has {math.prod(shape):,} places, almost all of them empty: pass "
+        "fewer instants, or take surface.from_chain, which fits a few at a time; to fill it chunk by chunk"
+    )
+    da = import_extra("dask.array", "dask", use)
+    later = import_extra("dask", "dask", use).delayed
     step = max(_CHUNK_CELLS * shape[axis] // math.prod(shape), 1)
     order = np.argsort(codes[axis], kind="stable")
     starts = range(0, shape[axis], step)

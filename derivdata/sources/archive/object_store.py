@@ -9,7 +9,6 @@ still has that version. Of two writers one succeeds; the other reads the manifes
 from __future__ import annotations
 
 import errno
-import importlib
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from typing import Any
 from derivdata.errors import ArchiveError
 from derivdata.sources.archive.object_file import ObjectFile
 from derivdata.sources.archive.storage import MANIFEST, ManifestChanged, end_of
+from derivdata.support.extras import import_extra
 from derivdata.support.forking import renew_in_child
 
 __all__ = ["ObjectStore"]
@@ -80,10 +80,7 @@ class ObjectStore:
     @property
     def _files(self) -> Any:
         # fsspec keeps one instance per process and options, so that this costs microseconds.
-        try:
-            s3fs: Any = importlib.import_module("s3fs")
-        except ImportError as problem:
-            raise ImportError("archives on s3:// need s3fs: pip install 'derivdata[s3]'") from problem
+        s3fs = import_extra("s3fs", "s3", "an archive on s3://")
         return s3fs.S3FileSystem(use_listings_cache=False)
 
     @property

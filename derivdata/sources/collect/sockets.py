@@ -8,11 +8,10 @@ import threading
 import zlib
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import msgspec
 import pandas as pd
-from websockets.exceptions import WebSocketException
-from websockets.sync.client import ClientConnection, connect
 
 from derivdata import tables
 from derivdata.errors import DerivdataError, SchemaError
@@ -21,7 +20,11 @@ from derivdata.sources.collect.clock import Clock
 from derivdata.sources.collect.quarantine import Quarantine
 from derivdata.sources.venues.endpoint import Venue
 from derivdata.sources.venues.record_types import Instrument
+from derivdata.support.extras import import_extra
 from derivdata.support.times import Window
+
+if TYPE_CHECKING:
+    from websockets.sync.client import ClientConnection
 
 __all__ = ["LiquidationStream"]
 
@@ -33,7 +36,7 @@ _PING = pd.Timedelta(10, "s")
 _LOOK_SECONDS = 5.0  # how often the list of contracts is looked at
 _LARGEST = 8 * 2**20
 _GZIP = b"\x1f\x8b"
-_TROUBLE = (WebSocketException, OSError, EOFError, zlib.error, DerivdataError)
+_TROUBLE = (OSError, EOFError, zlib.error, DerivdataError)
 
 
 class LiquidationStream:
@@ -54,6 +57,11 @@ class LiquidationStream:
         Where the venue's socket is instead of its own address.
     quarantine
         Where frames go that are not as expected.
+
+    Raises
+    ------
+    ImportError
+        The package websockets is not installed.
     """
 
     def __init__(
@@ -67,6 +75,10 @@ class LiquidationStream:
     ) -> None:
         if venue.stream is None:
             raise ValueError(f"{venue.exchange} has no channel of liquidations")
+        use = f"what {venue.exchange} pushes over WebSockets"
+        self._client = import_extra("websockets.sync.client", "stream", use)
+        broken = import_extra("websockets.exceptions", "stream", use).WebSocketException
+        self._trouble = (broken, *_TROUBLE)
         self.venue, self._stream, self._clock = venue, venue.stream, clock
         self._contracts, self._address, self._quarantine = contracts, address, quarantine
         self._lock = threading.Lock()
@@ -106,7 +118,7 @@ class LiquidationStream:
             try:
                 if self._connected() >= _HELD:
                     wait = _FIRST_WAIT
-            except _TROUBLE as problem:
+            except self._trouble as problem:
                 self._tell(problem)
             if self._stopping.wait(wait):
                 return
@@ -123,7 +135,7 @@ class LiquidationStream:
         with contextlib.ExitStack() as opened:
             sockets = [
                 opened.enter_context(
-                    connect(
+                    self._client.connect(
                         self._address or address,
                         open_timeout=_OPEN_SECONDS,
                         max_size=_LARGEST,
@@ -190,7 +202,7 @@ class LiquidationStream:
                 now = self._clock.utc()
                 self._read(socket, body, context, now)
                 self._hear(place, now)  # not of a frame that could not be read: what it told of is lost
-        except _TROUBLE as problem:
+        except self._trouble as problem:
             self._tell(problem)
         finally:
             ended.set()

@@ -1,0 +1,107 @@
+"""Optional packages: each is one of an extra, and where it is missing the message names the command."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import derivdata as dd
+from derivdata.cli import main
+from derivdata.sources.archive import open_archive
+from derivdata.sources.collect.sockets import LiquidationStream
+from derivdata.sources.venues.registry import VENUES
+from derivdata.support.extras import import_extra
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+TREES = [ast.parse(path.read_text(encoding="utf-8")) for path in sorted(Path(dd.__path__[0]).rglob("*.py"))]
+
+
+def names(texts: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in texts}
+
+
+def distributions(modules: set[str]) -> set[str]:
+    """The distributions that bring these modules; not those of Python or of this library."""
+    found = packages_distributions()
+    tops = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {"derivdata"}
+    return {canonicalize_name(found[top][0]) if top in found else top for top in tops}
+
+
+def extras_imported() -> dict[str, str]:
+    """Module to extra, of every call of `import_extra`."""
+    calls = [node for tree in TREES for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    own = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "import_extra"]
+    return dict([ast.literal_eval(argument) for argument in call.args[:2]] for call in own)
+
+
+def test_each_base_dependency_has_its_reason_beside_it() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    lines = text.partition("\ndependencies = [\n")[2].partition("\n]\n")[0].splitlines()
+    assert len(lines) == len(PROJECT["dependencies"])
+    assert all(line.partition('",  # ')[2] for line in lines)
+
+
+def test_what_is_imported_on_demand_is_of_the_extra_that_is_named() -> None:
+    on_demand = extras_imported()
+    assert {"shtab", "s3fs", "websockets.sync.client", "dask.array"} <= on_demand.keys()
+    for module, extra in on_demand.items():
+        assert distributions({module}) <= names(EXTRAS[extra]), module
+
+
+def test_all_is_every_extra() -> None:
+    [every] = EXTRAS["all"]
+    assert sorted(Requirement(every).extras) == sorted(EXTRAS.keys() - {"all"})
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "message"),
+    [
+        (
+            "s3fs",
+            lambda: open_archive("s3://bucket/x"),
+            r"an archive on s3:// needs s3fs, which is not installed: pip install 'derivdata\[s3\]'",
+        ),
+        (
+            "websockets.sync.client",
+            lambda: LiquidationStream(VENUES["bybit"], list, None),  # type: ignore[arg-type]
+            r"what bybit pushes over WebSockets needs websockets, .* 'derivdata\[stream\]'",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_with_its_command(
+    module: str, call: Callable[[], object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=message):
+        call()
+
+
+def test_a_command_says_it_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert capsys.readouterr().err == (
+        "derivdata completion: derivdata completion needs shtab, which is not installed: "
+        "pip install 'derivdata[completion]'\n"
+    )
+
+
+def test_a_package_that_is_broken_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_installed.py").write_text("import what_it_needs\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="No module named 'what_it_needs'"):
+        import_extra("half_installed", "serve", "a test")
