@@ -19,7 +19,12 @@ from derivdata.tables.endpoints import Endpoint, ParamKind, Request, endpoint_of
 
 __all__ = ["table_of"]
 
-_ARGUMENTS = {"min_value": ("min_volume_usd",), "range": ("window", "start")}
+_ARGUMENTS = {
+    "exchange": ("venue", "venues"),
+    "exchanges": ("venues",),
+    "min_value": ("min_volume_usd",),
+    "range": ("window", "start"),
+}
 """Fetchers' arguments by wire name, where they are neither that name nor its plural."""
 
 

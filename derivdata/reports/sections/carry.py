@@ -234,7 +234,7 @@ def _holding(section: Section, data: Data, rates: Rates, pair: Pair) -> None:
         plot.cumulative_funding,
         rates.table,
         data.settlements(),
-        exchange=short,
+        venue=short,
         symbol=symbol,
         title=f"{symbol} cumulative funding on {short}",
         reading=f"What longs on {short} paid, and a short there received, over the window. The integral of "
